@@ -1,0 +1,1 @@
+"""The protocol without I/O: numpy and msgspec, nothing that waits, no transport and no framework."""

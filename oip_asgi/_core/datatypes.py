@@ -1,0 +1,71 @@
+"""One table: the protocol's datatypes and numpy's. Knows nothing of JSON, bytes or requests.
+
+Specification: Tensor Data Types. Wire order is little-endian, so the table's dtypes are too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InvalidRequest, shown
+
+Array: TypeAlias = npt.NDArray[Any]
+DType: TypeAlias = np.dtype[Any]
+
+DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
+    {
+        "BOOL": np.dtype("?"),
+        "UINT8": np.dtype("u1"),
+        "UINT16": np.dtype("<u2"),
+        "UINT32": np.dtype("<u4"),
+        "UINT64": np.dtype("<u8"),
+        "INT8": np.dtype("i1"),
+        "INT16": np.dtype("<i2"),
+        "INT32": np.dtype("<i4"),
+        "INT64": np.dtype("<i8"),
+        "FP16": np.dtype("<f2"),
+        "FP32": np.dtype("<f4"),
+        "FP64": np.dtype("<f8"),
+        "BYTES": np.dtype("O"),
+    }
+)
+
+_NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in DTYPES.items()})
+
+MAX_RANK: Final = 64
+"""numpy's own limit on dimensions."""
+
+MAX_ELEMENTS: Final = 2**60
+"""Above this no array of 8-byte elements can be addressed, whatever it holds."""
+
+
+def dtype_of(datatype: str) -> DType:
+    """The numpy dtype of a protocol datatype.
+
+    Raises:
+        InvalidRequest: The datatype is unknown, or is BF16 while ml_dtypes is not installed.
+    """
+    dtype = DTYPES.get(datatype)
+    if dtype is not None:
+        return dtype
+    if datatype == "BF16":
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
+        extension: DType = np.dtype(bfloat16)
+        return extension
+    raise InvalidRequest(f"unknown datatype {shown(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
+
+
+def datatype_of(dtype: DType) -> str | None:
+    """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
+    name = _NAMES.get(dtype)
+    if name is None and dtype.name == "bfloat16":
+        return "BF16"
+    return name

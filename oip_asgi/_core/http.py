@@ -1,0 +1,236 @@
+"""One HTTP exchange: method, path, headers and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
+
+Routing, method checks, limits, status codes and the texts of errors exist here, once, for every way in over HTTP.
+
+Specification: HTTP/REST API.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from . import rest, schemas
+from .bodies import Body
+from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, UnsupportedEncoding, shown
+from .models import Model
+from .server import Server
+from .steps import Exchange, Read, Response
+from .tensors import InferenceRequest
+
+HEADER_LENGTH: Final = b"inference-header-content-length"
+
+_JSON: Final = (b"content-type", b"application/json")
+_BINARY: Final = (b"content-type", b"application/octet-stream")
+_GET: Final = ("GET", "HEAD")
+_DECIMAL: Final = re.compile(rb"[0-9]+")
+_MAX_DIGITS: Final = 18
+_JOIN_BELOW: Final = 65_536
+"""Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Head(NamedTuple):
+    """A request without its body.
+
+    Args:
+        method: The HTTP method, in capitals.
+        path: What is behind the mount, percent-encoded, without the query.
+        headers: Names in lower case.
+        body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
+        transport: The way in's own object, for `InferenceContext.transport`.
+    """
+
+    method: str
+    path: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body_is_bounded: bool
+    transport: Any
+
+
+def exchange(server: Server, head: Head) -> Exchange:
+    """Answer one request. Raises nothing but what is not an `Exception`."""
+    try:
+        response = yield from _route(server, head)
+    except InferenceError as error:
+        response = _refusal(error)
+    except Exception as error:
+        _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
+        response = _json(500, schemas.Error("internal error: see the server's log"))
+    return response._replace(parts=[]) if head.method == "HEAD" else response
+
+
+def _route(server: Server, head: Head) -> Exchange:
+    path = head.path.removesuffix("/")
+    match [unquote(segment) for segment in path.split("/")[1:]]:
+        case []:
+            _allow(head, *_GET)
+            return _json(200, server.metadata())
+        case ["health", "live"]:
+            _allow(head, *_GET)
+            return _json(200, schemas.ServerLive(True))
+        case ["health", "ready"]:
+            _allow(head, *_GET)
+            ready = yield from server.is_ready()
+            return _json(200 if ready else 503, schemas.ServerReady(ready, True))
+        case ["models"]:
+            _allow(head, *_GET)
+            return _json(200, schemas.ModelList(server.models.names()))
+        case ["models", *segments]:
+            return (yield from _route_model(server, head, segments))
+        case _:
+            raise _unknown_path(path)
+
+
+def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
+    path, version = "/".join(["/models", *segments]), None
+    action = segments.pop() if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
+    if len(segments) > 2 and segments[-2] == "versions":
+        version = segments.pop()
+        segments.pop()
+    # Some hosts decode the encoded slash of a name before we see the path, so a name may come in several segments
+    name = "/".join(segments)
+    if len(segments) > 1 and name not in server.models:
+        raise _unknown_path(path)
+    model = server.models.find(name, version)
+    if action == "infer":
+        _allow(head, "POST")
+        return (yield from _infer(server, head, model))
+    _allow(head, *_GET)
+    if action == "ready":
+        ready = yield from server.is_model_ready(model)
+        return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
+    return _json(200, server.models.metadata(model))
+
+
+def _unknown_path(path: str) -> NotFound:
+    return NotFound(
+        f"unknown path {shown(path)}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
+        "with /versions/{version} and /ready or /infer behind it"
+    )
+
+
+def _allow(head: Head, *methods: str) -> None:
+    if head.method not in methods:
+        allowed = ", ".join(methods)
+        raise MethodNotAllowed(f"method {shown(head.method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
+
+
+def _infer(server: Server, head: Head, model: Model) -> Exchange:
+    body_length = _length(head, b"content-length")
+    header_length = _length(head, HEADER_LENGTH)
+    _check_encoding(head)
+    yield from server.admit(model)
+    if body_length is None and not head.body_is_bounded:
+        raise LengthRequired("the request has no Content-Length, and the server in front does not tell where its body ends: send a length")
+    body: bytes | bytearray = yield Read(Body(body_length, server.max_body_bytes))
+    request = _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
+    response = yield from server.infer(model, request, lambda: headers(head), head.transport)
+    text, binary = rest.encode_response(response, request)
+    if not binary:
+        return _respond(200, [_JSON], [text])
+    return _respond(200, [_BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
+    specs = model.binding.inputs
+    if len(specs) != 1:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+        )
+    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
+
+
+def headers(head: Head) -> Mapping[str, str]:
+    """A request's headers for `InferenceContext`: repeated ones are joined by a comma."""
+    joined: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined
+
+
+def _length(head: Head, wanted: bytes) -> int | None:
+    """A header that counts bytes; WSGI servers join repeated ones by a comma, so that form is read too."""
+    values = {part.strip() for name, value in head.headers if name == wanted for part in value.split(b",")}
+    if not values:
+        return None
+    name = wanted.decode().title()
+    if len(values) > 1:
+        raise InvalidRequest(f"header {name} is repeated with different values: expected one")
+    value = values.pop()
+    if not _DECIMAL.fullmatch(value):
+        raise InvalidRequest(f"header {name} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+    if len(value) > _MAX_DIGITS:
+        raise InvalidRequest(f"header {name} has {len(value)} digits: no body is that long")
+    return int(value)
+
+
+def _check_encoding(head: Head) -> None:
+    for name, value in head.headers:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedEncoding(
+                f"Content-Encoding {shown(value.decode('latin-1'))} is not supported: send the body as it is",
+                headers={"Accept-Encoding": "identity"},
+            )
+
+
+def _refusal(error: InferenceError) -> Response:
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    response = _json(error.status, schemas.Error(error.message.encode(errors="replace").decode()))
+    extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    return response._replace(headers=response.headers + extra)
+
+
+def _json(status: int, document: msgspec.Struct) -> Response:
+    return _respond(status, [_JSON], [_encode(document)])
+
+
+def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[bytes]) -> Response:
+    size = sum(map(len, parts))
+    if len(parts) > 1 and size <= _JOIN_BELOW:
+        parts = [b"".join(parts)]
+    return Response(status, [*described, (b"content-length", b"%d" % size)], parts)
+
+
+def prefix(path: str) -> str:
+    """A mount's path as it is compared, without a slash at its end.
+
+    Raises:
+        ValueError: It does not begin with a slash.
+    """
+    if not path.startswith("/"):
+        raise ValueError(f'path={path!r} must begin with a slash, such as "/v2"')
+    return path.rstrip("/")
+
+
+def behind(path: str, mount: str) -> str | None:
+    """What is behind a mount's path, such as "/health/live" or ""; None for a path that is not under it, as "/v2x" is not under "/v2"."""
+    if not path.startswith(mount) or path[len(mount) : len(mount) + 1] not in ("", "/"):
+        return None
+    return path[len(mount) :]
+
+
+def encoded(path: str, target: str | None) -> str:
+    """The percent-encoded form of a path behind the mount.
+
+    Args:
+        path: It, decoded, as hosts hand it to a mounted application.
+        target: What the request line asked for, as it was sent; None where the server does not say.
+
+    Returns:
+        The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
+    """
+    raw = (target or "").partition("?")[0]
+    place = len(raw)
+    while (place := raw.rfind("/", 0, place)) >= 0:
+        if unquote(raw[place:]) == path:
+            return raw[place:]
+    return quote(path)

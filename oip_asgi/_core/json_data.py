@@ -1,0 +1,224 @@
+"""JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
+
+Specification: Tensor Data: flat, or nested as the shape, in row-major order.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from decimal import Decimal, DecimalException
+from functools import cache
+from itertools import chain
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+
+from .datatypes import Array, DType, datatype_of
+from .errors import InvalidRequest, shown
+from .raw import Buffer, count
+from .tensors import object_array
+
+_ELEMENT: Final[dict[str, tuple[Any, str]]] = {
+    "b": (bool | Literal[0, 1], "true, false, 0 or 1"),
+    "u": (int, "an integer"),
+    "i": (int, "an integer"),
+    "f": (float | None | Literal["NaN", "Infinity", "-Infinity"], 'a number, null, "NaN", "Infinity" or "-Infinity"'),
+    "O": (str, "a string"),
+    "whole": (Any, "an integer"),
+}
+"""For each kind of dtype: what msgspec decodes an element as, and how that is called to a person.
+
+"whole" is the second try for integers of which some are written as 2.0 or 1e3: read from their text, as a float has lost digits.
+"""
+
+_GOT: Final = {
+    "array": "an array",
+    "object": "an object",
+    "str": "a string",
+    "bool": "true or false",
+    "null": "null",
+    "int": "an integer",
+    "float": "a number with a fraction or an exponent",
+}
+
+_OPENING: Final = re.compile(rb"[ \t\r\n]*(\[?)[ \t\r\n]*(\[?)")
+_FAULT: Final = re.compile(r"(?:Expected `([^`]*)`, got `([^`]*)`|(.*?))(?: - at `\$(.*)`)?", re.DOTALL)
+
+_TOO_MANY_DIGITS: Final = 20
+"""No integer datatype reaches 1e20: greater exponents need not be evaluated."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The JSON text of `data` as an array.
+
+    Args:
+        text: One JSON value, as it stood in the request.
+        dtype: A dtype of the protocol.
+        shape: Dimensions that `count` accepts.
+
+    Returns:
+        An array of that dtype and shape, which shares nothing with `text`.
+
+    Raises:
+        InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
+    """
+    elements, kind = count(shape), _kind(dtype)
+    opening = _OPENING.match(text)
+    assert opening is not None  # every part of the pattern may be empty
+    if opening[2]:
+        flat = _flatten(_decode(text, dtype, shape, max(len(shape), 1), kind), shape)
+    elif opening[1] or shape:
+        flat = _decode(text, dtype, shape, 1, kind)
+    else:
+        flat = [_decode(text, dtype, shape, 0, kind)]  # the natural representation of a scalar is the bare value
+    if len(flat) != elements:
+        raise InvalidRequest(f"data has {len(flat)} elements: expected {_expected(shape)}")
+    return _to_array(flat, dtype, kind).reshape(shape)
+
+
+def _expected(shape: tuple[int, ...]) -> str:
+    flat = f"{count(shape)} in a flat array for shape {list(shape)}"
+    return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
+
+
+def _kind(dtype: DType) -> str:
+    # numpy knows the BF16 of ml_dtypes as an opaque type
+    return "f" if dtype.kind == "V" else dtype.kind
+
+
+@cache  # bounded: 6 kinds, 65 depths
+def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
+    element: Any = _ELEMENT[kind][0]
+    for _ in range(depth):
+        element = types.GenericAlias(list, (element,))
+    return msgspec.json.Decoder(element, float_hook=_whole)
+
+
+def _whole(text: str) -> int | None:
+    """The integer that a number with a fraction or an exponent stands for, None where it is not whole."""
+    try:
+        number = Decimal(text)
+        if number and number.adjusted() >= _TOO_MANY_DIGITS:
+            return 10**_TOO_MANY_DIGITS
+        whole = number.to_integral_value()
+    except DecimalException:
+        return None
+    return int(whole) if whole == number else None
+
+
+def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind: str) -> Any:
+    try:
+        return _decoder(kind, depth).decode(text)
+    except RecursionError:
+        raise InvalidRequest(f"data is nested too deep: expected {_expected(shape)}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"data is not valid UTF-8: {error.reason}") from None
+    except msgspec.ValidationError as error:
+        fault = _FAULT.fullmatch(str(error))
+        assert fault is not None  # its last alternative matches any text
+        wanted, got, other, place = fault.groups()
+        if wanted == "int" and got == "float":
+            value = _decode(text, dtype, shape, depth, "whole")
+            _check_whole(value, dtype, depth, "data")
+            return value
+        if wanted == "array" or got == "array":
+            raise InvalidRequest(f"data{place or ''} is {_GOT[got]}: expected {_expected(shape)}") from None
+        problem = f" is {_GOT[got]}" if got else f": {other[:100]}"
+        raise InvalidRequest(f"data{place or ''}{problem}: expected {_ELEMENT[kind][1]} for {datatype_of(dtype)}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"data: {error}") from None
+
+
+def _check_whole(value: Any, dtype: DType, depth: int, place: str) -> None:
+    if depth == 0:
+        if type(value) is not int:
+            raise InvalidRequest(f"{place} is not a whole number: expected an integer for {datatype_of(dtype)}")
+        return
+    for index, item in enumerate(value):
+        if type(item) is not int:
+            _check_whole(item, dtype, depth - 1, f"{place}[{index}]")
+
+
+def _flatten(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    level: list[Any] = [nested]
+    for axis, size in enumerate(shape):
+        for place, item in enumerate(level):
+            if len(item) != size:
+                raise InvalidRequest(
+                    f"data: array {place} of dimension {axis} has {len(item)} items, not {size}: expected {_expected(shape)}"
+                )
+        level = list(chain.from_iterable(level))
+    return level
+
+
+def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
+    if kind == "O":
+        return object_array([element.encode() for element in flat], (len(flat),))
+    if kind == "f":
+        return _to_floats(flat, dtype)
+    if kind == "b":
+        return np.array(flat, dtype)
+    return _to_integers(flat, dtype)
+
+
+def _to_floats(flat: list[Any], dtype: DType) -> Array:
+    wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
+    if dtype == wide.dtype:
+        return wide
+    with np.errstate(over="ignore"):
+        array = wide.astype(dtype)
+    lost = np.isinf(array) & np.isfinite(wide)
+    if lost.any():
+        place = int(np.argmax(lost))
+        raise InvalidRequest(f"data: element {place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
+    return array
+
+
+def _to_integers(flat: list[Any], dtype: DType) -> Array:
+    try:
+        return np.array(flat, dtype)
+    except OverflowError:
+        limits = np.iinfo(dtype)
+        place = next(place for place, element in enumerate(flat) if not limits.min <= element <= limits.max)
+        raise InvalidRequest(
+            f"data: element {place} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+        ) from None
+
+
+def to_json(array: Array) -> bytes:
+    """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost.
+
+    Args:
+        array: Any shape. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
+
+    Raises:
+        InvalidRequest: A BYTES element is not UTF-8, so only binary data can carry it.
+    """
+    kind = _kind(array.dtype)
+    if kind == "O":
+        return _encode(_strings(array.ravel().tolist()))
+    if kind != "f":
+        return _encode(array.ravel().tolist())
+    wide = array.astype(np.float64).ravel()
+    values: list[Any] = wide.tolist()
+    if not np.isfinite(wide).all():
+        for place in np.flatnonzero(np.isinf(wide)).tolist():
+            values[place] = "Infinity" if wide[place] > 0 else "-Infinity"
+    return _encode(values)
+
+
+def _strings(elements: list[bytes]) -> list[str]:
+    strings: list[str] = []
+    for place, element in enumerate(elements):
+        try:
+            strings.append(element.decode())
+        except UnicodeDecodeError:
+            raise InvalidRequest(
+                f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string: "
+                'ask for this output with "binary_data": true'
+            ) from None
+    return strings

@@ -1,0 +1,78 @@
+"""Which models wait to be loaded, and who loads them. Waits for nothing itself: loading is a generator of steps.
+
+A server is started by its host, or else by the first request; whoever comes while a request loads waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Generator
+from concurrent.futures import Future
+from typing import Any, Final
+
+from .models import Model, Models
+from .steps import Call, Step, Wait, no_coroutine
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+class Loading:
+    """The loading of a server's models."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._lock = threading.Lock()
+        self._lazy: Future[None] | None = None
+
+    def start(self) -> Generator[Step, Any, None]:
+        """Load the models that wait for it. Requests that come meanwhile are told that they are loading."""
+        with self._lock:
+            claimed = self._claim()
+        yield from _load(claimed)
+
+    def lazily(self) -> Generator[Step, Any, None]:
+        """The same on behalf of a request: the first loads, and those that come meanwhile wait for it."""
+        while True:
+            with self._lock:
+                claimed = self._claim()
+                if claimed:
+                    self._lazy = Future()
+                lazy = self._lazy
+            if lazy is None or (not claimed and lazy.done()):
+                return
+            if not claimed:
+                yield Wait(lazy)
+                continue
+            try:
+                yield from _load(claimed)
+            finally:
+                lazy.set_result(None)
+
+    def _claim(self) -> list[Model]:
+        claimed = [model for model in self._models if model.state == "waiting"]
+        for model in claimed:
+            model.state = "loading"
+        return claimed
+
+    def forget(self) -> None:
+        """Let models be loaded again at the next start."""
+        with self._lock:
+            for model in self._models:
+                if model.load is not None and model.state != "loading":
+                    model.state = "waiting"
+
+
+def _load(models: list[Model]) -> Generator[Step, Any, None]:
+    for model in models:
+        if model.load is None:
+            continue
+        try:
+            no_coroutine((yield Call.aside(model.load)))
+            model.state = "ready"
+        except Exception as error:
+            model.state = "failed"
+            _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
+        finally:
+            if model.state == "loading":  # given up half-way
+                model.state = "waiting"

@@ -1,0 +1,154 @@
+"""A registered model: what it is, how it runs, whether it is ready. Knows no requests and no transport."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from . import schemas
+from .binding import Binding, bind, is_async
+from .errors import NotFound, shown
+from .specs import TensorSpec
+
+State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]
+"""A model with `load` waits for it; one without is ready from the start."""
+
+_INTEGER: Final = re.compile("[0-9]+")
+
+
+class Model:
+    """One version of a model. Its arguments are those of `InferenceServer.register`."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        version: str | None,
+        platform: str,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        run: Literal["thread", "inline"],
+        writable: bool,
+        load: Callable[[], Any] | None,
+        ready: Callable[[], Any] | None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.platform = platform
+        self.function = function
+        self.load = load
+        self.ready = ready
+        self.writable = writable
+        self.state: State = "ready" if load is None else "waiting"
+        self._check_arguments(inputs, outputs, run)
+        self.run: Literal["async", "thread", "inline"] = "async" if is_async(function) else run
+        self.binding: Binding = bind(function, tuple(inputs))
+        self.outputs = tuple(outputs) or self.binding.outputs
+        self._check_unique("input", self.binding.inputs)
+        self._check_unique("output", self.outputs)
+
+    def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
+        if self.version is not None and (not isinstance(self.version, str) or not self.version):
+            raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
+        if not callable(self.function):
+            raise TypeError(f"{self}: {shown(self.function)} cannot be called: register a function, or a method such as model.predict")
+        if inspect.isclass(self.function):
+            raise TypeError(f"{self}: {self.function.__qualname__} is a class: register an instance, or one of its methods")
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
+        for name, given in (("inputs", inputs), ("outputs", outputs)):
+            if isinstance(given, TensorSpec) or not all(isinstance(spec, TensorSpec) for spec in given):
+                raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
+        if run not in ("thread", "inline"):
+            raise ValueError(f'{self}: run={run!r} must be "thread" or "inline"')
+        if run == "inline" and is_async(self.function):
+            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        for name, hook in (("load", self.load), ("ready", self.ready)):
+            if hook is not None and not callable(hook):
+                raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+
+    def _check_unique(self, what: str, specs: Sequence[TensorSpec]) -> None:
+        names = [spec.name for spec in specs]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self}: two {what}s have the same name among {names}")
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f" version {self.version!r}"
+        return f"model {self.name!r}{version}"
+
+
+class Models:
+    """The registered models, by name and version, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[str | None, Model]] = {}
+
+    def add(self, model: Model) -> None:
+        """Take a model in.
+
+        Raises:
+            ValueError: It is registered already, or the name is registered with versions and without.
+        """
+        versions = self._by_name.get(model.name, {})
+        if model.version in versions:
+            raise ValueError(f"{model} is registered already: give this one another name or version")
+        if versions and (model.version is None or None in versions):
+            raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
+        self._by_name.setdefault(model.name, versions)[model.version] = model
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Model]:
+        return (model for versions in self._by_name.values() for model in versions.values())
+
+    def names(self) -> list[str]:
+        """The names of all models."""
+        return list(self._by_name)
+
+    def find(self, name: str, version: str | None) -> Model:
+        """The model of this name and version.
+
+        Args:
+            name: The model's name.
+            version: None for the default: the highest where all versions are integers, else the one registered last.
+
+        Raises:
+            NotFound: There is none.
+        """
+        versions = self._by_name.get(name)
+        if versions is None:
+            raise NotFound(f"unknown model {shown(name)}: GET the models path lists those that are here")
+        if version is not None:
+            model = versions.get(version)
+            if model is None:
+                known = ", ".join(shown(known) for known in versions if known is not None)
+                raise NotFound(
+                    f"unknown version {shown(version)} of model {shown(name)}: {f'expected {known}' if known else 'it has none'}"
+                )
+            return model
+        return versions[_default(list(versions))]
+
+    def metadata(self, model: Model) -> schemas.ModelMetadata:
+        """A model's metadata, with every version of its name."""
+        document = schemas.ModelMetadata(model.name, model.platform, _described(model.binding.inputs), _described(model.outputs))
+        versions = [version for version in self._by_name[model.name] if version is not None]
+        if versions:
+            document.versions = versions
+        return document
+
+
+def _default(versions: list[str | None]) -> str | None:
+    integers = [version for version in versions if version is not None and _INTEGER.fullmatch(version)]
+    if len(integers) == len(versions):
+        return max(integers, key=int)
+    return versions[-1]
+
+
+def _described(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
+    return [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]

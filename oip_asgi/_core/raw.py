@@ -1,0 +1,93 @@
+"""Array <-> raw bytes: row-major, little-endian, without padding. Knows no transport, no tensor names and no JSON.
+
+Specification: Binary Tensor Data Extension; gRPC's raw contents are the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, DType
+from .errors import InvalidRequest
+from .tensors import object_array
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_LENGTH: Final = struct.Struct("<I")
+
+
+def count(shape: tuple[int, ...] | list[int]) -> int:
+    """How many elements a tensor of this shape has, in exact arithmetic and before anything is allocated.
+
+    Raises:
+        InvalidRequest: More dimensions than numpy has, or more elements than any array can have. Zeros are left out of
+            the latter, so that `[0, 2**62]` is refused as well: numpy cannot represent it.
+    """
+    if len(shape) > MAX_RANK:
+        raise InvalidRequest(f"shape has {len(shape)} dimensions: at most {MAX_RANK} are possible")
+    elements = math.prod(shape)
+    if (elements or math.prod(filter(None, shape))) > MAX_ELEMENTS:
+        raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
+    return elements
+
+
+def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Raw bytes as an array, which is a view of `data` where its alignment allows.
+
+    Args:
+        data: Exactly the tensor's bytes. BYTES elements are a 4-byte little-endian length and the bytes each.
+        dtype: A dtype of the protocol.
+        shape: Dimensions that `count` has accepted.
+
+    Raises:
+        InvalidRequest: The size of `data` is not that of the shape, a BOOL is neither 0 nor 1, or the lengths of
+            BYTES elements do not add up.
+    """
+    elements = count(shape)
+    if dtype.hasobject:
+        return object_array(_split(data, elements), shape)
+    if len(data) != elements * dtype.itemsize:
+        raise InvalidRequest(
+            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {elements * dtype.itemsize} "
+            f"({elements} elements of {dtype.itemsize} bytes)"
+        )
+    if dtype.kind == "b":
+        codes = np.frombuffer(data, np.uint8)
+        if codes.size and codes.max() > 1:
+            place = int(np.argmax(codes > 1))
+            raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
+    array = np.frombuffer(data, dtype)
+    if not array.flags.aligned:
+        array = array.copy()
+    return array.reshape(shape)
+
+
+def _split(data: Buffer, elements: int) -> list[bytes]:
+    found: list[bytes] = []
+    position, end = 0, len(data)
+    while position < end and len(found) < elements:
+        start = position + _LENGTH.size
+        if start > end:
+            raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data")
+        (length,) = _LENGTH.unpack_from(data, position)
+        position = start + length
+        if position > end:
+            raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
+        found.append(bytes(data[start:position]))
+    if len(found) != elements:
+        raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
+    if position != end:
+        raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
+    return found
+
+
+def to_raw(array: Array) -> bytes:
+    """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
+    if not array.dtype.hasobject:
+        return array.tobytes()
+    pack = _LENGTH.pack
+    return b"".join([part for element in array.ravel().tolist() for part in (pack(len(element)), element)])

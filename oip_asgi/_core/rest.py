@@ -1,0 +1,265 @@
+"""A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
+
+Specification: HTTP/REST Inference, Binary Tensor Data Extension.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NoReturn
+
+import msgspec
+import numpy as np
+
+from . import schemas
+from .datatypes import DType, dtype_of
+from .errors import InvalidRequest, shown
+from .json_data import from_json, to_json
+from .raw import Buffer, count, from_raw, to_raw
+from .schemas import Parameters, RequestOutput
+from .tensors import InferenceRequest, InferenceResponse, Tensor
+
+MAX_DEPTH: Final = 100
+"""How deep JSON may nest, wherever it does."""
+
+_strict: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
+_lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+_STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for code in range(256))
+"""For each byte of JSON text: [ and { go one deeper, ] and } one back, 2 stands for a quote."""
+
+_CHUNK: Final = 2**20
+
+_STRING_OR_LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-?(?:NaN|Infinity)', re.DOTALL)
+_MARK: Final = b'{"\\u0000literal"'
+_LITERAL: Final = _MARK + b':["%b"]}'
+_LITERALS: Final = (b"NaN", b"-Infinity", b"Infinity")
+
+
+def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
+
+    Args:
+        body: The whole body.
+        header_length: How many of its bytes are JSON; None where the request did not say, and all of them are.
+
+    Raises:
+        InvalidRequest: The body is not what the specification describes; the text names the place.
+    """
+    if header_length is None:
+        text: Buffer = body
+    elif header_length <= len(body):
+        text = memoryview(body)[:header_length]
+    else:
+        raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
+    if not text:
+        raise InvalidRequest("the body is empty: expected a JSON object with inputs")
+    document = _decode_document(text)
+    binary = _BinaryData(memoryview(body)[len(text) :], framed=header_length is not None)
+    inputs = [_decode_input(item, f"inputs[{place}]", binary) for place, item in enumerate(document.inputs)]
+    binary.finish()
+    outputs: list[RequestOutput] = [*(document.outputs or [])]
+    for place, output in enumerate(outputs):
+        _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    _check_flag(document.parameters, "binary_data_output", "parameters")
+    return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
+
+
+def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
+    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary.
+
+    Args:
+        body: The tensor's bytes.
+        name: The name of the model's only input.
+        datatype: Its declared datatype.
+        shape: Its declared shape; at most one dimension may be -1, which the body's length decides.
+
+    Raises:
+        InvalidRequest: The body's length does not fit the shape.
+
+    Specification: Triton's raw binary request, `Inference-Header-Content-Length: 0`.
+    """
+    dtype = dtype_of(datatype)
+    try:
+        array = from_raw(body, dtype, _deduce(shape, len(body), dtype))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
+    return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
+
+
+def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
+    free = shape.count(-1)
+    if free == 0:
+        return shape
+    if free > 1:
+        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
+    if dtype.hasobject:
+        # as in Triton, a raw BYTES request is one element, framed like any other
+        return tuple(1 if dimension == -1 else dimension for dimension in shape)
+    row = count([dimension for dimension in shape if dimension != -1]) * dtype.itemsize
+    if row == 0 or size % row:
+        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
+    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
+
+
+class _BinaryData:
+    """The bytes behind the JSON, taken from the front by each binary input in turn."""
+
+    def __init__(self, data: memoryview, *, framed: bool) -> None:
+        self._data = data
+        self._framed = framed
+        self._position = 0
+
+    def take(self, size: int) -> memoryview:
+        if size and not self._framed:
+            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+        start = self._position
+        left = len(self._data) - start
+        if size > left:
+            raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
+        self._position = start + size
+        return self._data[start : self._position]
+
+    def finish(self) -> None:
+        left = len(self._data) - self._position
+        if left:
+            raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of the inputs")
+
+
+def _decode_input(item: schemas.RequestInput, place: str, binary: _BinaryData) -> Tensor:
+    try:
+        dtype = dtype_of(item.datatype)
+        shape = tuple(item.shape)
+        count(shape)
+        parameters = item.parameters or {}
+        data = bytes(item.data)
+        absent = data in (b"", b"null")
+        if "binary_data_size" not in parameters:
+            if absent:
+                raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+            array = from_json(_unmark_literals(data, dtype), dtype, shape)
+        else:
+            if not absent:
+                raise InvalidRequest("both data and binary_data_size are given: expected one of them")
+            size = parameters["binary_data_size"]
+            if type(size) is not int or size < 0:
+                raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+            array = from_raw(binary.take(size), dtype, shape)
+            parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{place} ({shown(item.name)}): {error}") from None
+    return Tensor(item.name, array, parameters)
+
+
+def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
+    value = (parameters or {}).get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
+
+
+def _decode_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:
+    try:
+        return _strict(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Unknown fields, the literals of Python's json, or a mistake: all are rare, so they pay for the closer look
+        return _decode_closely(bytes(text))
+
+
+def _decode_closely(text: bytes) -> schemas.InferenceRequest:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason} at byte {error.start}") from None
+    if _depth(text) > MAX_DEPTH:
+        raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
+    marked = _mark_literals(text)
+    try:
+        msgspec.json.decode(marked)  # unlike the typed decoder, reads what unknown fields hold
+        return _lenient(marked)
+    except msgspec.ValidationError as error:
+        _refuse(str(error), has_literals=marked is not text)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+
+
+def _refuse(message: str, *, has_literals: bool) -> NoReturn:
+    problem, _, path = message.replace("`", "").partition(" - at $")
+    problem = problem[0].lower() + problem[1:]
+    text = f"{path.lstrip('.') or 'the body'}: {problem}"
+    if has_literals:
+        text += "; NaN, Infinity and -Infinity are no JSON and are taken only as elements of floating-point data"
+    raise InvalidRequest(text)
+
+
+def _depth(text: bytes) -> int:
+    """How deep brackets outside strings nest, at one pass of numpy's over bounded chunks."""
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return 0
+    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    deepest, depth, quotes = 0, 0, 0
+    for start in range(0, len(plain), _CHUNK):
+        steps = np.frombuffer(plain[start : start + _CHUNK].translate(_STEPS), np.int8)
+        inside = quotes + np.cumsum(steps == 2)
+        quotes = int(inside[-1])
+        depths = depth + np.cumsum(np.where((inside % 2 == 1) | (steps == 2), 0, steps), dtype=np.int64)
+        deepest, depth = max(deepest, int(depths.max())), int(depths[-1])
+    return deepest
+
+
+def _mark_literals(text: bytes) -> bytes:
+    """Wrap NaN, Infinity and -Infinity, which are no JSON, into objects that no field takes for anything else."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    if _MARK in text:
+        raise InvalidRequest("the JSON holds both NaN or Infinity literals and a field called \\u0000literal")
+    return _STRING_OR_LITERAL.sub(lambda match: match[0] if match[0][:1] == b'"' else _LITERAL % match[0], text)
+
+
+def _unmark_literals(data: bytes, dtype: DType) -> bytes:
+    """The `data` of a floating tensor with wrapped literals as the strings that mean the same there."""
+    if _MARK not in data:
+        return data
+    if dtype.kind not in "fV":
+        raise InvalidRequest("data holds NaN or Infinity: expected them in floating-point datatypes only")
+    for literal in _LITERALS:
+        data = data.replace(_LITERAL % literal, b'"%b"' % literal)
+    return data
+
+
+def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[bytes]]:
+    """A response as its JSON and the bytes of each binary output, in order.
+
+    Args:
+        response: What the model answered.
+        request: What it was asked: its `binary_data` and `binary_data_output` decide each output's form.
+
+    Raises:
+        InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
+    """
+    every = request.parameters.get("binary_data_output", False)
+    asked = {output.name: (output.parameters or {}).get("binary_data", every) for output in request.outputs}
+    outputs: list[schemas.ResponseOutput] = []
+    binary: list[bytes] = []
+    for tensor in response.outputs:
+        output = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
+        parameters = tensor.parameters
+        if asked.get(tensor.name, every):
+            binary.append(to_raw(tensor.array))
+            parameters = {**parameters, "binary_data_size": len(binary[-1])}
+        else:
+            try:
+                output.data = msgspec.Raw(to_json(tensor.array))
+            except InvalidRequest as error:
+                raise InvalidRequest(f"output {shown(tensor.name)}: {error}") from None
+        if parameters:
+            output.parameters = parameters
+        outputs.append(output)
+    document = schemas.InferenceResponse(response.model_name, outputs)
+    if response.model_version is not None:
+        document.model_version = response.model_version
+    if response.id is not None:
+        document.id = response.id
+    if response.parameters:
+        document.parameters = response.parameters
+    return _encode(document), binary

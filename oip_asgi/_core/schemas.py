@@ -1,0 +1,144 @@
+"""The JSON documents of the specification as msgspec Structs. Declarations only: no numpy, no rules.
+
+Specification: Payload Contents, and the binary tensor data extension for `data` being optional.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+Parameters: TypeAlias = dict[str, str | int | float | bool]
+Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RequestInput(msgspec.Struct):
+    """`$request_input`. `data` is kept as text until its datatype is known; empty where it is absent."""
+
+    name: str
+    shape: list[Dimension]
+    datatype: str
+    parameters: Parameters | None = None
+    data: Raw = Raw()
+
+
+class RequestOutput(msgspec.Struct):
+    """`$request_output`: an output tensor that the client asks for.
+
+    Args:
+        name: The output tensor's name.
+        parameters: Such as `binary_data`, whether this output returns as binary data.
+
+    Specification: Request Output.
+    """
+
+    name: str
+    parameters: Parameters | None = None
+
+
+class InferenceRequest(msgspec.Struct):
+    """`$inference_request`. `model_name` and `model_version` are no part of it, but KServe's client sends them."""
+
+    inputs: list[RequestInput]
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[RequestOutput] | None = None
+
+
+class StrictRequestInput(RequestInput, forbid_unknown_fields=True):
+    """`RequestInput` with the fields of the specification and no other."""
+
+
+class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
+    """`RequestOutput` with the fields of the specification and no other."""
+
+
+class StrictInferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`InferenceRequest` with the fields of the specification and those that KServe's client adds."""
+
+    inputs: list[StrictRequestInput]
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[StrictRequestOutput] | None = None
+    model_name: str | None = None
+    model_version: str | None = None
+
+
+class ResponseOutput(msgspec.Struct):
+    """`$response_output`."""
+
+    name: str
+    shape: tuple[int, ...]
+    datatype: str
+    parameters: Parameters | UnsetType = UNSET
+    data: Raw | UnsetType = UNSET
+
+
+class InferenceResponse(msgspec.Struct):
+    """`$inference_response`."""
+
+    model_name: str
+    outputs: list[ResponseOutput]
+    model_version: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    parameters: Parameters | UnsetType = UNSET
+
+
+class MetadataTensor(msgspec.Struct):
+    """`$metadata_tensor`."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class ModelMetadata(msgspec.Struct):
+    """`$metadata_model_response`."""
+
+    name: str
+    platform: str
+    inputs: list[MetadataTensor]
+    outputs: list[MetadataTensor]
+    versions: list[str] | UnsetType = UNSET
+
+
+class ServerMetadata(msgspec.Struct):
+    """`$metadata_server_response`."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ServerLive(msgspec.Struct):
+    """`$live_server_response`."""
+
+    live: bool
+
+
+class ServerReady(msgspec.Struct):
+    """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are here."""
+
+    ready: bool
+    live: bool
+
+
+class ModelReady(msgspec.Struct):
+    """`$ready_model_response`."""
+
+    name: str
+    ready: bool
+
+
+class ModelList(msgspec.Struct):
+    """What `GET v2/models` answers, as KServe has it."""
+
+    models: list[str]
+
+
+class Error(msgspec.Struct):
+    """The error object of every endpoint."""
+
+    error: str

@@ -1,0 +1,106 @@
+"""What a model declares of its tensors, and whether tensors keep it. Knows no callables and no wire forms.
+
+Specification: Model Metadata, `$metadata_tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .datatypes import MAX_RANK, dtype_of
+from .errors import InvalidRequest, shown
+from .tensors import InferenceRequest, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A declared input or output tensor.
+
+    Args:
+        name: The tensor's name.
+        datatype: One of the protocol's datatypes, such as "FP32".
+        shape: Its dimensions; -1 stands for any size.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: The datatype is unknown, or a dimension is below -1.
+
+    Specification: `$metadata_tensor`.
+    """
+
+    name: str
+    datatype: str
+    shape: Sequence[int]
+
+    def __post_init__(self) -> None:
+        here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"{here}: the name must be a non-empty string")
+        try:
+            dtype_of(self.datatype)
+        except InvalidRequest as error:
+            raise ValueError(f"{here}: {error}") from None
+        if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
+            raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
+        if any(dimension < -1 for dimension in self.shape) or len(self.shape) > MAX_RANK:
+            raise ValueError(f"{here}: dimensions must be -1 (any size) or more, and at most {MAX_RANK}")
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a tensor's shape has the declared rank and fixed dimensions."""
+        return len(shape) == len(self.shape) and all(
+            declared in (-1, dimension) for declared, dimension in zip(self.shape, shape, strict=True)
+        )
+
+
+class InputNames:
+    """Which input tensors a model takes.
+
+    Args:
+        specs: What is declared of inputs, by name.
+        required: Inputs that a request must have.
+        optional: Inputs that it may have; None means any other name too.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec], required: frozenset[str], optional: frozenset[str] | None) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._required = required
+        self._known = None if optional is None else required | optional
+
+    def check(self, request: InferenceRequest) -> None:
+        """Hold a request's inputs against the declaration.
+
+        Raises:
+            InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
+        """
+        seen: set[str] = set()
+        for tensor in request.inputs:
+            name = tensor.name
+            if name in seen:
+                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+            seen.add(name)
+            if self._known is not None and name not in self._known:
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_listed(self._known)}")
+            spec = self._specs.get(name)
+            if spec is not None:
+                check_tensor(tensor, spec)
+        if not self._required <= seen:
+            missing = _listed(self._required - seen)
+            raise InvalidRequest(f"missing input {missing}: expected {_listed(self._required)}, but got {_listed(seen) or 'no inputs'}")
+
+
+def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
+    """Hold one input tensor against its declaration.
+
+    Raises:
+        InvalidRequest: Its datatype, rank or a fixed dimension is another.
+    """
+    if tensor.datatype != spec.datatype:
+        raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+    if not spec.fits(tensor.shape):
+        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
+
+
+def _listed(names: frozenset[str] | set[str]) -> str:
+    return ", ".join(shown(name) for name in sorted(names))

@@ -1,0 +1,180 @@
+"""The one representation of tensors, requests and responses. Knows no wire form: neither JSON nor raw bytes.
+
+A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from .datatypes import Array, datatype_of
+from .errors import shown
+from .schemas import Parameters, RequestOutput
+
+
+def wire_array(value: Any) -> Array:
+    """A value as an array whose dtype the protocol knows, in wire order.
+
+    Args:
+        value: An array of any shape, or anything `numpy.asarray` takes. Strings become UTF-8 `bytes`.
+
+    Returns:
+        The same array where nothing had to change.
+
+    Raises:
+        TypeError: The protocol has no datatype for it.
+    """
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    kind = array.dtype.kind
+    if kind == "O":
+        return _bytes_array(array)
+    if datatype_of(array.dtype) is not None:
+        return array
+    if kind in "US":
+        return _bytes_array(array.astype(object))
+    wire = array.dtype.newbyteorder("<")
+    if datatype_of(wire) is None:
+        raise TypeError(f"the protocol has no datatype for numpy dtype {array.dtype}")
+    return array.astype(wire)
+
+
+def _bytes_array(array: Array) -> Array:
+    elements = array.ravel().tolist()
+    if all(type(element) is bytes for element in elements):
+        return array
+    return object_array([_to_bytes(element) for element in elements], array.shape)
+
+
+def _to_bytes(element: object) -> bytes:
+    if isinstance(element, str):
+        return element.encode()
+    if isinstance(element, (bytes, bytearray, memoryview)):
+        return bytes(element)
+    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {shown(element)}")
+
+
+def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
+    """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
+    return array.reshape(shape)
+
+
+class Tensor(msgspec.Struct, eq=False):
+    """A named array, as it came in a request or goes out in a response.
+
+    Args:
+        name: The tensor's name.
+        array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are converted
+            where nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
+        parameters: The tensor's parameters, without `binary_data_size`, which belongs to the transfer.
+
+    Raises:
+        TypeError: The protocol has no datatype for the array.
+
+    Specification: Request Input, Response Output.
+    """
+
+    name: str
+    array: Array
+    parameters: Parameters = {}
+
+    def __post_init__(self) -> None:
+        self.array = wire_array(self.array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.array.shape
+
+    @property
+    def datatype(self) -> str:
+        """The protocol's name of the array's dtype."""
+        datatype = datatype_of(self.array.dtype)
+        assert datatype is not None  # __post_init__ let nothing else in
+        return datatype
+
+
+class InferenceRequest(msgspec.Struct, eq=False):
+    """An inference request, whichever way it came in.
+
+    Args:
+        inputs: The input tensors, in the request's order. Arrays of received requests are read-only.
+        id: The request's identifier, None where it has none.
+        parameters: The request's parameters.
+        outputs: The outputs asked for; empty means all.
+
+    Specification: Inference Request JSON Object.
+    """
+
+    inputs: list[Tensor]
+    id: str | None = None
+    parameters: Parameters = {}
+    outputs: list[RequestOutput] = []
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of the input called `name`.
+
+        Raises:
+            KeyError: There is no such input.
+        """
+        return _named(self.inputs, name, "input")
+
+
+class InferenceResponse(msgspec.Struct, eq=False):
+    """An inference response. A model that returns one decides its outputs and parameters; the server adds the rest.
+
+    Args:
+        outputs: The output tensors.
+        parameters: The response's parameters.
+        id: The identifier of the request, None where it had none.
+        model_name: The model that answered.
+        model_version: Its version, None for a model without versions.
+
+    Specification: Inference Response JSON Object.
+    """
+
+    outputs: list[Tensor]
+    parameters: Parameters = {}
+    id: str | None = None
+    model_name: str = ""
+    model_version: str | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of the output called `name`.
+
+        Raises:
+            KeyError: There is no such output.
+        """
+        return _named(self.outputs, name, "output")
+
+
+def _named(tensors: list[Tensor], name: str, what: str) -> Array:
+    for tensor in tensors:
+        if tensor.name == name:
+            return tensor.array
+    raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
+
+
+class InferenceContext(msgspec.Struct, frozen=True, eq=False):
+    """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
+
+    Args:
+        id: The request's identifier, None where it has none.
+        headers: The request's headers, names in lower case.
+        parameters: The request's parameters.
+        model_name: The name the model was called by.
+        model_version: The version that runs, None for a model without versions.
+        transport: The way in's own object: ASGI scope, WSGI environ. The host's user, session or pool is reached through it.
+    """
+
+    id: str | None
+    headers: Mapping[str, str]
+    parameters: Parameters
+    model_name: str
+    model_version: str | None
+    transport: Any

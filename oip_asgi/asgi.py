@@ -1,0 +1,176 @@
+"""The ways in over ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+
+Knows scopes and messages; the answers come from the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ._core import http
+from ._core.bodies import Body
+from ._drive import drive_async
+from .server import InferenceServer
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_NOT_HERE: Final = "OIPApp answers HTTP only"
+
+
+class OIPApp:
+    """An ASGI application that speaks the Open Inference Protocol, to be mounted in another one.
+
+    `app.mount("/v2", OIPApp(server))` serves everything but a bare `/v2`, which Starlette itself redirects; `install` serves that too.
+
+    Args:
+        server: The server whose models it serves.
+    """
+
+    def __init__(self, server: InferenceServer) -> None:
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _own_lifespan(self._server, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
+        else:
+            await self.answer(scope, receive, send, _path(scope))
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
+        raw_path: bytes | None = scope.get("raw_path")
+        head = http.Head(
+            method=scope["method"],
+            path=http.encoded(path, None if raw_path is None else raw_path.decode("latin-1")),
+            headers=scope["headers"],
+            body_is_bounded=True,
+            transport=scope,
+        )
+        response = await drive_async(http.exchange(self._server.core, head), self._server.running, partial(_read, receive))
+        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        *parts, last = response.parts or [b""]
+        for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
+
+    def install(self, app: Starlette, path: str = "/v2") -> None:
+        """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
+
+        The models load when the application's own lifespan has started, and end before it does.
+
+        Args:
+            app: The application; its routes, middleware and lifespan stay as they are.
+            path: Where to, such as "/v2".
+
+        Raises:
+            ValueError: The path does not begin with a slash.
+        """
+        from starlette.routing import Mount, Route
+
+        prefix = http.prefix(path)
+        app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
+        host_lifespan = app.router.lifespan_context
+
+        @asynccontextmanager
+        async def lifespan(host: Any) -> AsyncIterator[Any]:
+            async with host_lifespan(host) as state, self._server.lifespan():
+                yield state
+
+        app.router.lifespan_context = lifespan
+
+
+class _Bare:
+    """What a bare `/v2` is routed to: Starlette hands every method to an endpoint that is no function."""
+
+    def __init__(self, app: OIPApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app.answer(scope, receive, send, "")
+
+
+class OIPMiddleware:
+    """Serves the protocol at a path of any ASGI application, and hands everything else on.
+
+    The models load with the application's lifespan; for applications that have none, the middleware answers it.
+
+    Args:
+        app: The application around which it is put.
+        server: The server whose models it serves.
+        path: Where to, such as "/v2".
+
+    Raises:
+        ValueError: The path does not begin with a slash.
+    """
+
+    def __init__(self, app: ASGIApp, server: InferenceServer, path: str = "/v2") -> None:
+        self._host = app
+        self._server = server
+        self._app = OIPApp(server)
+        self._prefix = http.prefix(path)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _shared_lifespan(self._host, self._server, scope, receive, send)
+            return
+        if scope["type"] == "http":
+            path = http.behind(_path(scope), self._prefix)
+            if path is not None:
+                await self._app.answer(scope, receive, send, path)
+                return
+        await self._host(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    """The path behind the mount: most hosts keep the mount's prefix in it and name that in `root_path`, some have cut it off."""
+    path: str = scope["path"]
+    behind = http.behind(path, scope.get("root_path", "").rstrip("/"))
+    return path if behind is None else behind
+
+
+async def _read(receive: Receive, body: Body) -> bytes | bytearray:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return body.finish(cut_off=True)
+        body.feed(message.get("body", b""))
+        if not message.get("more_body", False):
+            return body.finish()
+
+
+async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -> None:
+    await receive()
+    async with server.lifespan():
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
+    """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
+    answered = False
+    async with AsyncExitStack() as stack:
+
+        async def send_with_server(message: Message) -> None:
+            nonlocal answered
+            answered = True
+            if message["type"] == "lifespan.startup.complete":
+                await stack.enter_async_context(server.lifespan())
+            elif message["type"].startswith("lifespan.shutdown"):
+                await stack.aclose()
+            await send(message)
+
+        try:
+            await host(scope, receive, send_with_server)
+        except Exception:
+            if answered:
+                raise
+    if not answered:
+        # the host does not know the protocol, which it shows by raising: Django does, for one
+        await _own_lifespan(server, receive, send)

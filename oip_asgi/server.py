@@ -1,0 +1,170 @@
+"""`InferenceServer`, the one object that users register models with and hand to a way in. Joins the core with what runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version as package_version
+from typing import Any, Literal, TypeVar
+
+from ._core.models import Model
+from ._core.server import Server
+from ._core.specs import TensorSpec
+from ._drive import drive, drive_async
+from ._running import Running
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class InferenceServer:
+    """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
+
+    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp` or `OIPWSGIMiddleware`; several of them may share it.
+
+    Args:
+        name: The server's name, for its metadata.
+        version: The server's version, for its metadata; that of oip_asgi where it is left out.
+        max_body_bytes: The largest body of a request, in bytes; None for no limit.
+        ready_when_empty: Whether the server counts as ready while no model is registered.
+        debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
+        worker_threads: Under ASGI, how many `def` models may run at once, for each event loop.
+
+    Specification: Server Metadata.
+    """
+
+    def __init__(
+        self,
+        name: str = "oip_asgi",
+        version: str | None = None,
+        *,
+        max_body_bytes: int | None = 128 * 2**20,
+        ready_when_empty: bool = False,
+        debug: bool = False,
+        worker_threads: int = 40,
+    ) -> None:
+        self.core = Server(
+            name,
+            package_version("oip_asgi") if version is None else version,
+            max_body_bytes=max_body_bytes,
+            ready_when_empty=ready_when_empty,
+            debug=debug,
+        )
+        self.running = Running(worker_threads)
+        self._lock = threading.Lock()
+        self._starts = 0
+
+    def register(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        version: str | None = None,
+        platform: str = "python",
+        inputs: Sequence[TensorSpec] = (),
+        outputs: Sequence[TensorSpec] = (),
+        run: Literal["thread", "inline"] = "thread",
+        writable: bool = False,
+        load: Callable[[], Any] | None = None,
+        ready: Callable[[], Any] | None = None,
+    ) -> None:
+        """Register a callable as a model.
+
+        A parameter's name is the name of the tensor that it receives, as a `numpy.ndarray`; a default makes the input optional, and
+        `**inputs` takes the rest. A parameter annotated `InferenceRequest` receives the whole request, one annotated
+        `InferenceContext` what surrounds it. The one parameter of `classifier.predict(X)` receives the one declared input.
+
+        Args:
+            name: The model's name in URLs. It may hold slashes, which clients percent-encode.
+            function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
+                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, or an `InferenceResponse`.
+            version: The version, for models that have several.
+            platform: The framework behind it, for the metadata.
+            inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
+            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where no value is lost.
+            run: Where a `def` runs under ASGI: in a worker thread, or on the event loop, for functions of microseconds.
+            writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
+            load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
+            ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
+
+        Raises:
+            TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
+            ValueError: An argument's value is wrong, or the model is registered already.
+
+        Specification: Model Metadata.
+        """
+        self.core.models.add(
+            Model(
+                name,
+                function,
+                version=version,
+                platform=platform,
+                inputs=inputs,
+                outputs=outputs,
+                run=run,
+                writable=writable,
+                load=load,
+                ready=ready,
+            )
+        )
+
+    def model(
+        self,
+        name: str,
+        *,
+        version: str | None = None,
+        platform: str = "python",
+        inputs: Sequence[TensorSpec] = (),
+        outputs: Sequence[TensorSpec] = (),
+        run: Literal["thread", "inline"] = "thread",
+        writable: bool = False,
+        load: Callable[[], Any] | None = None,
+        ready: Callable[[], Any] | None = None,
+    ) -> Callable[[F], F]:
+        """`register` as a decorator, which gives the function back as it was. The arguments are the same."""
+
+        def decorate(function: F) -> F:
+            self.register(
+                name,
+                function,
+                version=version,
+                platform=platform,
+                inputs=inputs,
+                outputs=outputs,
+                run=run,
+                writable=writable,
+                load=load,
+                ready=ready,
+            )
+            return function
+
+        return decorate
+
+    def start(self) -> None:
+        """Load the models, for hosts that block. Without it they load at the first request that needs one."""
+        with self._lock:
+            self._starts += 1
+        drive(self.core.loading.start(), self.running)
+
+    def stop(self) -> None:
+        """The counterpart of `start`: ends the background event loop. Models are loaded again at the next start."""
+        with self._lock:
+            self._starts = max(0, self._starts - 1)
+            if self._starts:
+                return
+        self.core.loading.forget()
+        self.running.background.stop()
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
+
+        A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
+        """
+        with self._lock:
+            self._starts += 1
+        try:
+            await drive_async(self.core.loading.start(), self.running)
+            yield
+        finally:
+            self.stop()
