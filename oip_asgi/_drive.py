@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -30,6 +30,13 @@ class Finished(Generic[T]):
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
+class Threads(Protocol):
+    """Worker threads that an event loop may wait for."""
+
+    async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:
+        """Run a blocking function: among the models, or aside from them."""
+
+
 def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None = None) -> T:
     """Finish `steps` in this thread."""
     step = _advance(steps.send, None)
@@ -52,7 +59,7 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
     return cast(T, step.value)
 
 
-async def drive_async(steps: Steps[T], running: Running, read: Callable[[Body], Awaitable[Any]] | None = None) -> T:
+async def drive_async(steps: Steps[T], threads: Threads, read: Callable[[Body], Awaitable[Any]] | None = None) -> T:
     """Finish `steps` on this event loop, with what blocks in worker threads."""
     step = _advance(steps.send, None)
     while not isinstance(step, Finished):
@@ -61,7 +68,7 @@ async def drive_async(steps: Steps[T], running: Running, read: Callable[[Body], 
                 step = _call(steps, step)
             else:
                 # what follows the call, such as encoding its result, happens in the same trip
-                step = await running.in_thread(partial(_call, steps, step), aside=step.run == "aside")
+                step = await threads.in_thread(partial(_call, steps, step), aside=step.run == "aside")
             continue
         try:
             if isinstance(step, Read):
