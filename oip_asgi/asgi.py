@@ -5,10 +5,10 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ._core import http
 from ._core.bodies import Body
@@ -17,7 +17,10 @@ from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
+
+AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+"""An application of any framework: each has its own types for the same three arguments."""
 
 _NOT_HERE: Final = "OIPApp answers HTTP only"
 
@@ -36,6 +39,7 @@ class OIPApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
+            await receive()
             await _own_lifespan(self._server, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
@@ -109,7 +113,7 @@ class OIPMiddleware:
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, app: ASGIApp, server: InferenceServer, path: str = "/v2") -> None:
+    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2") -> None:
         self._host = app
         self._server = server
         self._app = OIPApp(server)
@@ -128,10 +132,19 @@ class OIPMiddleware:
 
 
 def _path(scope: Scope) -> str:
-    """The path behind the mount: most hosts keep the mount's prefix in it and name that in `root_path`, some have cut it off."""
+    """The path behind the mount.
+
+    Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
+    application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
+    """
     path: str = scope["path"]
-    behind = http.behind(path, scope.get("root_path", "").rstrip("/"))
-    return path if behind is None else behind
+    mount: str = scope.get("root_path", "").rstrip("/")
+    application: str = scope.get("app_root_path", "").rstrip("/")
+    for prefix in (mount, mount.removeprefix(application)):
+        behind = http.behind(path, prefix)
+        if behind is not None:
+            return behind
+    return path
 
 
 async def _read(receive: Receive, body: Body) -> bytes | bytearray:
@@ -145,17 +158,22 @@ async def _read(receive: Receive, body: Body) -> bytes | bytearray:
 
 
 async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -> None:
-    await receive()
+    """Answer a lifespan whose startup message has been received."""
     async with server.lifespan():
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
+async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
     """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
-    answered = False
+    received = answered = False
     async with AsyncExitStack() as stack:
+
+        async def receive_for_host() -> Message:
+            nonlocal received
+            received = True
+            return await receive()
 
         async def send_with_server(message: Message) -> None:
             nonlocal answered
@@ -167,10 +185,12 @@ async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope,
             await send(message)
 
         try:
-            await host(scope, receive, send_with_server)
+            await host(scope, receive_for_host, send_with_server)
         except Exception:
             if answered:
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
+        if not received:
+            await receive()
         await _own_lifespan(server, receive, send)

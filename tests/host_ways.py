@@ -80,7 +80,7 @@ def litestar_mounted(server: InferenceServer) -> Litestar:
 
 def quart_app(server: InferenceServer) -> Quart:
     app = Quart(__name__)
-    app.asgi_app = OIPMiddleware(app.asgi_app, server)  # type: ignore[assignment, arg-type]  # as Quart's documentation has it
+    app.asgi_app = OIPMiddleware(app.asgi_app, server)  # type: ignore[assignment]  # as Quart's documentation has it
     return app
 
 
@@ -125,6 +125,6 @@ def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
             "Django, ASGI": over_asgi(over_django_asgi, "/v2"),
             "Django, ASGI, async view": over_asgi(over_django_asgi, "/async/v2"),
             "Litestar mount": over_asgi(litestar_mounted(server), "/v2"),
-            "Litestar middleware": over_asgi(OIPMiddleware(Litestar([]), server), "/v2"),  # type: ignore[arg-type]
+            "Litestar middleware": over_asgi(OIPMiddleware(Litestar([]), server), "/v2"),
             "Quart middleware": over_asgi(quart_app(server), "/v2"),
         }

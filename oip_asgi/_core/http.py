@@ -69,21 +69,21 @@ def exchange(server: Server, head: Head) -> Exchange:
 
 def _route(server: Server, head: Head) -> Exchange:
     path = head.path.removesuffix("/")
-    match [unquote(segment) for segment in path.split("/")[1:]]:
-        case []:
+    match [unquote(segment) for segment in path.split("/")]:
+        case [""]:
             _allow(head, *_GET)
             return _json(200, server.metadata())
-        case ["health", "live"]:
+        case ["", "health", "live"]:
             _allow(head, *_GET)
             return _json(200, schemas.ServerLive(True))
-        case ["health", "ready"]:
+        case ["", "health", "ready"]:
             _allow(head, *_GET)
             ready = yield from server.is_ready()
             return _json(200 if ready else 503, schemas.ServerReady(ready, True))
-        case ["models"]:
+        case ["", "models"]:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
-        case ["models", *segments]:
+        case ["", "models", *segments]:
             return (yield from _route_model(server, head, segments))
         case _:
             raise _unknown_path(path)
