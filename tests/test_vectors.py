@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
+from oip_asgi import TensorSpec
 from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
+from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.json_data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
 
@@ -61,3 +65,17 @@ def test_a_strided_array_leaves_as_its_elements_in_row_major_order(vector: Vecto
     array = np.repeat(expected(vector).reshape(1, -1), 2, axis=0).T[:, 0].reshape(vector.shape)
     assert to_raw(array) == vector.raw_bytes
     assert to_json(array).decode() == vector.written
+
+
+def test_a_stray_element_nested_too_deep_for_python() -> None:
+    text = b"[1.0," + b"[" * 100_000 + b"]" * 100_000 + b"]"
+    with pytest.raises(InvalidRequest, match="data is nested too deep"):
+        from_json(text, dtype_of("INT8"), (2,))
+
+
+def test_bf16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(InvalidRequest, match="BF16 needs the package ml_dtypes"):
+        dtype_of("BF16")
+    with pytest.raises(ValueError, match="BF16 needs the package ml_dtypes"):
+        TensorSpec("x", "BF16", [1])

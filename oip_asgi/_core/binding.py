@@ -151,7 +151,7 @@ class _Signature:
         self._rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._takes_all = False
         self._declared = declared
-        self._called = f"{called}{signature}"
+        self._called = f"{called}({', '.join(signature.parameters)})"
         self._outputs = _returned(signature.return_annotation)
         self._specs: list[TensorSpec] = list(declared)
         self._unclaimed = [spec.name for spec in declared]

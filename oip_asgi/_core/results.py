@@ -6,7 +6,7 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .schemas import RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
 
-_PLAIN = (bool, int, float, str, bytes)
+_PLAIN: Final = (bool, int, float, str, bytes, np.generic)
 
 
 def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceResponse:
@@ -54,10 +54,12 @@ def _named(result: Any, declared: Sequence[TensorSpec]) -> list[tuple[str, Any]]
 
 
 def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
-    """A tuple is always several outputs; a list of plain values, such as `[0.1, 0.9]`, is one tensor unless several are declared."""
-    if isinstance(result, tuple):
-        return True
-    return isinstance(result, list) and (len(declared) > 1 or not all(isinstance(value, _PLAIN) for value in result))
+    """A tuple is always several outputs; a list of plain values, nested or not, is one tensor unless several are declared."""
+    return isinstance(result, tuple) or (isinstance(result, list) and (len(declared) > 1 or not _is_plain(result)))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
 def _tensor(name: Any, value: Any) -> Tensor:
