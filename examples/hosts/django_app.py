@@ -10,7 +10,6 @@ open, for probes have no password.
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from oip_asgi.django import urls
@@ -57,8 +57,8 @@ from django.db import connection, models  # noqa: E402
 
 
 class Prediction(models.Model):
-    user = models.ForeignKey(User, models.CASCADE)
-    flowers = models.IntegerField()
+    user: Any = models.ForeignKey(User, models.CASCADE)
+    flowers: Any = models.IntegerField()
 
     class Meta:
         app_label = "example"
@@ -76,9 +76,8 @@ def create_tables() -> None:
 def basic_auth(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     def middleware(request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/v2/health/"):
-            scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-            name, _, password = base64.b64decode(credentials if scheme.lower() == "basic" else "").decode().partition(":")
-            user = authenticate(request, username=name, password=password)
+            given = Authorization.from_header(request.headers.get("Authorization"))
+            user = None if given is None else authenticate(request, username=given.username, password=given.password)
             if user is None:
                 return JsonResponse({"error": "name and password, please"}, status=401, headers={"WWW-Authenticate": "Basic"})
             request.user = user

@@ -1,6 +1,6 @@
 """A FastAPI application whose model is served over the Open Inference Protocol.
 
-    uvicorn --app-dir examples/hosts fastapi_app:app
+    uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 FastAPI's dependencies, such as `Depends(HTTPBasic())`, do not reach mounted applications. Its middleware does, so that is where
@@ -9,7 +9,6 @@ authentication is; health is open, for probes have no password.
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,6 +19,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 
@@ -31,17 +31,24 @@ FLOWERS: dict[str, int] = {}
 app = FastAPI()
 
 
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
+
+
 @app.middleware("http")
 async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     if request.url.path.startswith("/v2/health/"):
         return await call_next(request)
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "basic":
-        name, _, password = base64.b64decode(credentials).decode().partition(":")
-        if secrets.compare_digest(PASSWORDS.get(name, ""), password) and password:
-            request.state.user = name
-            return await call_next(request)
-    return JSONResponse({"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"})
+    user = user_of(request.headers.get("authorization"))
+    if user is None:
+        return JSONResponse({"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"})
+    request.state.user = user
+    return await call_next(request)
 
 
 @app.get("/history")

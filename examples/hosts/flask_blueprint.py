@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sqlalchemy import func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from oip_asgi.flask import blueprint
@@ -48,16 +49,24 @@ with app.app_context():
     Base.metadata.create_all(db.engine)
 
 
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
+
+
 @app.before_request
 def authenticate() -> ResponseReturnValue | None:
     if request.path.startswith("/v2/health/"):
         return None
-    given = request.authorization
-    if given is not None and given.username and given.password:
-        if secrets.compare_digest(PASSWORDS.get(given.username, ""), given.password):
-            request.environ["REMOTE_USER"] = given.username
-            return None
-    return {"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"}
+    user = user_of(request.headers.get("Authorization"))
+    if user is None:
+        return {"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"}
+    request.environ["REMOTE_USER"] = user
+    return None
 
 
 @app.get("/history")

@@ -1,6 +1,6 @@
 """A Litestar application whose model is served over the Open Inference Protocol.
 
-    uvicorn --app-dir examples/hosts litestar_app:app
+    uvicorn --app-dir examples/hosts --port 8000 litestar_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 Litestar's middleware covers its mount at /v2 as it covers every handler; health is open, for probes have no password.
@@ -8,7 +8,6 @@ Litestar's middleware covers its mount at /v2 as it covers every handler; health
 
 from __future__ import annotations
 
-import base64
 import secrets
 from typing import Any
 
@@ -21,6 +20,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 
@@ -30,14 +30,21 @@ PASSWORDS = {"ada": "lovelace"}
 FLOWERS: dict[str, int] = {}
 
 
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
+
+
 class BasicAuth(AbstractAuthenticationMiddleware):
     async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
-        scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            name, _, password = base64.b64decode(credentials).decode().partition(":")
-            if secrets.compare_digest(PASSWORDS.get(name, ""), password) and password:
-                return AuthenticationResult(user=name, auth="basic")
-        raise NotAuthorizedException("name and password, please", headers={"WWW-Authenticate": "Basic"})
+        user = user_of(connection.headers.get("authorization"))
+        if user is None:
+            raise NotAuthorizedException("name and password, please", headers={"WWW-Authenticate": "Basic"})
+        return AuthenticationResult(user=user, auth="basic")
 
 
 @get("/history", sync_to_thread=False)

@@ -1,6 +1,6 @@
 """A Quart application whose model is served over the Open Inference Protocol.
 
-    hypercorn examples/hosts/quart_app:app
+    hypercorn --bind 127.0.0.1:8000 examples/hosts/quart_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around both; health is open, for probes
@@ -9,7 +9,6 @@ have no password.
 
 from __future__ import annotations
 
-import base64
 import secrets
 from typing import Any
 
@@ -18,6 +17,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware, TensorSpec
 
@@ -25,6 +25,15 @@ from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware, TensorSpe
 
 PASSWORDS = {"ada": "lovelace"}
 FLOWERS: dict[str, int] = {}
+
+
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
 
 
 class BasicAuth:
@@ -35,14 +44,13 @@ class BasicAuth:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and not scope["path"].startswith("/v2/health/"):
-            scheme, _, credentials = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1").partition(" ")
-            name, _, password = base64.b64decode(credentials if scheme.lower() == "basic" else "").decode().partition(":")
-            if not password or not secrets.compare_digest(PASSWORDS.get(name, ""), password):
+            user = user_of(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
+            if user is None:
                 headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Basic")]
                 await send({"type": "http.response.start", "status": 401, "headers": headers})
                 await send({"type": "http.response.body", "body": b'{"error":"name and password, please"}'})
                 return
-            scope = {**scope, "user": name}
+            scope = {**scope, "user": user}
         await self.app(scope, receive, send)
 
 

@@ -1,6 +1,6 @@
 """A Starlette application with accounts and a database, whose model is served over the Open Inference Protocol.
 
-    uvicorn --app-dir examples/hosts starlette_app:app
+    uvicorn --app-dir examples/hosts --port 8000 starlette_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 Starlette's AuthenticationMiddleware covers /v2 as it covers every route; health is open, for probes have no password.
@@ -8,7 +8,6 @@ Starlette's AuthenticationMiddleware covers /v2 as it covers every route; health
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets
 from collections.abc import AsyncIterator
@@ -28,6 +27,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 
@@ -47,24 +47,31 @@ class Prediction(Base):
     flowers: Mapped[int]
 
 
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
+
+
 class BasicAuth(AuthenticationBackend):
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
         if conn.url.path.startswith("/v2/health/"):
             return None
-        scheme, _, credentials = conn.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            name, _, password = base64.b64decode(credentials).decode().partition(":")
-            if secrets.compare_digest(PASSWORDS.get(name, ""), password) and password:
-                return AuthCredentials(["authenticated"]), SimpleUser(name)
-        raise AuthenticationError("name and password, please")
+        user = user_of(conn.headers.get("authorization"))
+        if user is None:
+            raise AuthenticationError("name and password, please")
+        return AuthCredentials(["authenticated"]), SimpleUser(user)
 
 
-def refuse(conn: HTTPConnection, error: AuthenticationError) -> Response:
+def refuse(_: HTTPConnection, error: AuthenticationError) -> Response:
     return JSONResponse({"error": str(error)}, 401, {"WWW-Authenticate": "Basic"})
 
 
 @asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
+async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     engine = create_engine(os.environ.get("DATABASE_URL", "sqlite:///predictions.db"))
     Base.metadata.create_all(engine)
     yield {"engine": engine}
