@@ -50,7 +50,7 @@ def test_the_array_becomes_raw_bytes(vector: Vector) -> None:
     assert to_raw(expected(vector)) == vector.raw_bytes
 
 
-@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)])
+@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)], ids=str)
 def test_json_becomes_the_array(vector: Vector, text: str) -> None:
     assert_same(from_json(text.encode(), dtype_of(vector.datatype), vector.shape), vector)
 
