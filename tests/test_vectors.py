@@ -73,6 +73,13 @@ def test_a_stray_element_nested_too_deep_for_python() -> None:
         from_json(text, dtype_of("INT8"), (2,))
 
 
+@pytest.mark.parametrize(("datatype", "raw"), [("FP16", "017c"), ("BF16", "817f"), ("FP32", "0100807f"), ("FP64", "010000000000f07f")])
+def test_a_signalling_nan_is_null_and_stays_itself_in_binary(datatype: str, raw: str) -> None:
+    array = from_raw(bytes.fromhex(raw), dtype_of(datatype), (1,))
+    assert to_json(array) == b"[null]"
+    assert to_raw(array).hex() == raw
+
+
 def test_what_is_no_json() -> None:
     with pytest.raises(InvalidRequest, match="data: Input data was truncated"):
         from_json(b"[1,", dtype_of("INT8"), (2,))
