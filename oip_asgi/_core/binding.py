@@ -104,7 +104,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec]) -> Bindin
 
 
 def _called(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+    return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
 
 
 def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], called: str) -> Binding:
