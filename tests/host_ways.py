@@ -128,3 +128,4 @@ def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
             "Litestar middleware": over_asgi(OIPMiddleware(Litestar([]), server), "/v2"),
             "Quart middleware": over_asgi(quart_app(server), "/v2"),
         }
+    server.stop()

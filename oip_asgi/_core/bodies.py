@@ -11,14 +11,17 @@ class Body:
     Args:
         length: The announced length in bytes, None where none was announced.
         limit: The most bytes that are taken, None for no limit.
+        keep: Whether the bytes are wanted; they are only counted else.
 
     Raises:
         TooLarge: The announced length is above the limit.
     """
 
-    def __init__(self, length: int | None, limit: int | None) -> None:
+    def __init__(self, length: int | None, limit: int | None, *, keep: bool = True) -> None:
         self._length = length
         self._limit = limit
+        self._keep = keep
+        self._dropped = 0
         self._first = b""
         self._all: bytearray | None = None
         if length is not None:
@@ -33,7 +36,7 @@ class Body:
         return most if self._length is None else min(most, self._length - self._size())
 
     def _size(self) -> int:
-        return len(self._first if self._all is None else self._all)
+        return self._dropped + len(self._first if self._all is None else self._all)
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk.
@@ -44,7 +47,9 @@ class Body:
         if not chunk:
             return
         self._check(self._size() + len(chunk))
-        if self._all is not None:
+        if not self._keep:
+            self._dropped += len(chunk)
+        elif self._all is not None:
             self._all += chunk
         elif self._first:
             self._all = bytearray(self._first)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -20,7 +20,7 @@ from .bodies import Body
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, UnsupportedEncoding, shown
 from .models import Model
 from .server import Server
-from .steps import Exchange, Read, Response
+from .steps import Exchange, Read, Response, Step
 from .tensors import InferenceRequest
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -57,17 +57,55 @@ class Head(NamedTuple):
 
 def exchange(server: Server, head: Head) -> Exchange:
     """Answer one request. Raises nothing but what is not an `Exception`."""
+    incoming = _Incoming(head, server.max_body_bytes)
     try:
-        response = yield from _route(server, head)
+        response = yield from _route(server, head, incoming)
     except InferenceError as error:
         response = _refusal(error)
     except Exception as error:
         _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
         response = _json(500, schemas.Error("internal error: see the server's log"))
+    yield from incoming.drop()
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
 
-def _route(server: Server, head: Head) -> Exchange:
+class _Incoming:
+    """A request's body, which is read once or not at all."""
+
+    def __init__(self, head: Head, limit: int | None) -> None:
+        self._head = head
+        self._limit = limit
+        self._is_left = True
+
+    def read(self, length: int | None) -> Generator[Step, Any, bytes | bytearray]:
+        """The whole body, of the announced length.
+
+        Raises:
+            InferenceError: It is too large, cut off, or its end cannot be told.
+        """
+        self._is_left = False
+        if length is None and not self._head.body_is_bounded:
+            raise LengthRequired(
+                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
+            )
+        body: bytes | bytearray = yield Read(Body(length, self._limit))
+        return body
+
+    def drop(self) -> Generator[Step, Any, None]:
+        """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
+        names = {name for name, _ in self._head.headers}
+        waits = b"expect" in names  # its client sends no body before somebody reads
+        if not self._is_left or waits or not (b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)):
+            return
+        try:
+            length = _length(self._head, b"content-length")
+            if length != 0:
+                yield Read(Body(length, self._limit, keep=False))
+        except Exception:
+            return  # the answer stands, whatever becomes of the rest
+
+
+def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
     path = head.path.removesuffix("/")
     match [unquote(segment) for segment in path.split("/")]:
         case [""]:
@@ -84,12 +122,12 @@ def _route(server: Server, head: Head) -> Exchange:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
         case ["", "models", *segments]:
-            return (yield from _route_model(server, head, segments))
+            return (yield from _route_model(server, head, incoming, segments))
         case _:
             raise _unknown_path(path)
 
 
-def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
+def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Exchange:
     path, version = "/".join(["/models", *segments]), None
     action = segments.pop() if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
     if len(segments) > 2 and segments[-2] == "versions":
@@ -102,7 +140,7 @@ def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
     model = server.models.find(name, version)
     if action == "infer":
         _allow(head, "POST")
-        return (yield from _infer(server, head, model))
+        return (yield from _infer(server, head, incoming, model))
     _allow(head, *_GET)
     if action == "ready":
         ready = yield from server.is_model_ready(model)
@@ -123,14 +161,12 @@ def _allow(head: Head, *methods: str) -> None:
         raise MethodNotAllowed(f"method {shown(head.method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
 
 
-def _infer(server: Server, head: Head, model: Model) -> Exchange:
+def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exchange:
     body_length = _length(head, b"content-length")
     header_length = _length(head, HEADER_LENGTH)
     _check_encoding(head)
     yield from server.admit(model)
-    if body_length is None and not head.body_is_bounded:
-        raise LengthRequired("the request has no Content-Length, and the server in front does not tell where its body ends: send a length")
-    body: bytes | bytearray = yield Read(Body(body_length, server.max_body_bytes))
+    body = yield from incoming.read(body_length)
     request = _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
     response = yield from server.infer(model, request, lambda: headers(head), head.transport)
     text, binary = rest.encode_response(response, request)
