@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class InferenceServer:
     """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
 
-    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp` or `OIPWSGIMiddleware`; several of them may share it.
+    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware`, `oip_asgi.flask.blueprint` or `oip_asgi.django.urls`;
+    several of them may share it.
 
     Args:
         name: The server's name, for its metadata.

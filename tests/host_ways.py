@@ -68,14 +68,14 @@ def flask_app(*blueprints: Blueprint) -> Flask:
     return app
 
 
-def litestar_mounted(server: InferenceServer) -> Litestar:
+def litestar_mounted(server: InferenceServer, **options: Any) -> Litestar:
     oip_app = OIPApp(server)
 
     @asgi("/v2", is_mount=True, copy_scope=False)
     async def v2(scope: Scope, receive: Receive, send: Send) -> None:
         await oip_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
 
-    return Litestar([v2])
+    return Litestar([v2], **options)
 
 
 def quart_app(server: InferenceServer) -> Quart:
