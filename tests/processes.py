@@ -39,6 +39,7 @@ class Served:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    ready: str
 
     @property
     def url(self) -> str:
@@ -50,7 +51,7 @@ class Served:
             if self.process.poll() is not None:
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log.read_text()}")
             try:
-                if httpx.get(f"{self.url}/v2/health/ready", timeout=SECONDS).status_code == 200:
+                if httpx.get(f"{self.url}{self.ready}", timeout=SECONDS).status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -63,13 +64,13 @@ class Served:
 
 
 @contextmanager
-def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}) -> Iterator[Served]:
+def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
     """Run a server's command until the block ends."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-        served = Served(process, port, log)
+        served = Served(process, port, log, ready)
         try:
             served.wait_until_ready()
             yield served

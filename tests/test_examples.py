@@ -11,14 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from django.core.wsgi import get_wsgi_application
-from django.test import override_settings
 from sklearn.datasets import load_iris
 
 from oip_asgi import InferenceServer
 
 from .asking import ask, error, get, outputs
-from .host_ways import configure_django
 from .ways import Request, over_asgi, over_wsgi
 
 ROOT = Path(__file__).parents[1]
@@ -82,7 +79,7 @@ def test_the_models_snippet(run_snippet: Run) -> None:
     assert get(server, "/models/iris")[1]["platform"] == "sklearn"
 
 
-@pytest.mark.parametrize("containing", ["import FastAPI", "OIPMiddleware(application", "import Litestar", "import Flask"])
+@pytest.mark.parametrize("containing", ["import FastAPI", "OIPMiddleware(application", "import Flask"])
 def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
     app = run_snippet(containing)["app"]
     send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
@@ -90,14 +87,8 @@ def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
         assert send(Request("GET", path)).status == 200
 
 
-def test_the_snippet_of_django(run_snippet: Run) -> None:
-    configure_django()
-    with override_settings(ROOT_URLCONF=tuple(run_snippet("urls.py")["urlpatterns"])):
-        for path in ("", "/", "/health/live"):
-            assert over_wsgi(get_wsgi_application(), "/v2")(Request("GET", path)).status == 200
-
-
 def test_every_snippet_is_run() -> None:
+    # those of Litestar and Django by test_hosts_readme
     assert len(SNIPPETS) == 7
 
 

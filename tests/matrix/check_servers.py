@@ -261,3 +261,24 @@ def test_shutdown_with_a_request_in_flight(kind: str, tmp_path: Path) -> None:
         assert got.status == 200
     else:
         assert isinstance(got, Exception)
+
+
+ROOT_PATHS = {
+    "uvicorn": (f"uvicorn --port PORT --root-path /api {ASGI}", ""),
+    "hypercorn": (f"hypercorn --bind 127.0.0.1:PORT --root-path /api {ASGI}", ""),
+    "granian": (f"granian --port PORT --interface asgi --url-path-prefix /api {ASGI}", "/api"),
+    "gunicorn": (f"gunicorn --bind 127.0.0.1:PORT --env SCRIPT_NAME=/api {WSGI}", "/api"),
+}
+"""Servers that are told of a proxy's path, and what of it they want to see in requests."""
+
+
+@pytest.mark.parametrize("name", ROOT_PATHS)
+def test_behind_a_proxy_at_a_path(name: str, tmp_path: Path) -> None:
+    command, prefix = ROOT_PATHS[name]
+    port = free_port()
+    with serving(command.replace("PORT", str(port)).split(), port, tmp_path / "log", ready=f"{prefix}/v2/health/ready"):
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        assert ask(connection, "POST", prefix + INFER, SMALL).body == ECHOED
+        for path in ("/v2", "/v2/", "/v2/models"):
+            assert ask(connection, "GET", prefix + path).status == 200
+        connection.close()
