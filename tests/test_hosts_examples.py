@@ -25,10 +25,18 @@ ADA = ("ada", "lovelace")
 FLOWERS = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 4], "data": [[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]]}]}
 
 
-def documented_command(example: Path) -> str:
-    """The first line of a docstring that is set in as a command is."""
+def documented(example: Path) -> list[str]:
+    """The lines of a docstring that are set in, as commands are."""
     text = ast.get_docstring(ast.parse(example.read_text())) or ""
-    return next(line.strip() for line in text.splitlines() if line.startswith("    "))
+    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
+
+
+SERVERS = [(path, command) for path in EXAMPLES for command in documented(path) if not command.startswith("curl ")]
+STARLETTE = next(server for server in SERVERS if server[0].stem == "starlette_app")
+
+
+def named(server: tuple[Path, str]) -> str:
+    return f"{server[0].stem} by {server[1].split()[0]}"
 
 
 def test_there_is_an_example_for_every_host() -> None:
@@ -36,12 +44,11 @@ def test_there_is_an_example_for_every_host() -> None:
     assert [example.stem for example in EXAMPLES] == hosts
 
 
-@pytest.fixture(scope="module", params=EXAMPLES, ids=lambda path: path.stem)
+@pytest.fixture(scope="module", params=SERVERS, ids=named)
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Served, Path]]:
-    path: Path = request.param
+    path, command = request.param
     place = tmp_path_factory.mktemp(path.stem)
     database, port = place / "predictions.db", free_port()
-    command = documented_command(path)
     assert "8000" in command
     env = {"DATABASE_URL": f"sqlite:///{database}", "DATABASE_PATH": str(database)}
     with serving(shlex.split(command.replace("8000", str(port))), port, place / "log", env) as served:
@@ -54,16 +61,23 @@ def history(served: Served) -> Any:
     return response.json()
 
 
-@pytest.mark.parametrize("credentials", [None, ("ada", "byron"), ("eve", ""), ("eve", "lovelace"), "Basic ???", "Bearer x", "Basic"])
-def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path], credentials: Any) -> None:
+@pytest.mark.parametrize("credentials", [("ada", "byron"), ("eve", ""), ("eve", "lovelace"), "Basic ???", "Bearer x", "Basic"])
+def test_nobody_gets_in_with_a_wrong_password(example: tuple[str, Served, Path], credentials: Any) -> None:
     _, served, _ = example
     before = history(served)
     given: dict[str, Any] = {"headers": {"authorization": credentials}} if isinstance(credentials, str) else {"auth": credentials}
-    for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/models/iris/ready"):
-        assert httpx.get(served.url + path, **given).status_code == 401, path
     found = httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, **given)
     assert found.status_code == 401
     assert found.headers["www-authenticate"] == "Basic"
+    assert history(served) == before, "the model was called"
+
+
+def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path]) -> None:
+    _, served, _ = example
+    before = history(served)
+    for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/models/iris/ready"):
+        assert httpx.get(served.url + path).status_code == 401, path
+    assert httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
     assert history(served) == before, "the model was called"
 
 
@@ -111,6 +125,14 @@ def test_the_host_keeps_its_own_404(example: tuple[str, Served, Path]) -> None:
     assert "unknown path" not in found.text
 
 
+def test_the_documented_question_is_answered(example: tuple[str, Served, Path]) -> None:
+    name, served, _ = example
+    [question] = [command for command in documented(ROOT / "examples" / "hosts" / f"{name}.py") if command.startswith("curl ")]
+    command = shlex.split(question.replace("8000", str(served.port)))
+    run = subprocess.run([*command, "--silent"], env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(run.stdout)["platform"] == "sklearn_pipeline"
+
+
 CLIENTS: dict[str, list[str]] = {
     "curl.sh": ["sh"],
     "with_httpx.py": [sys.executable],
@@ -140,7 +162,7 @@ def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], c
         assert set(run.stdout.splitlines()) == {"setosa virginica"}
 
 
-@pytest.mark.parametrize("example", [ROOT / "examples" / "hosts" / "starlette_app.py"], indirect=True, ids=["starlette_app"])
+@pytest.mark.parametrize("example", [STARLETTE], indirect=True, ids=named)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_tells_a_failure(example: tuple[str, Served, Path], client: str) -> None:
     _, served, _ = example

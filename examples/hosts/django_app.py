@@ -1,11 +1,11 @@
 """A Django project in one file, with accounts and a database, whose model is served over the Open Inference Protocol.
 
     python examples/hosts/django_app.py runserver 8000 --noreload
+    uvicorn --app-dir examples/hosts --port 8000 django_app:asgi_application
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-It is served by any WSGI or ASGI server too: `gunicorn --chdir examples/hosts django_app:application`, or
-`uvicorn --app-dir examples/hosts django_app:asgi_application`. Django's middleware covers /v2 as it covers every view; health is
-open, for probes have no password.
+The first is for development, the second for ASGI; under WSGI it is `gunicorn --chdir examples/hosts django_app:application`. Django's
+middleware covers /v2 as it covers every view; health is open, for probes have no password.
 """
 
 from __future__ import annotations
