@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import django
@@ -31,11 +33,13 @@ def configure_django() -> None:
     """Django's settings, once a process: what `startproject` writes, without a site's own apps."""
     if settings.configured:
         return
+    place = TemporaryDirectory()
+    atexit.register(place.cleanup)
     settings.configure(
         SECRET_KEY="tests",
         ALLOWED_HOSTS=["*"],
         INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"],
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{place.name}/tests.sqlite3"}},
         MIDDLEWARE=[
             "django.middleware.security.SecurityMiddleware",
             "django.contrib.sessions.middleware.SessionMiddleware",
@@ -85,16 +89,23 @@ def quart_app(server: InferenceServer) -> Quart:
 
 
 def staying(app: Any) -> Any:
-    """An ASGI application whose client stays for the answer: Django listens for one that goes, and then does not answer."""
+    """An application whose client stays for its answer: Django and Quart listen for one that goes, and then do not answer."""
 
     async def staying_app(scope: Any, receive: Any, send: Any) -> None:
-        async def receive_until_gone() -> Any:
+        answered = asyncio.Event()
+
+        async def receive_until_answered() -> Any:
             message = await receive()
             if message["type"] == "http.disconnect":
-                await asyncio.Event().wait()
+                await answered.wait()
             return message
 
-        await app(scope, receive_until_gone, send)
+        async def send_and_note(message: Any) -> None:
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                answered.set()
+
+        await app(scope, receive_until_answered, send_and_note)
 
     return staying_app
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
-from django.db import connection
+from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path
@@ -194,10 +194,12 @@ def test_a_def_model_runs_in_the_thread_whose_connections_django_closes(with_asy
     """Django closes old database connections in the request's own thread: a model's must be among them."""
     server = make_server([], with_async=with_async)
     threads: list[int] = []
+    used: list[Any] = []
 
     @server.model("query")
     def query() -> Any:
         threads.append(threading.get_ident())
+        used.append(connections["default"])
         with connection.cursor() as cursor:
             cursor.execute("select 40 + 2")
             return np.array(cursor.fetchone())
@@ -210,6 +212,9 @@ def test_a_def_model_runs_in_the_thread_whose_connections_django_closes(with_asy
             threads.clear()
             assert way(asked).body == expected
             assert threads == noted
+    under_wsgi, under_asgi = used
+    assert under_asgi.connection is None
+    under_wsgi.close()  # a server closes the answer, and Django then the connection
     server.stop()
 
 
