@@ -28,6 +28,8 @@ T = TypeVar("T")
 def urls(server: InferenceServer) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
 
+    They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
+
     The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` among the models
     it is an async one, so that they run on the event loop of Django's: register the models first.
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,35 @@ def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path]) ->
         assert httpx.get(served.url + path).status_code == 401, path
     assert httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
     assert history(served) == before, "the model was called"
+
+
+WAYS_AROUND = [
+    "/v2/health/../models/iris",
+    "/v2/health/%2e%2e/models/iris",
+    "/v2/health/..%2fmodels/iris",
+    "/v2/health//../models/iris",
+    "/v2//models/iris",
+    "//v2/models/iris",
+    "/v2/./models/iris",
+    "/v2/models/iris/",
+    "/v2/models/iris?/v2/health/live",
+    "/v2/models/iris%3f/v2/health/live",
+    "/history?/v2/health/",
+    "/v2/health/../../history",
+]
+
+
+@pytest.mark.parametrize("path", WAYS_AROUND)
+def test_no_spelling_of_a_path_gets_around_it(example: tuple[str, Served, Path], path: str) -> None:
+    _, served, _ = example
+    connection = HTTPConnection("127.0.0.1", served.port, timeout=30)
+    with closing(connection):
+        connection.request("GET", path)  # as it is, where other clients would tidy it up
+        response = connection.getresponse()
+        text = response.read()
+    assert response.status in (301, 308, 400, 401, 404)
+    assert b"sklearn" not in text
+    assert b"flowers" not in text
 
 
 def test_probes_need_no_password(example: tuple[str, Served, Path]) -> None:

@@ -93,9 +93,11 @@ class _Incoming:
 
     def drop(self) -> Generator[Step, Any, None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
+        if not self._is_left:
+            return
         names = {name for name, _ in self._head.headers}
-        waits = b"expect" in names  # its client sends no body before somebody reads
-        if not self._is_left or waits or not (b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)):
+        is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)
+        if not is_there or b"expect" in names:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
             length = _length(self._head, b"content-length")
