@@ -82,6 +82,9 @@ def _path(environ: WSGIEnvironment) -> str:
 
 
 def _read(stream: IO[bytes], body: Body) -> bytes | bytearray:
-    while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
-        body.feed(chunk)
+    try:
+        while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
+            body.feed(chunk)
+    except OSError:  # how servers say that the client is gone
+        return body.finish(cut_off=True)
     return body.finish()
