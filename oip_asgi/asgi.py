@@ -39,7 +39,6 @@ class OIPApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await receive()
             await _own_lifespan(self._server, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
@@ -157,8 +156,9 @@ async def _read(receive: Receive, body: Body) -> bytes | bytearray:
             return body.finish()
 
 
-async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -> None:
-    """Answer a lifespan whose startup message has been received."""
+async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+    if not received:
+        await receive()
     async with server.lifespan():
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -167,10 +167,10 @@ async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -
 
 async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
     """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
-    received = answered = False
+    answered = received = False
     async with AsyncExitStack() as stack:
 
-        async def receive_for_host() -> Message:
+        async def receive_through() -> Message:
             nonlocal received
             received = True
             return await receive()
@@ -185,12 +185,10 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
             await send(message)
 
         try:
-            await host(scope, receive_for_host, send_with_server)
+            await host(scope, receive_through, send_with_server)
         except Exception:
             if answered:
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        if not received:
-            await receive()
-        await _own_lifespan(server, receive, send)
+        await _own_lifespan(server, receive, send, received=received)

@@ -82,7 +82,7 @@ class InferenceServer:
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
             inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
-            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where no value is lost.
+            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where the values fit.
             run: Where a `def` runs under ASGI: in a worker thread, or on the event loop, for functions of microseconds.
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
@@ -122,7 +122,16 @@ class InferenceServer:
         load: Callable[[], Any] | None = None,
         ready: Callable[[], Any] | None = None,
     ) -> Callable[[F], F]:
-        """`register` as a decorator, which gives the function back as it was. The arguments are the same."""
+        """`register` as a decorator, which gives the function back as it was. The arguments are the same.
+
+        Raises:
+            TypeError: It is used without parentheses and a name, or as `register` says.
+            ValueError: As `register` says.
+        """
+        if not isinstance(name, str):
+            raise TypeError(
+                f'server.model needs the model\'s name, not {name!r}: write @server.model("{getattr(name, "__name__", "name")}")'
+            )
 
         def decorate(function: F) -> F:
             self.register(

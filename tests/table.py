@@ -15,7 +15,7 @@ import numpy as np
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 
 from .vectors import VECTORS
-from .ways import Headers, Request
+from .ways import Request
 
 MAX_BODY_BYTES = 20_000
 
@@ -188,6 +188,7 @@ def path_rows() -> Iterator[Row]:
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", "/models/{name}"))
     for path in ("/models/echo/versions", "/models/echo/predict", "/models/echo/versions/1/ready/x", "/models/a/b/c"):
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", path))
+    yield Row("a long path of encoded segments", Request("GET", "/%61" * 15_000), 404, text=("unknown path", "30002 characters"))
     for path in ("/models/nope", "/models/nope/ready", "/models/ECHO", "/models/echo%20", "/models/%FF"):
         yield Row(f"unknown model {path}", Request("GET", path), 404, text=("unknown model",))
     yield Row("unknown model infer", infer("nope", inputs(GOOD)), 404, text=("unknown model 'nope'",))
@@ -469,6 +470,9 @@ def tensor_rows() -> Iterator[Row]:
         "shape 2^62": (tensor("FP32", [2**62], "[1]"), "shape is too large"),
         "shape 2^64-3": (tensor("FP32", [2**64 - 3], "[1]"), "shape is too large"),
         "shape 2^64": (tensor("FP32", [2**64], "[]"), "shape is too large"),
+        "shape [0, 2^60]": (tensor("FP64", [0, 2**60], "[]"), "shape is too large"),
+        "shape [0, 2^60] of BYTES": (tensor("BYTES", [0, 2**60], "[]"), "shape is too large"),
+        "shape of 64 long dimensions": (tensor("BYTES", [10**99] * 64, "[]"), "shape is too large"),
         "shape [0, 2^62]": (tensor("FP32", [0, 2**62], "[]"), "shape is too large"),
         "shape [2^32, 2^32]": (tensor("UINT8", [2**32, 2**32], "[]"), "shape is too large"),
         "shape of 65 dimensions": (tensor("FP32", [1] * 65, "[1]"), "65 dimensions: at most 64"),
@@ -689,6 +693,3 @@ def rows() -> list[Row]:
     ]
     assert len({row.name for row in made}) == len(made), "two rows have the same name"
     return made
-
-
-HEADERS_OF_ERRORS: Headers = (("content-type", "application/json"),)

@@ -144,6 +144,7 @@ class _Signature:
     """One reading of a signature against what is declared."""
 
     def __init__(self, function: Callable[..., Any], signature: inspect.Signature, declared: Sequence[TensorSpec], called: str) -> None:
+        self._reserved = _parameter_names(function)
         fixed = function.keywords if isinstance(function, functools.partial) else {}
         parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
         self._named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -170,7 +171,12 @@ class _Signature:
         return Binding(
             inputs=tuple(self._specs),
             outputs=self._outputs,
-            names=InputNames(self._specs, frozenset(self._required), None if open_ended else frozenset(self._optional)),
+            names=InputNames(
+                self._specs,
+                frozenset(self._required),
+                None if open_ended else frozenset(self._optional),
+                self._reserved - claimed if self._rest else frozenset(),
+            ),
             positional=tuple(self._positional),
             keywords=self._keywords,
             rest=claimed if self._rest else None,
@@ -230,8 +236,13 @@ class _Signature:
         return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread and parameter.kind is not parameter.KEYWORD_ONLY)
 
     def _place_unclaimed(self) -> None:
-        """Declared inputs that no parameter is named after: `**inputs`, the request, or else `*inputs` has them."""
+        """Declared inputs that no parameter is named after: `**inputs`, the request, or else `*inputs` has them.
+
+        A lone input of `(*args, **kwargs)` goes by position, since what is behind that may call it anything.
+        """
         self._required.update(self._unclaimed)
+        if self._spread and len(self._declared) == len(self._unclaimed) == 1:
+            self._rest = False
         if self._rest or self._takes_all:
             return
         if self._spread and self._unclaimed:
@@ -243,6 +254,16 @@ class _Signature:
                 f"{self._called} has no parameter for the declared inputs {self._unclaimed}: "
                 "rename them or the parameters, or take **inputs"
             )
+
+
+def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+    """Every name that passing by keyword could collide with: those that a partial or a method has bound are among them."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    parameters = inspect.signature(getattr(function, "__func__", function)).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def _meaning(annotation: Any) -> tuple[Any, TensorSpec | None]:

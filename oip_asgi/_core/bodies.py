@@ -68,5 +68,5 @@ class Body:
         """
         size = self._size()
         if cut_off or self._length not in (None, size):
-            raise InvalidRequest(f"the body ended after {size} bytes: expected {self._length or 'more'}")
+            raise InvalidRequest(f"the body ended after {size} bytes: expected {'more' if self._length is None else self._length}")
         return self._first if self._all is None else self._all

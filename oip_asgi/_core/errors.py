@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 _SHOWN = 100
+_LISTED = 20
 
 
 def shown(value: object) -> str:
     """`repr` of something a client sent, cut so that a megabyte of name stays a line in an answer."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for an answer, the first of them where there are many."""
+    first = ", ".join(shown(name) for name in list(names)[:_LISTED])
+    return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 
 class InferenceError(Exception):
@@ -25,21 +33,25 @@ class InferenceError(Exception):
         headers: HTTP headers that belong to the status, such as `Allow`.
 
     Raises:
-        ValueError: `status` is not an error's status.
+        ValueError: `status` is not an error's status, or a header cannot be sent.
 
     Specification: Inference Response JSON Error Object.
     """
 
     status: int = 400
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.headers = headers or {}
         if status is not None:
-            if not 400 <= status <= 599:
-                raise ValueError(f"InferenceError(status={status}): an error's HTTP status is 400 to 599")
             self.status = status
+        if headers is not None:
+            self.headers = headers
+        if not 400 <= self.status <= 599:
+            raise ValueError(f"{type(self).__name__}: status {self.status} is none of an error, which are 400 to 599")
+        for part in (*self.headers, *self.headers.values()):
+            if not isinstance(part, str) or not part.isascii() or not part.isprintable():
+                raise ValueError(f"{type(self).__name__}: header part {part!r} must be a string of printable ASCII")
 
 
 class InvalidRequest(InferenceError):
@@ -47,22 +59,32 @@ class InvalidRequest(InferenceError):
 
 
 class NotFound(InferenceError):
+    """There is no such path, model or version."""
+
     status = 404
 
 
 class MethodNotAllowed(InferenceError):
+    """The path is there, and not for this method."""
+
     status = 405
 
 
 class LengthRequired(InferenceError):
+    """Nobody can tell where the body ends."""
+
     status = 411
 
 
 class TooLarge(InferenceError):
+    """The body is above the server's limit."""
+
     status = 413
 
 
 class UnsupportedEncoding(InferenceError):
+    """The body's Content-Encoding is none that is decoded here."""
+
     status = 415
 
 
@@ -73,6 +95,8 @@ class ModelFailed(InferenceError):
 
 
 class NotReady(InferenceError):
+    """The model is loading, or failed to."""
+
     status = 503
 
 

@@ -59,9 +59,10 @@ def exchange(server: Server, head: Head) -> Exchange:
     """Answer one request. Raises nothing but what is not an `Exception`."""
     incoming = _Incoming(head, server.max_body_bytes)
     try:
-        response = yield from _route(server, head, incoming)
-    except InferenceError as error:
-        response = _refusal(error)
+        try:
+            response = yield from _route(server, head, incoming)
+        except InferenceError as error:
+            response = _refusal(error)
     except Exception as error:
         _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
         response = _json(500, schemas.Error("internal error: see the server's log"))
@@ -109,21 +110,23 @@ class _Incoming:
 
 def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
     path = head.path.removesuffix("/")
-    match [unquote(segment) for segment in path.split("/")]:
-        case [""]:
+    if not path.startswith("/") and path:
+        raise _unknown_path(path)
+    match [unquote(segment) for segment in path.split("/")[1:]]:
+        case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
-        case ["", "health", "live"]:
+        case ["health", "live"]:
             _allow(head, *_GET)
             return _json(200, schemas.ServerLive(True))
-        case ["", "health", "ready"]:
+        case ["health", "ready"]:
             _allow(head, *_GET)
             ready = yield from server.is_ready()
             return _json(200 if ready else 503, schemas.ServerReady(ready, True))
-        case ["", "models"]:
+        case ["models"]:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
-        case ["", "models", *segments]:
+        case ["models", *segments]:
             return (yield from _route_model(server, head, incoming, segments))
         case _:
             raise _unknown_path(path)
@@ -152,7 +155,7 @@ def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list
 
 def _unknown_path(path: str) -> NotFound:
     return NotFound(
-        f"unknown path {shown(path)}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
+        f"unknown path {shown(unquote(path))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
         "with /versions/{version} and /ready or /infer behind it"
     )
 
@@ -222,7 +225,7 @@ def _check_encoding(head: Head) -> None:
 
 def _refusal(error: InferenceError) -> Response:
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    response = _json(error.status, schemas.Error(error.message.encode(errors="replace").decode()))
+    response = _json(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return response._replace(headers=response.headers + extra)
 
@@ -267,8 +270,10 @@ def encoded(path: str, target: str | None) -> str:
         The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
     """
     raw = (target or "").partition("?")[0]
-    place = len(raw)
-    while (place := raw.rfind("/", 0, place)) >= 0:
-        if unquote(raw[place:]) == path:
-            return raw[place:]
-    return quote(path)
+    left, place = len(path), len(raw)
+    while left and (slash := raw.rfind("/", 0, place)) >= 0:
+        segment = "/" + unquote(raw[slash + 1 : place])
+        if not path.endswith(segment, 0, left):
+            break
+        left, place = left - len(segment), slash
+    return quote(path) if left else raw[place:]

@@ -161,8 +161,8 @@ def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
 def _decode_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:
     """The JSON as a document.
 
-    The strict decoder takes most requests, and what it takes can neither hide deep nesting nor bad UTF-8: it has no field that is
-    skipped unseen. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
+    The strict decoder takes most requests. It skips no field unseen but `data`, which its own decoder looks at, so nothing it takes can
+    hide deep nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
     """
     try:
         return _strict(text)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from .datatypes import Array, cast, dtype_of
-from .errors import InvalidRequest, ModelFault, shown
-from .schemas import RequestOutput
+from .errors import InvalidRequest, ModelFault, listed, shown
+from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
 
@@ -31,8 +31,8 @@ def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceRespons
         ModelFault: It cannot be that, or does not keep the declaration.
     """
     if isinstance(result, InferenceResponse):
-        outputs = result.outputs
-        parameters = result.parameters
+        outputs = [_rechecked(tensor) for tensor in result.outputs]
+        parameters = _checked("the response", result.parameters)
     else:
         outputs = [_tensor(name, value) for name, value in _named(result, declared)]
         parameters = {}
@@ -62,9 +62,23 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
+def _rechecked(tensor: Tensor) -> Tensor:
+    """A tensor that the model made itself, and may have changed since."""
+    made = _tensor(tensor.name, tensor.array)
+    made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
+    return made
+
+
+def _checked(where: str, parameters: Parameters) -> Parameters:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or type(value) not in (str, int, float, bool):
+            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+    return parameters
+
+
 def _tensor(name: Any, value: Any) -> Tensor:
-    if not isinstance(name, str):
-        raise ModelFault(f"an output is called {shown(name)}: expected a string")
+    if not isinstance(name, str) or not name.isprintable():
+        raise ModelFault(f"an output is called {shown(name)}: expected a printable string")
     if value is None:
         raise ModelFault(f"output {name!r} is None: a model returns its result")
     try:
@@ -125,10 +139,11 @@ def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
     Raises:
         InvalidRequest: One is unknown, or asked for twice.
     """
+    there = frozenset(known)
     seen: set[str] = set()
     for output in asked:
         if output.name in seen:
             raise InvalidRequest(f"output {shown(output.name)} is asked for twice: expected each name once")
         seen.add(output.name)
-        if output.name not in known:
-            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {', '.join(shown(name) for name in known)}")
+        if output.name not in there:
+            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {listed(known)}")

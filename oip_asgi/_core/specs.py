@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .datatypes import MAX_RANK, dtype_of
-from .errors import InvalidRequest, shown
+from .errors import InvalidRequest, listed, shown
 from .tensors import InferenceRequest, Tensor
 
 
@@ -60,13 +60,21 @@ class InputNames:
     Args:
         specs: What is declared of inputs, by name.
         required: Inputs that a request must have.
-        optional: Inputs that it may have; None means any other name too.
+        optional: Inputs that it may have; None means any other name too, but the reserved ones.
+        reserved: Names that belong to parameters which are no tensors.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], required: frozenset[str], optional: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        specs: Sequence[TensorSpec],
+        required: frozenset[str],
+        optional: frozenset[str] | None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._required = required
         self._known = None if optional is None else required | optional
+        self._reserved = reserved
 
     def check(self, request: InferenceRequest) -> None:
         """Hold a request's inputs against the declaration.
@@ -81,13 +89,16 @@ class InputNames:
                 raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {shown(name)}: expected {_listed(self._known)}")
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+            if name in self._reserved:
+                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
             spec = self._specs.get(name)
             if spec is not None:
                 check_tensor(tensor, spec)
         if not self._required <= seen:
-            missing = _listed(self._required - seen)
-            raise InvalidRequest(f"missing input {missing}: expected {_listed(self._required)}, but got {_listed(seen)}")
+            raise InvalidRequest(
+                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
+            )
 
 
 def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
@@ -102,5 +113,5 @@ def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
         raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
-def _listed(names: frozenset[str] | set[str]) -> str:
-    return ", ".join(shown(name) for name in sorted(names)) or "no inputs"
+def _named(names: frozenset[str] | set[str]) -> str:
+    return listed(sorted(names)) or "no inputs"
