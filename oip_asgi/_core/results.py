@@ -5,48 +5,90 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
+from .binding import Returned
+from .codecs.base import AnyInputCodec
+from .codecs.known import Codecs
+from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_frame_class, is_series_class
 from .datatypes import Array, dtype_of
 from .errors import InvalidRequest, ModelFault, shown
-from .schemas import RequestOutput
+from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
+
+T = TypeVar("T")
 
 _PLAIN = (bool, int, float, str, bytes)
 
 
-def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceResponse:
+def to_response(
+    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
+) -> InferenceResponse:
     """Whatever a model returned as a response with its outputs.
 
     Args:
-        result: An `InferenceResponse`; a mapping of names to arrays; a tuple or list in the order of the declared outputs; else
-            one array, or what numpy makes one of. A Python or numpy scalar has shape `[1]`.
+        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple or list in the order of the declared outputs;
+            else one array, or what numpy makes one of, or a codec. A Python or numpy scalar has shape `[1]`.
         declared: The declared outputs, or nothing.
+        returned: What the return annotation says.
+        codecs: Those of the server.
+        asked: The content types that the request asks outputs to have, by name.
 
     Raises:
         ModelFault: It cannot be that, or does not keep the declaration.
+        InvalidRequest: An output cannot have the content type that is asked for.
     """
     if isinstance(result, InferenceResponse):
-        outputs = result.outputs
-        parameters = result.parameters
+        response = InferenceResponse(result.outputs, result.parameters)
     else:
-        outputs = [_tensor(name, value) for name, value in _named(result, declared)]
-        parameters = {}
+        response = _encoded(result, declared, returned, codecs, asked)
+    names = [tensor.name for tensor in response.outputs]
     if declared:
-        outputs = _keep(outputs, declared)
-    elif len({tensor.name for tensor in outputs}) != len(outputs):
-        raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} have the same name twice")
+        response.outputs = _keep(response.outputs, declared)
+    elif len(set(names)) != len(names):
+        raise ModelFault(f"outputs {names} have the same name twice")
+    return response
+
+
+def _encoded(
+    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
+) -> InferenceResponse:
+    whole = returned.whole or codecs.whole_of_value(result)
+    if whole is not None and whole is not PandasCodec:
+        return _faults(lambda: whole.encode_response("", result))
+    parameters: Parameters = {}
+    if is_frame_class(type(result)):
+        named = _faults(lambda: columns_of(result))
+        parameters = {"content_type": PandasCodec.content_type}
+    else:
+        named = _named(result, declared, returned, codecs)
+    by_name = {spec.name: spec.content_type for spec in declared}
+    annotated = dict(zip([name for name, _ in named], returned.codecs, strict=False)) if len(named) == len(returned.codecs) else {}
+    outputs: list[Tensor] = []
+    for name, value in named:
+        if not isinstance(name, str):
+            raise ModelFault(f"an output is called {shown(name)}: expected a string")
+        if value is None:
+            raise ModelFault(f"output {name!r} is None: a model returns its result")
+        content_type = by_name.get(name)
+        if name in asked:
+            outputs.append(_asked(name, value, asked[name], codecs))
+        elif content_type is not None:
+            outputs.append(_written(name, value, codecs.inputs[content_type]))
+        else:
+            outputs.append(_tensor(name, value, annotated.get(name) or returned.every, codecs))
     return InferenceResponse(outputs, parameters)
 
 
-def _named(result: Any, declared: Sequence[TensorSpec]) -> list[tuple[str, Any]]:
+def _named(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> list[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return list(result.items())
-    values = list(result) if _is_several(result, declared) else [result]
+    is_one = len(declared) < 2 and isinstance(result, list) and (any(returned.codecs) or codecs.of_value(result) is not None)
+    values = list(result) if not is_one and _is_several(result, declared) else [result]
     names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
@@ -60,11 +102,13 @@ def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
     return isinstance(result, list) and (len(declared) > 1 or not all(isinstance(value, _PLAIN) for value in result))
 
 
-def _tensor(name: Any, value: Any) -> Tensor:
-    if not isinstance(name, str):
-        raise ModelFault(f"an output is called {shown(name)}: expected a string")
-    if value is None:
-        raise ModelFault(f"output {name!r} is None: a model returns its result")
+def _tensor(name: str, value: Any, annotated: AnyInputCodec | None, codecs: Codecs) -> Tensor:
+    """An output for which neither the request nor the declaration names a content type."""
+    codec = annotated or codecs.of_value(value)
+    if codec is not None:
+        return _written(name, value, codec)
+    if is_series_class(type(value)):
+        return _faults(lambda: column_to_tensor(name, value))
     try:
         array = wire_array(value)
     except (TypeError, ValueError) as error:
@@ -72,6 +116,29 @@ def _tensor(name: Any, value: Any) -> Tensor:
     if array.ndim == 0 and not isinstance(value, np.ndarray):
         array = array.reshape(1)
     return Tensor(name, array)
+
+
+def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
+    try:
+        return _written(name, value, codecs.inputs[content_type])
+    except ModelFault as error:
+        raise InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}") from None
+
+
+def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
+    """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
+    if codec.content_type == "np":
+        value = np.asarray(value)
+    elif is_series_class(type(value)) or (isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,))):
+        value = np.asarray(value).reshape(-1).tolist()
+    return _faults(lambda: codec.encode_output(name, value))
+
+
+def _faults(encode: Callable[[], T]) -> T:
+    try:
+        return encode()
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"the result cannot be encoded: {error}") from error
 
 
 def _keep(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
@@ -86,6 +153,8 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar for a declared scalar
+    if "content_type" in tensor.parameters:
+        array = spec.without_unit(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if tensor.datatype != spec.datatype:
