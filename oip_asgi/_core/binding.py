@@ -289,7 +289,7 @@ class _Signature:
         self._whole: WholeReader | None = None
         self._declared = declared
         self._readers = readers
-        readers.called = self._called = f"{readers.called}{signature}"
+        readers.called = self._called = f"{readers.called}({', '.join(signature.parameters)})"
         self._returned = _returned(signature.return_annotation, readers.codecs)
         self._specs: list[TensorSpec] = list(declared)
         self._unclaimed = [spec.name for spec in declared]

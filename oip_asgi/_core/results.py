@@ -6,7 +6,7 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .tensors import InferenceResponse, Tensor, wire_array
 
 T = TypeVar("T")
 
-_PLAIN = (bool, int, float, str, bytes)
+_PLAIN: Final = (bool, int, float, str, bytes, np.generic)
 
 
 def to_response(
@@ -96,10 +96,12 @@ def _named(result: Any, declared: Sequence[TensorSpec], returned: Returned, code
 
 
 def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
-    """A tuple is always several outputs; a list of plain values, such as `[0.1, 0.9]`, is one tensor unless several are declared."""
-    if isinstance(result, tuple):
-        return True
-    return isinstance(result, list) and (len(declared) > 1 or not all(isinstance(value, _PLAIN) for value in result))
+    """A tuple is always several outputs; a list of plain values, nested or not, is one tensor unless several are declared."""
+    return isinstance(result, tuple) or (isinstance(result, list) and (len(declared) > 1 or not _is_plain(result)))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
 def _tensor(name: str, value: Any, annotated: AnyInputCodec | None, codecs: Codecs) -> Tensor:
