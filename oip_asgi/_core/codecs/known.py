@@ -225,7 +225,7 @@ class Codecs:
         for codec in self._others:
             if codec.can_encode(value):
                 return codec
-        return DatetimeCodec if value and DatetimeCodec.can_encode(value) else None
+        return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
     def whole_of_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that is a whole response."""
