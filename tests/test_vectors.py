@@ -73,6 +73,11 @@ def test_a_stray_element_nested_too_deep_for_python() -> None:
         from_json(text, dtype_of("INT8"), (2,))
 
 
+def test_what_is_no_json() -> None:
+    with pytest.raises(InvalidRequest, match="data: Input data was truncated"):
+        from_json(b"[1,", dtype_of("INT8"), (2,))
+
+
 def test_bf16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(InvalidRequest, match="BF16 needs the package ml_dtypes"):
