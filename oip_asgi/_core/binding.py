@@ -67,6 +67,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         returned: What its return annotation says.
         names: Which inputs it takes.
         claimed: The names of the tensors that parameters are named after.
+        takes: The same with what each is read as, for people.
         positional: What is passed by position, in order.
         keywords: What is passed by keyword.
         rest: How the tensors are read that go to `**inputs`, those that are not claimed; None where there is no such parameter.
@@ -80,6 +81,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     returned: Returned
     names: InputNames
     claimed: frozenset[str]
+    takes: str
     positional: tuple[Taker, ...]
     keywords: dict[str, Taker]
     rest: Callable[[Tensor, str | None], Any] | None
@@ -110,10 +112,9 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
                 f"as the model takes it: expected {self.whole.content_type}, or none"
             )
         if self.whole is None and content_type in self.only_whole and (self.claimed or self.rest):
-            takes = ", ".join(shown(name) for name in sorted(self.claimed)) or "any"
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which makes one value of the whole, "
-                f"but the model takes arrays by name ({takes}): leave it out"
+                f"the request has the content_type {shown(content_type)}, which makes one value of the whole and cannot become what "
+                f"the model takes ({self.takes}): leave it out"
             )
 
     def arguments(self, request: InferenceRequest, context: Callable[[], InferenceContext]) -> tuple[list[Any], dict[str, Any]]:
@@ -167,11 +168,13 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     if isinstance(function, np.ufunc):
         return _bind_ufunc(function, declared, readers)
     try:
-        signature = inspect.signature(function, eval_str=True)
+        inspect.signature(function)
     except (ValueError, TypeError):
         if not declared:
             raise TypeError(f"the signature of {called} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]") from None
         return _by_position([spec.name for spec in declared], declared, readers)
+    try:
+        signature = inspect.signature(function, eval_str=True)
     except Exception as error:
         raise TypeError(f"an annotation of {called} cannot be resolved ({error}): import the name at run time, or drop it") from error
     return _Signature(function, signature, declared, readers).bind()
@@ -244,6 +247,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         returned=Returned(),
         names=InputNames(declared, frozenset(names), frozenset()),
         claimed=frozenset(names),
+        takes=", ".join(names),
         positional=tuple(_tensor(name, read) for name in names),
         keywords={},
         rest=None,
@@ -294,6 +298,7 @@ class _Signature:
         self._specs: list[TensorSpec] = list(declared)
         self._unclaimed = [spec.name for spec in declared]
         self._required: set[str] = set()
+        self._takes: list[str] = []
         self._optional: set[str] = set()
         self._positional: list[Taker] = []
         self._keywords: dict[str, Taker] = {}
@@ -319,6 +324,7 @@ class _Signature:
             returned=self._returned,
             names=InputNames(self._specs, frozenset(self._required), None if open_ended else frozenset(self._optional)),
             claimed=claimed,
+            takes=", ".join(self._takes) or "**inputs",
             positional=tuple(self._positional),
             keywords=self._keywords,
             rest=self._readers.every(*_read_as(self._rest.annotation, self._called)) if self._rest else None,
@@ -395,6 +401,7 @@ class _Signature:
             )
         if self._declared:
             self._unclaimed.remove(name)
+        self._takes.append(f"{name}: {reader.annotation}" if reader.annotation else name)
         (self._optional if optional else self._required).add(name)
         self._pass(parameter, _tensor_or(name, reader.read, parameter.default) if optional else _tensor(name, reader.read))
 

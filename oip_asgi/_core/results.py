@@ -43,7 +43,13 @@ def to_response(
         InvalidRequest: An output cannot have the content type that is asked for.
     """
     if isinstance(result, InferenceResponse):
-        response = InferenceResponse(result.outputs, result.parameters)
+        outputs = [
+            tensor
+            if tensor.parameters.get("content_type") == asked.get(tensor.name, tensor.parameters.get("content_type"))
+            else _asked(tensor.name, tensor.array, asked[tensor.name], codecs)
+            for tensor in result.outputs
+        ]
+        response = InferenceResponse(outputs, result.parameters)
     else:
         response = _encoded(result, declared, returned, codecs, asked)
     names = [tensor.name for tensor in response.outputs]

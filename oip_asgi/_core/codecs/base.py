@@ -217,7 +217,8 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
             try:
                 encode(element)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"tensor {name!r}: element {place} is {shown(element)}: {error}") from None
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"tensor {name!r}: element {place} is {shown(element)}: {error}") from None
         raise
     return Tensor(name, object_array(elements, (len(elements), 1)), {"content_type": content_type})
 

@@ -8,6 +8,7 @@ Specification: Content Types, Usage and Model Metadata.
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -173,7 +174,7 @@ class Codecs:
         if annotation in UNTYPED:
             return Reader("", _array, {name: known.decode_input for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
-        if is_series_class(annotation):
+        if is_series_class(typing.get_origin(annotation) or annotation):
             return self._series_reader(called)
         for content_type, known in self.inputs.items():
             if known.yields(normal(annotation)):

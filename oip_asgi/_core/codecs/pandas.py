@@ -212,9 +212,9 @@ def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     values = series.tolist()
     classes = set(map(type, values))
     if classes <= {str}:
-        return Tensor(name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": StringCodec.content_type})
-    if classes == {bytes}:
-        codec: type[InputCodec[Any]] = Base64Codec
+        codec: type[InputCodec[Any]] = StringCodec
+    elif classes == {bytes}:
+        codec = Base64Codec
     elif DatetimeCodec.can_encode(values) and not series.isna().any():
         codec = DatetimeCodec
     else:
