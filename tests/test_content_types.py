@@ -146,7 +146,7 @@ def make_server(seen: list[Any]) -> InferenceServer:
         return x or []
 
     @server.model("series")
-    def series(x: pd.Series) -> pd.Series:  # type: ignore[type-arg]
+    def series(x: pd.Series) -> pd.Series:
         seen.append(x)
         return x
 
@@ -399,7 +399,7 @@ def test_what_is_refused_over_every_way_in(bad: Bad, server: InferenceServer, se
         assert bad.model == "array" or not seen
 
 
-ODD_DATA = {
+ODD_DATA: dict[str, list[list[Any]]] = {
     "BYTES": [["a"], [""], ["\u0000"], ["NaT"], ["null"], ["2022-01-11"], ["1"], ["é" * 50], ["YQ=="], ["a", "b"], []],
     "FP64": [[1.5], [None], [1.0, 2.0], []],
     "INT8": [[1], []],
@@ -438,7 +438,7 @@ def test_no_odd_request_is_the_servers_fault(server: InferenceServer) -> None:
     assert statuses.count(400) > 1000
 
 
-def described(answer: Answer) -> list[tuple[str, list[int], str, Any]]:
+def described(answer: Answer) -> list[tuple[str, list[int], str | None, Any]]:
     """Each output's name, shape, content type and data."""
     assert answer.status == 200, answer.body
     return [
@@ -569,7 +569,7 @@ def test_what_can_never_work_fails_at_registration() -> None:
     def takes_floats(**inputs: float) -> Any: ...
     def takes_frames(**inputs: Annotated[Any, PandasCodec]) -> Any: ...
 
-    for register, kind, message in [
+    registrations: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (
             lambda: server.register("m", takes_array, inputs=[strings]),
             TypeError,
@@ -590,7 +590,8 @@ def test_what_can_never_work_fails_at_registration() -> None:
         (lambda: TensorSpec("x", "BYTES", [1], content_type=5), TypeError, "content_type=5 must be a string"),  # type: ignore[arg-type]
         (lambda: InferenceServer(codecs=[object]), TypeError, "has no content_type"),  # type: ignore[list-item]
         (lambda: InferenceServer(codecs=[type("C", (), {"content_type": "c"})]), TypeError, "neither an InputCodec nor a RequestCodec"),
-    ]:
+    ]
+    for register, kind, message in registrations:
         with pytest.raises(kind, match=message):
             register()
     assert get(server, "/models")[1] == {"models": []}
