@@ -43,7 +43,7 @@ class ImageCodec(InputCodec[list[Image.Image]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Image.Image]:
-        images = []
+        images: list[Image.Image] = []
         for place, file in enumerate(request_input.array.ravel().tolist()):
             try:
                 image = Image.open(BytesIO(file), formats=["JPEG"])
