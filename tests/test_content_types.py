@@ -194,8 +194,10 @@ def seen() -> list[Any]:
 
 
 @pytest.fixture
-def server(seen: list[Any]) -> InferenceServer:
-    return make_server(seen)
+def server(seen: list[Any]) -> Iterator[InferenceServer]:
+    made = make_server(seen)
+    yield made
+    made.stop()  # the event loop that async models had under WSGI
 
 
 def bytes_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:

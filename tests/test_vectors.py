@@ -50,7 +50,7 @@ def test_the_array_becomes_raw_bytes(vector: Vector) -> None:
     assert to_raw(expected(vector)) == vector.raw_bytes
 
 
-@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)])
+@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)], ids=str)
 def test_json_becomes_the_array(vector: Vector, text: str) -> None:
     assert_same(from_json(text.encode(), dtype_of(vector.datatype), vector.shape), vector)
 
@@ -71,6 +71,13 @@ def test_a_stray_element_nested_too_deep_for_python() -> None:
     text = b"[1.0," + b"[" * 100_000 + b"]" * 100_000 + b"]"
     with pytest.raises(InvalidRequest, match="data is nested too deep"):
         from_json(text, dtype_of("INT8"), (2,))
+
+
+@pytest.mark.parametrize(("datatype", "raw"), [("FP16", "017c"), ("BF16", "817f"), ("FP32", "0100807f"), ("FP64", "010000000000f07f")])
+def test_a_signalling_nan_is_null_and_stays_itself_in_binary(datatype: str, raw: str) -> None:
+    array = from_raw(bytes.fromhex(raw), dtype_of(datatype), (1,))
+    assert to_json(array) == b"[null]"
+    assert to_raw(array).hex() == raw
 
 
 def test_what_is_no_json() -> None:

@@ -223,7 +223,7 @@ class _Readers:
 
 
 def _called(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+    return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
 
 
 def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: _Readers) -> Binding:
@@ -447,6 +447,9 @@ class _Meaning(NamedTuple):
 
 def _meaning(annotation: Any) -> _Meaning:
     origin = typing.get_origin(annotation)
+    alias = getattr(origin or annotation, "__value__", None)
+    if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
+        return _meaning(alias[typing.get_args(annotation)] if origin else alias)
     if origin is Annotated:
         inner, *extras = typing.get_args(annotation)
         return _Meaning(_meaning(inner).wanted, next((extra for extra in extras if isinstance(extra, TensorSpec)), None), as_codec(extras))

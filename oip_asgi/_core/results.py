@@ -14,7 +14,7 @@ from .binding import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
 from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_frame_class, is_series_class
-from .datatypes import Array, dtype_of
+from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
@@ -174,12 +174,11 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     dtype = dtype_of(spec.datatype)
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
-    with np.errstate(over="ignore"):
-        cast = array.astype(dtype)
-    lost = cast != array if dtype.kind in "ui" else np.isinf(cast) & ~np.isinf(array)
+    converted = cast(array, dtype)
+    lost = converted != array if dtype.kind in "ui" else np.isinf(converted) & ~np.isinf(array)
     if np.any(lost):
         raise ModelFault(f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared {spec.datatype}")
-    return cast
+    return converted
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
