@@ -325,8 +325,8 @@ def test_a_frame_without_columns() -> None:
 @pytest.mark.parametrize(
     ("frame", "error", "message"),
     [
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, r"columns \['a'\] are there twice"),
-        (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, r"columns \['1'\] are there twice"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, "column 'a' is there twice"),
+        (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, "column '1' is there twice"),
         (pd.DataFrame({("a", "b"): [1]}), TypeError, r"column \('a', 'b'\) is neither called by a string nor by an integer"),
         (pd.DataFrame({"x": pd.to_timedelta([1])}), TypeError, "column 'x' has dtype timedelta64"),
         (pd.DataFrame({"x": [1j]}), TypeError, "column 'x' has dtype complex128"),

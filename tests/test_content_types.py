@@ -522,7 +522,7 @@ def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
     ("function", "outputs", "message"),
     [
         (lambda: [1], [TensorSpec("y", "BYTES", [-1], content_type="str")], "element 0 is 1: expected a string"),
-        (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), [], r"columns \['a'\] are there twice"),
+        (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), [], "column 'a' is there twice"),
         (lambda: pd.DataFrame({"x": [1j]}), [], "complex128"),
         (lambda: pd.Series([1j]), [], "complex128"),
     ],

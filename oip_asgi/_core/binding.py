@@ -128,7 +128,8 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names it.
         """
         content_type = request.parameters.get("content_type") if request.parameters and self.whole is None else None
-        unclaimed = [tensor for tensor in request.inputs if tensor.name not in self.claimed]
+        takes_unclaimed = self.rest is not None or self.whole is not None
+        unclaimed = [tensor for tensor in request.inputs if tensor.name not in self.claimed] if takes_unclaimed else []
         tensors = {tensor.name: tensor for tensor in request.inputs}
         given = Given(tensors, None if content_type is None else str(content_type), unclaimed, request, context)
         args = [take(given) for take in self.positional]

@@ -96,7 +96,7 @@ class Model:
 
     def binding_for(self, content_type: object) -> Binding:
         """How the model is called for a request with this content type, or None: `pd` makes one frame of all tensors where it can."""
-        return self._whole_bindings.get(str(content_type), self.binding)
+        return self.binding if content_type is None else self._whole_bindings.get(str(content_type), self.binding)
 
     def _check_unique(self, what: str, specs: Sequence[TensorSpec]) -> None:
         names = [spec.name for spec in specs]

@@ -13,7 +13,7 @@ import numpy as np
 from .binding import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
-from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_frame_class, is_series_class
+from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_series_class
 from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, shown
 from .schemas import Parameters, RequestOutput
@@ -64,29 +64,28 @@ def _encoded(
     result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
 ) -> InferenceResponse:
     whole = returned.whole or codecs.whole_of_value(result)
-    if whole is not None and whole is not PandasCodec:
-        return _faults(lambda: whole.encode_response("", result))
     parameters: Parameters = {}
-    if is_frame_class(type(result)):
-        named = _faults(lambda: columns_of(result))
+    if whole is None:
+        named = _named(result, declared, returned, codecs)
+    elif whole is PandasCodec:
+        named = _faults(columns_of, result)
         parameters = {"content_type": PandasCodec.content_type}
     else:
-        named = _named(result, declared, returned, codecs)
-    by_name = {spec.name: spec.content_type for spec in declared}
-    annotated = dict(zip([name for name, _ in named], returned.codecs, strict=False)) if len(named) == len(returned.codecs) else {}
+        return _faults(whole.encode_response, "", result)
+    annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
+    written_as = {spec.name: spec.content_type for spec in declared if spec.content_type is not None}
     outputs: list[Tensor] = []
-    for name, value in named:
+    for (name, value), codec in zip(named, annotated, strict=True):
         if not isinstance(name, str):
             raise ModelFault(f"an output is called {shown(name)}: expected a string")
         if value is None:
             raise ModelFault(f"output {name!r} is None: a model returns its result")
-        content_type = by_name.get(name)
         if name in asked:
             outputs.append(_asked(name, value, asked[name], codecs))
-        elif content_type is not None:
-            outputs.append(_written(name, value, codecs.inputs[content_type]))
+        elif name in written_as:
+            outputs.append(_written(name, value, codecs.inputs[written_as[name]]))
         else:
-            outputs.append(_tensor(name, value, annotated.get(name) or returned.every, codecs))
+            outputs.append(_tensor(name, value, codec or codecs.of_value(value)))
     return InferenceResponse(outputs, parameters)
 
 
@@ -110,13 +109,12 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
-def _tensor(name: str, value: Any, annotated: AnyInputCodec | None, codecs: Codecs) -> Tensor:
-    """An output for which neither the request nor the declaration names a content type."""
-    codec = annotated or codecs.of_value(value)
+def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
+    """An output for which neither the request nor the declaration names a content type, through the codec for it where there is one."""
     if codec is not None:
         return _written(name, value, codec)
     if is_series_class(type(value)):
-        return _faults(lambda: column_to_tensor(name, value))
+        return _faults(column_to_tensor, name, value)
     try:
         array = wire_array(value)
     except (TypeError, ValueError) as error:
@@ -139,12 +137,12 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
         value = np.asarray(value)
     elif is_series_class(type(value)) or (isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,))):
         value = np.asarray(value).reshape(-1).tolist()
-    return _faults(lambda: codec.encode_output(name, value))
+    return _faults(codec.encode_output, name, value)
 
 
-def _faults(encode: Callable[[], T]) -> T:
+def _faults(encode: Callable[..., T], *args: Any) -> T:
     try:
-        return encode()
+        return encode(*args)
     except (TypeError, ValueError) as error:
         raise ModelFault(f"the result cannot be encoded: {error}") from error
 

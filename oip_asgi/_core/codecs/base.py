@@ -67,7 +67,8 @@ class InputCodec(Generic[T]):
         """The value of an input tensor.
 
         Raises:
-            ValueError: The tensor does not hold one. A server answers 400 with the text; `InvalidRequest` does the same.
+            InferenceError: The tensor does not hold one; the text says what it holds. Codecs of your own may raise ValueError too: a
+                server answers 400 with the text.
         """
         raise NotImplementedError
 
@@ -120,7 +121,7 @@ class RequestCodec(Generic[T]):
         """The value of a request.
 
         Raises:
-            ValueError: The request does not hold one.
+            InferenceError: The request does not hold one; or ValueError, as in `InputCodec.decode_input`.
         """
         raise NotImplementedError
 
@@ -145,7 +146,7 @@ class RequestCodec(Generic[T]):
         """The value of a response.
 
         Raises:
-            ValueError: The response does not hold one.
+            InferenceError: The response does not hold one.
         """
         raise NotImplementedError
 

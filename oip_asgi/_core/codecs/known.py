@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ..errors import InferenceError, InvalidRequest, shown
+from ..errors import InvalidRequest, shown
 from ..tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
 from .base64 import Base64Codec
@@ -63,7 +63,10 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
                 f"input {shown(tensor.name)} has the content_type {shown(content_type)}, which cannot become {self.annotation}, "
                 f"as the model takes it: expected {known}, or none"
             )
-        return _checked(lambda: decode(tensor), f"input {shown(tensor.name)}")
+        try:
+            return decode(tensor)
+        except ValueError as error:
+            raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
 
 
 class WholeReader(msgspec.Struct, frozen=True, eq=False):
@@ -85,16 +88,10 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
         Raises:
             InvalidRequest: It does not hold one.
         """
-        return _checked(lambda: self.decode(request), "the request")
-
-
-def _checked(decode: Callable[[], Any], what: str) -> Any:
-    try:
-        return decode()
-    except InferenceError:
-        raise
-    except ValueError as error:
-        raise InvalidRequest(f"{what}: {error}") from error
+        try:
+            return self.decode(request)
+        except ValueError as error:
+            raise InvalidRequest(f"the request: {error}") from error
 
 
 class Codecs:
@@ -113,6 +110,7 @@ class Codecs:
         self._others: list[AnyInputCodec] = []
         for codec in others:
             self._add(codec)
+        self._wholes = tuple(self.requests[name] for name in self.only_whole())
 
     def _add(self, codec: AnyCodec) -> None:
         content_type = getattr(codec, "content_type", None)
@@ -195,7 +193,7 @@ class Codecs:
         """The codec of a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None where it is no such."""
         if annotation in UNTYPED:
             return None
-        return next((self.requests[name] for name in self.only_whole() if self.requests[name].yields(normal(annotation))), None)
+        return next((codec for codec in self._wholes if codec.yields(normal(annotation))), None)
 
     def whole_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> WholeReader:
         """How to read several tensors for a parameter.
@@ -230,7 +228,10 @@ class Codecs:
 
     def whole_of_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that is a whole response."""
-        return next((self.requests[name] for name in self.only_whole() if self.requests[name].can_encode(value)), None)
+        for codec in self._wholes:
+            if codec.can_encode(value):
+                return codec
+        return None
 
 
 def as_codec(extras: Sequence[Any]) -> AnyCodec | None:

@@ -128,15 +128,17 @@ def columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series[Any]]]:
     """
     if not is_frame_class(type(frame)):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
-    names: list[str] = []
-    for label in frame.columns:
+    columns: list[tuple[str, pd.Series[Any]]] = []
+    seen: set[str] = set()
+    for label, series in frame.items():
         if not isinstance(label, (str, int, np.integer)):
             raise TypeError(f"column {label!r} is neither called by a string nor by an integer, so no tensor can have its name: rename it")
-        names.append(str(label))
-    twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else ()
-    if twice:
-        raise ValueError(f"columns {sorted(twice)} are there twice, and tensors need a name each: rename them")
-    return [(name, frame.iloc[:, place]) for place, name in enumerate(names)]
+        name = str(label)
+        if name in seen:
+            raise ValueError(f"column {name!r} is there twice, and each tensor needs a name of its own: rename it")
+        seen.add(name)
+        columns.append((name, series))
+    return columns
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -201,10 +203,11 @@ def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     # the coarsest unit that isoformat() has and that loses nothing
     unit = next((unit for unit in ("s", "us") if (there.astype(f"M8[{unit}]") == there).all()), "ns")
     texts = np.datetime_as_string(points, unit=unit)  # type: ignore[call-overload]
+    # dates are ASCII, so their code points are their bytes; numpy's own conversion takes a hundred times as long
+    ascii_texts = texts.view(np.uint32).astype(np.uint8).view(f"S{texts.itemsize // 4}")
     if zoned:
-        texts = np.where(np.isnat(points), texts, np.strings.add(texts, "+00:00"))
-    elements = texts.astype("S").astype(object)
-    return Tensor(name, elements, {"content_type": DatetimeCodec.content_type})
+        ascii_texts = np.where(np.isnat(points), ascii_texts, np.strings.add(ascii_texts, b"+00:00"))
+    return Tensor(name, ascii_texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
