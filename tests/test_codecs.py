@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -169,6 +170,8 @@ def test_outputs_and_responses_are_as_inputs_and_requests() -> None:
     assert_same(PandasCodec.decode_response(frames), ABC)
     assert NumpyRequestCodec.can_encode(np.ones(1))
     assert not NumpyRequestCodec.can_encode([1])
+    assert Base64Codec.can_encode([b"a"])
+    assert not Base64Codec.can_encode(["a"])
 
 
 def test_an_array_keeps_its_shape_but_for_one_dimension() -> None:
@@ -254,7 +257,7 @@ def test_a_whole_that_is_not_one_tensor() -> None:
         NumpyRequestCodec.decode_response(InferenceResponse([]))
 
 
-def dates(*texts: Any, zone: str | None = None) -> Any:
+def dates(*texts: Any, zone: Any = None) -> Any:
     values = pd.Series(pd.to_datetime(list(texts), format="ISO8601"))
     return values.dt.tz_localize(zone) if zone else values
 
@@ -272,6 +275,7 @@ COLUMNS: dict[str, Any] = {
     **{f"missing {dtype}": pd.array([1, None, 3], dtype=dtype) for dtype in ("Int8", "UInt16", "Int64", "Float32", "Float64")},
     "nullable Int64 beyond a float": pd.array([2**63 - 1, None, 2**53 + 1], dtype="Int64"),
     "boolean": pd.array([True, False, True], dtype="boolean"),
+    "missing UInt64 beyond a float": pd.array([2**64 - 1, None, 2**53 + 1], dtype="UInt64"),
     "missing boolean": pd.array([True, None, False], dtype="boolean"),
     "text": TEXTS,
     "missing text": ["a", None, "b"],
@@ -290,6 +294,7 @@ COLUMNS: dict[str, Any] = {
     "no datetime at all": dates(None, None, None),
     "datetime with zone": dates("2022-01-11T11:00:00", "2022-07-11T11:00:00", "1999-12-31", zone="Europe/Amsterdam"),
     "missing datetime with zone": dates("2022-01-11T11:00:00", None, "1999-12-31", zone="UTC"),
+    "datetime with offset": dates("2022-01-11T11:00:00", None, "1999-12-31", zone=timezone(timedelta(hours=2))),
     "no datetime with zone at all": dates(None, None, None, zone="Asia/Tokyo"),
     "bytes": [b"a", b"\xff\x00", b""],
     "mixed": pd.Series([1, "a", 2.5], dtype=object),
@@ -329,6 +334,8 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, "column '1' is there twice"),
         (pd.DataFrame({("a", "b"): [1]}), TypeError, r"column \('a', 'b'\) is neither called by a string nor by an integer"),
         (pd.DataFrame({"x": pd.to_timedelta([1])}), TypeError, "column 'x' has dtype timedelta64"),
+        (pd.DataFrame({"x": np.ones(1, np.longdouble)}), TypeError, "column 'x': the protocol has no datatype for numpy dtype"),
+        (pd.DataFrame({"x": pd.Series([float("inf"), "a"], dtype=object)}), TypeError, "column 'x', row 0 is inf, which has no JSON form"),
         (pd.DataFrame({"x": [1j]}), TypeError, "column 'x' has dtype complex128"),
         (pd.DataFrame({"x": pd.period_range("2022", periods=1, freq="D")}), TypeError, r"column 'x' has dtype period\[D\]"),
         (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
@@ -368,7 +375,19 @@ def column(datatype: str, data: list[Any], content_type: str | None = None, **mo
         ([column("BYTES", ["2" * 50], "datetime")], "element 0 has 50 characters"),
         ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
         ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
-        ([column("INT64", [300], pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),
+        ([column("BYTES", ["300"], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([column("BYTES", ["99999999999999999999", "null"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ['"5"'], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["true"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["5"], "str", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP64", [1e300], pd_dtype="Float32")], "column 'x' cannot be Float32"),
+        ([column("FP64", ["Infinity"], pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP16", [1], pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("INT64", [1], pd_dtype="string")], "column 'x' cannot be string"),
+        ([column("BYTES", ["{}"], "pd_json", pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
         ([column("BYTES", ["1", '"a"'], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
         ([column("INT64", [1], pd_dtype="datetime64[ns]")], r"column 'x' cannot be datetime64\[ns\]"),
         ([column("BYTES", ["2022-01-11"], "datetime", pd_dtype="datetime64[ns, Nowhere/City]")], "column 'x' cannot be datetime64"),
@@ -378,6 +397,28 @@ def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
     with pytest.raises(InferenceError, match=message) as caught:
         PandasCodec.decode_request(received({"inputs": inputs}))
     assert caught.value.status == 400
+
+
+HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
+HINTS += ["datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
+ODD_COLUMNS = [
+    *[column(datatype, [1]) for datatype in ("INT64", "UINT64", "FP16", "FP64", "BOOL")],
+    *[column("FP64", [value]) for value in (None, "Infinity", 1e300, -1.5)],
+    *[column("BYTES", [value], "pd_json") for value in ("99999999999999999999", "1e400", "true", "null", '"5"', '{"a": 1}', "[1]")],
+    *[column("BYTES", [value], "datetime") for value in ("NaT", "0001-01-01", "9999-12-31T23:59:59Z", "2022-03-27T02:30:00")],
+    *[column("BYTES", ["YQ=="], content_type) for content_type in (None, "str", "np", "base64")],
+    *[column("BYTES", [], content_type) for content_type in (None, "str", "np", "base64", "datetime", "pd_json")],
+]
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_any_dtype_for_any_column_is_a_frame_or_refused(hint: str) -> None:
+    made = []
+    for odd in ODD_COLUMNS:
+        request = received({"inputs": [{**odd, "parameters": {**odd["parameters"], "pd_dtype": hint}}]})
+        with contextlib.suppress(InferenceError):
+            made.append(PandasCodec.decode_request(request))
+    assert made or hint.endswith("zone]")
 
 
 def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:

@@ -471,6 +471,15 @@ def test_results_by_their_value(server: InferenceServer) -> None:
     assert described(ask(server, "text")) == [("output_0", [2], None, ["a", "b"])]
 
 
+def test_np_by_name_writes_one_dimension_as_two(server: InferenceServer) -> None:
+    def named() -> Annotated[Array, NumpyCodec]:
+        return np.array([1, 2])
+
+    server.register("by name", named)
+    assert described(ask(server, "by%20name")) == [("output_0", [2, 1], "np", [1, 2])]
+    assert described(send(server, "array", request_of(FLOATS))) == [("output_0", [2], None, [1.5, 2.5])]
+
+
 def test_a_frame_answers_as_one(server: InferenceServer) -> None:
     response = response_of(send(server, "frame", PandasCodec.encode_request(PEOPLE)))
     assert response.parameters == {"content_type": "pd"}

@@ -211,16 +211,13 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
     """
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
         raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
+    elements: list[bytes] = []
     try:
-        elements = list(map(encode, payload))
-    except (TypeError, ValueError):
-        for place, element in enumerate(payload):
-            try:
-                encode(element)
-            except (TypeError, ValueError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                raise kind(f"tensor {name!r}: element {place} is {shown(element)}: {error}") from None
-        raise
+        elements.extend(map(encode, payload))
+    except (TypeError, ValueError) as error:
+        place = len(elements)  # those before it are there
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
     return Tensor(name, object_array(elements, (len(elements), 1)), {"content_type": content_type})
 
 
@@ -237,18 +234,16 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
         InvalidRequest: The tensor has another datatype or shape, or `decode` raised ValueError; the text names the element.
     """
     elements = bytes_of(tensor, content_type)
+    values: list[V] = []
     try:
-        return list(map(decode, elements))
-    except ValueError:
-        for place, element in enumerate(elements):
-            try:
-                decode(element)
-            except ValueError as error:
-                raise InvalidRequest(
-                    f"tensor {shown(tensor.name)}: element {place} is {shown(element)}, which is not {expected} "
-                    f"as the content_type {content_type!r} wants: {error}"
-                ) from None
-        raise
+        values.extend(map(decode, elements))
+    except ValueError as error:
+        place = len(values)  # those before it are there
+        raise InvalidRequest(
+            f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}, which is not {expected} "
+            f"as the content_type {content_type!r} wants: {error}"
+        ) from None
+    return values
 
 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:

@@ -345,10 +345,10 @@ def _from_json(tensor: Tensor) -> Any:
 
     values = PandasJSONCodec.decode_input(tensor)
     hint = tensor.parameters.get(DTYPE)
-    if hint in _MASKED:
+    if hint in _MASKED and set(map(type, values)) <= {bool if hint == "boolean" else int, type(None)}:
         try:
             return pd.Series(pd.array(values, dtype=hint))  # type: ignore[call-overload]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {shown(tensor.name)} cannot be {hint}, as its {DTYPE} says: {error}") from None
     if values and hint != "object" and set(map(type, values)) <= {str, type(None)}:
         return pd.Series(values)
@@ -404,6 +404,7 @@ _COLUMNS: Final[Mapping[str, Decode]] = {
 
 
 def _as_hinted(column: Any, hint: Any, name: str) -> Any:
+    """A column with the dtype that its `pd_dtype` says, which must be one that holds just the values that are there."""
     import pandas as pd
 
     if hint not in _HINTS and not (isinstance(hint, str) and _DATETIME.fullmatch(hint)):
@@ -411,11 +412,25 @@ def _as_hinted(column: Any, hint: Any, name: str) -> Any:
     series = pd.Series(column)
     if str(series.dtype) == hint:
         return series
+    if not _is_form_of(series, hint):
+        raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are {series.dtype}")
     try:
-        if hint.startswith("datetime64") and series.dtype.kind != "M" and len(series):
-            raise TypeError("it is not of the content_type 'datetime'")
         if ", " in hint and series.dt.tz is None:
             series = series.dt.tz_localize("UTC")
-        return series.astype(hint)
-    except (TypeError, ValueError, KeyError, ImportError, AttributeError) as error:
+        hinted = series.astype(hint)
+    except (TypeError, ValueError, KeyError, ImportError, NotImplementedError) as error:
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: {error}") from None
+    if hint.startswith("datetime64") and ((hinted != series) & series.notna()).any():
+        raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are finer than that")
+    return hinted
+
+
+def _is_form_of(series: pd.Series[Any], hint: str) -> bool:
+    """Whether a column as it came is how one of dtype `hint` is sent."""
+    import pandas as pd
+
+    if hint in _MASKED:
+        return bool(series.dtype == _MASKED[hint])
+    if hint in ("str", "string"):
+        return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
+    return series.dtype.kind == "M" if hint.startswith("datetime64") else True
