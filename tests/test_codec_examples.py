@@ -25,7 +25,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from oip_asgi import InferenceRequest
+from oip_asgi import InferenceRequest, InferenceResponse
 from oip_asgi.codecs import PandasCodec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -76,6 +76,13 @@ def test_a_client_prints_the_models_answer(name: str, url: str, expected: pd.Dat
     done = subprocess.run([sys.executable, EXAMPLES / name, url], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(done.stdout)), expected, check_dtype=False)
+
+
+def test_a_request_as_mlserver_writes_it_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:
+    """MLServer's codecs write columns as [N, 1]; tests/peers sends what they really wrote."""
+    inputs = [{"name": name, "shape": [len(wines), 1], "datatype": "FP64", "data": wines[name].tolist()} for name in wines]
+    answer = httpx.post(f"{url}/v2/models/score/infer", json={"parameters": {"content_type": "pd"}, "inputs": inputs})
+    pd.testing.assert_frame_equal(PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content)), expected)
 
 
 def test_curl_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.DataFrame, tmp_path: Path) -> None:

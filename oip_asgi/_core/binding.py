@@ -74,7 +74,8 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         whole: How those are read that go to one parameter, such as a data frame; None where there is no such parameter.
         sole: Its only parameter for a tensor; None where there are several, or others that take tensors.
         is_free: Whether one parameter without an annotation could as well take all tensors as one value, such as a data frame.
-        only_whole: The content types of whole requests that no single tensor can have.
+        of_one: The content types of whole requests that are those of a tensor too, such as `np` and `str`.
+        only_whole: Those that no tensor can have, such as `pd`.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -88,6 +89,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     whole: WholeReader | None
     sole: str | None
     is_free: bool
+    of_one: frozenset[str]
     only_whole: frozenset[str]
 
     def accept(self, request: InferenceRequest) -> None:
@@ -101,7 +103,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         content_type = request.parameters.get("content_type") if request.parameters else None
         if content_type is not None:
             self._check_content_type(content_type)
-            if self.sole is not None and content_type in ("np", "str") and len(request.inputs) == 1:
+            if self.sole is not None and content_type in self.of_one and len(request.inputs) == 1:
                 request.inputs[0].name = self.sole
         self.names.check(request, has_content_type=content_type is not None)
 
@@ -189,6 +191,7 @@ class _Readers:
         self.declared = declared
         self.called = called
         self.only_whole = frozenset(codecs.only_whole())
+        self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
         self._of_model = None if self.whole else of_model
 
@@ -255,6 +258,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         whole=None,
         sole=names[0] if len(names) == 1 else None,
         is_free=False,
+        of_one=readers.of_one,
         only_whole=readers.only_whole,
     )
 
@@ -332,6 +336,7 @@ class _Signature:
             whole=self._whole,
             sole=sole,
             is_free=free is not None and not self._specs and self._readers.whole is None,
+            of_one=self._readers.of_one,
             only_whole=self._readers.only_whole,
         )
 
