@@ -335,6 +335,7 @@ COLUMNS: dict[str, Any] = {
     "no datetime with zone at all": dates(None, None, None, zone="Asia/Tokyo"),
     "bytes": [b"a", b"\xff\x00", b""],
     "mixed": pd.Series([1, "a", 2.5], dtype=object),
+    "datetimes as objects": pd.Series([NOON] * 3, dtype=object),
     "documents": pd.Series([{"a": [1, None]}, [], "é"], dtype=object),
     "nothing at all": pd.Series([None, None, None], dtype=object),
 }
@@ -358,6 +359,15 @@ def test_what_the_index_and_names_become() -> None:
     back = PandasCodec.decode_request(PandasCodec.encode_request(frame))
     assert list(back.columns) == ["0", "b"]
     assert back.index.tolist() == [0]
+
+
+def test_scalars_of_numpy_in_objects_are_numbers() -> None:
+    frame = pd.DataFrame({"x": pd.Series([[np.int64(1), np.True_], {"a": np.float32(0.5)}], dtype=object)})
+    assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
+
+
+def test_dates_that_are_text_already() -> None:
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
 
 
 def test_a_frame_without_columns() -> None:
@@ -410,6 +420,7 @@ def column(datatype: str, data: list[Any], content_type: str | None = None, **mo
         ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
         ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
         ([column("BYTES", ["2" * 50], "datetime")], "element 0 has 50 characters"),
+        ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
         ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
         ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
         ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),

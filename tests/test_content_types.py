@@ -125,6 +125,11 @@ def make_server(seen: list[Any]) -> InferenceServer:
         seen.append(x)
         return 1
 
+    @server.model("annotated str")
+    def annotated_str(x: Annotated[Any, TensorSpec("x", "BYTES", [-1], content_type="str")]) -> int:
+        seen.append(x)
+        return 1
+
     @server.model("model str", content_type="str", run="inline")
     def model_str(x):  # type: ignore[no-untyped-def]
         seen.append(x)
@@ -281,6 +286,7 @@ CASES = {
     "said by both, the tensor decides": Case("free", request_of(BASE64, content_type="str"), [b"a", b"\xff"]),
     "said by the request for the whole": Case("free", PandasCodec.encode_request(PEOPLE), PEOPLE),
     "declared for the tensor": Case("free str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "declared in an annotation": Case("annotated str", request_of(NAMES), ["Joanne", "Michaël"]),
     "declared, another said": Case("free str", request_of(BASE64), [b"a", b"\xff"]),
     "declared, [N, 1] said": Case("free str", request_of(StringCodec.encode_input("x", ["a"])), ["a"]),
     "declared for the model": Case("model str", request_of(NAMES), ["Joanne", "Michaël"]),

@@ -53,10 +53,6 @@ class PandasJSONCodec(InputCodec[list[Any]]):
     datatype = "BYTES"
 
     @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list)
-
-    @classmethod
     def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
         return Tensor(name, object_array(_to_json_texts(payload, name), (len(payload),)), {"content_type": cls.content_type})
 
@@ -167,8 +163,7 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         return _hinted(_datetimes_to_tensor(name, series), dtype)
     if dtype in ("str", "string", "object"):
         tensor = _objects_to_tensor(name, series)
-        is_default = dtype == (_text_dtype() if _holds_text(tensor) else "object")
-        return tensor if is_default else _hinted(tensor, dtype)
+        return tensor if dtype == _untold_dtype(tensor.parameters["content_type"]) else _hinted(tensor, dtype)
     raise TypeError(f"column {name!r} has dtype {dtype}, which the protocol has no form for: convert it with astype, such as to str")
 
 
@@ -176,15 +171,13 @@ def _hinted(tensor: Tensor, dtype: str) -> Tensor:
     return Tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
-def _holds_text(tensor: Tensor) -> bool:
-    return tensor.parameters["content_type"] in ("str", "pd_json")
-
-
-def _text_dtype() -> str:
-    """What a column of strings is when nobody says: `object` in pandas 2, `str` in pandas 3."""
+def _untold_dtype(content_type: object) -> str | None:
+    """What a column of this content type is when nobody says; strings are `object` in pandas 2, `str` in pandas 3."""
     import pandas as pd
 
-    return str(pd.Series(["text"]).dtype)
+    if content_type == Base64Codec.content_type:
+        return "object"
+    return None if content_type == DatetimeCodec.content_type else str(pd.Series(["text"]).dtype)
 
 
 def _masked_to_tensor(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
@@ -309,8 +302,11 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
         column: Any = _of_user(tensor, decode)
     elif content_type is None:
         column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
-    else:
+    elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
+    else:
+        known = ", ".join([*_COLUMNS, *others])
+        raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
     hint = tensor.parameters.get(DTYPE)
     return column if hint is None else _as_hinted(column, hint, tensor.name)
 
