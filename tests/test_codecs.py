@@ -386,6 +386,8 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame({"x": [1j]}), TypeError, "column 'x' has dtype complex128"),
         (pd.DataFrame({"x": pd.period_range("2022", periods=1, freq="D")}), TypeError, r"column 'x' has dtype period\[D\]"),
         (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
+        (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
+        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
         (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
         ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
     ],

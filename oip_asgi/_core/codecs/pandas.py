@@ -8,6 +8,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -228,7 +229,8 @@ _decode: Final = msgspec.json.Decoder().decode
 
 def _to_json_texts(values: Sequence[Any], name: str) -> list[bytes]:
     if set(map(type, values)) <= {str, int, bool, type(None)}:
-        return list(map(_encode, values))
+        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate, whose row the slow way names
+            return list(map(_encode, values))
     texts: list[bytes] = []
     for row, value in enumerate(values):
         try:
