@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from typing import Any, Literal, TypeVar
 
+from ._core.codecs.known import AnyCodec, Codecs
 from ._core.models import Model
 from ._core.server import Server
 from ._core.specs import TensorSpec
@@ -30,6 +31,8 @@ class InferenceServer:
         ready_when_empty: Whether the server counts as ready while no model is registered.
         debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
         worker_threads: Under ASGI, how many `def` models may run at once, for each event loop.
+        codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
+            content type of another takes its place.
 
     Specification: Server Metadata.
     """
@@ -43,6 +46,7 @@ class InferenceServer:
         ready_when_empty: bool = False,
         debug: bool = False,
         worker_threads: int = 40,
+        codecs: Sequence[AnyCodec] = (),
     ) -> None:
         self.core = Server(
             name,
@@ -50,6 +54,7 @@ class InferenceServer:
             max_body_bytes=max_body_bytes,
             ready_when_empty=ready_when_empty,
             debug=debug,
+            codecs=Codecs(codecs),
         )
         self.running = Running(worker_threads)
         self._lock = threading.Lock()
@@ -64,6 +69,7 @@ class InferenceServer:
         platform: str = "python",
         inputs: Sequence[TensorSpec] = (),
         outputs: Sequence[TensorSpec] = (),
+        content_type: str | None = None,
         run: Literal["thread", "inline"] = "thread",
         writable: bool = False,
         load: Callable[[], Any] | None = None,
@@ -71,18 +77,23 @@ class InferenceServer:
     ) -> None:
         """Register a callable as a model.
 
-        A parameter's name is the name of the tensor that it receives, as a `numpy.ndarray`; a default makes the input optional, and
-        `**inputs` takes the rest. A parameter annotated `InferenceRequest` receives the whole request, one annotated
-        `InferenceContext` what surrounds it. The one parameter of `classifier.predict(X)` receives the one declared input.
+        A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
+        rest. The annotation says as what: `np.ndarray`, also where there is none, `list[str]`, `list[bytes]`, `list[datetime]`,
+        `pd.Series`, what a codec of the server decodes, or `Annotated` with a codec. A `pd.DataFrame` takes every tensor that no other
+        parameter is named after, one per column; `InferenceRequest` is the whole request, `InferenceContext` what surrounds it. The one
+        parameter of `classifier.predict(X)` receives the one declared input.
 
         Args:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
-                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, or an `InferenceResponse`.
+                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
+                or what a codec encodes: the return annotation, else the value, says which.
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
             inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
             outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where the values fit.
+            content_type: How requests are read that do not say it themselves: "pd" for a data frame, or that of each tensor for which
+                `inputs` declares none. Shown in the metadata's `parameters`.
             run: Where a `def` runs under ASGI: in a worker thread, or on the event loop, for functions of microseconds.
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
@@ -92,7 +103,7 @@ class InferenceServer:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
             ValueError: An argument's value is wrong, or the model is registered already.
 
-        Specification: Model Metadata.
+        Specification: Model Metadata; Content Types.
         """
         self.core.models.add(
             Model(
@@ -106,6 +117,8 @@ class InferenceServer:
                 writable=writable,
                 load=load,
                 ready=ready,
+                content_type=content_type,
+                codecs=self.core.codecs,
             )
         )
 
@@ -117,6 +130,7 @@ class InferenceServer:
         platform: str = "python",
         inputs: Sequence[TensorSpec] = (),
         outputs: Sequence[TensorSpec] = (),
+        content_type: str | None = None,
         run: Literal["thread", "inline"] = "thread",
         writable: bool = False,
         load: Callable[[], Any] | None = None,
@@ -145,6 +159,7 @@ class InferenceServer:
                 writable=writable,
                 load=load,
                 ready=ready,
+                content_type=content_type,
             )
             return function
 

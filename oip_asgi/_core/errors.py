@@ -100,5 +100,14 @@ class NotReady(InferenceError):
     status = 503
 
 
+class InvalidResponse(InferenceError):
+    """What a server answered to a client of this package is an error, or no inference response.
+
+    Its status is for models that ask other servers: to their own clients they are a bad gateway.
+    """
+
+    status = 502
+
+
 class ModelFault(Exception):
     """What a model returned cannot be answered. Its text is for the log: it becomes a `ModelFailed` for the client."""

@@ -23,7 +23,7 @@ from .server import Server
 from .steps import Exchange, Read, Response, Step
 from .tensors import InferenceRequest
 
-HEADER_LENGTH: Final = b"inference-header-content-length"
+HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 
 _JSON: Final = (b"content-type", b"application/json")
 _BINARY: Final = (b"content-type", b"application/octet-stream")

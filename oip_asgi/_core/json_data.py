@@ -225,8 +225,5 @@ def _strings(elements: list[bytes]) -> list[str]:
         try:
             strings.append(element.decode())
         except UnicodeDecodeError:
-            raise InvalidRequest(
-                f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string: "
-                'ask for this output with "binary_data": true'
-            ) from None
+            raise InvalidRequest(f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string") from None
     return strings

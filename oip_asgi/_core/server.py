@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from . import schemas
+from .codecs.known import Codecs
 from .errors import InferenceError, InvalidRequest, ModelFailed, NotReady, shown
 from .loading import Loading
 from .models import Model, Models
@@ -29,12 +30,13 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Server:
     """The protocol without any transport. Its arguments are those of `InferenceServer`."""
 
-    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool) -> None:
+    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool, codecs: Codecs) -> None:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
+        self.codecs = codecs
         self.models = Models()
         self.loading = Loading(self.models)
 
@@ -90,8 +92,9 @@ class Server:
         Raises:
             InferenceError: The request does not fit the model, the model raised one, or failed.
         """
-        _check_parameters(request)
-        model.binding.names.check(request)
+        _check_parameters(request, self.codecs)
+        binding = model.binding_for(request.parameters.get("content_type"))
+        binding.accept(request)
         if request.outputs and model.outputs:
             check_asked(request.outputs, [spec.name for spec in model.outputs])
         for tensor in request.inputs:
@@ -103,10 +106,16 @@ class Server:
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
-        args, kwargs = model.binding.arguments(request, context)
+        def call() -> Any:
+            args, kwargs = binding.arguments(request, context)
+            return model.function(*args, **kwargs)
+
         try:
-            result = yield Call(model.function, args, kwargs, model.run)
-            response = to_response(no_coroutine(result), model.outputs)
+            if model.run == "async":
+                result = yield Call(model.function, *binding.arguments(request, context), model.run)
+            else:
+                result = yield Call(call, [], {}, model.run)  # large frames are made in the thread of the model
+            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, _asked_types(request))
         except InferenceError:
             raise
         except Exception as error:
@@ -124,20 +133,28 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
-def _check_parameters(request: InferenceRequest) -> None:
-    _refuse_unsupported(request.parameters, "the request")
+def _asked_types(request: InferenceRequest) -> dict[str, str]:
+    """The content types that a request asks outputs to have."""
+    return {
+        output.name: str(output.parameters["content_type"])
+        for output in request.outputs
+        if output.parameters and "content_type" in output.parameters
+    }
+
+
+def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
+    _check(request.parameters, "the request", codecs, whole=True)
     for tensor in request.inputs:
         if tensor.parameters:
-            _refuse_unsupported(tensor.parameters, f"input {shown(tensor.name)}")
+            _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
     for output in request.outputs:
         if output.parameters:
-            _refuse_unsupported(output.parameters, f"requested output {shown(output.name)}")
+            _check(output.parameters, f"requested output {shown(output.name)}", codecs)
 
 
-def _refuse_unsupported(parameters: Parameters, where: str) -> None:
+def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
     for name in _UNSUPPORTED:
         if name in parameters:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
-    content_type = parameters.get("content_type", "np")
-    if content_type != "np":
-        raise InvalidRequest(f"{where} has the content_type {shown(content_type)}: expected np, the one that this server knows")
+    if "content_type" in parameters:
+        codecs.check(parameters["content_type"], where, whole=whole)

@@ -124,6 +124,25 @@ class InferenceRequest(msgspec.Struct, eq=False):
         """
         return _named(self.inputs, name, "input")
 
+    def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
+        """The request as any HTTP client sends it, to `models/{name}/infer`.
+
+        Args:
+            binary: Whether the inputs go as bytes behind the JSON, not in it. Outputs come back so where the request's parameter
+                `binary_data_output` is true.
+
+        Returns:
+            Headers and body. The client adds Content-Length.
+
+        Raises:
+            InvalidRequest: A BYTES element is not UTF-8, so JSON cannot carry it: send it as binary.
+
+        Specification: Inference Request JSON Object, Binary Tensor Data Extension.
+        """
+        from .rest import to_http  # a convenience: what is below knows no wire form
+
+        return to_http(self, binary=binary)
+
 
 class InferenceResponse(msgspec.Struct, eq=False):
     """An inference response. A model that returns one decides its outputs and parameters; the server adds the rest.
@@ -151,6 +170,26 @@ class InferenceResponse(msgspec.Struct, eq=False):
             KeyError: There is no such output.
         """
         return _named(self.outputs, name, "output")
+
+    @classmethod
+    def from_http(cls, headers: Mapping[str, str], body: bytes | bytearray | memoryview) -> InferenceResponse:
+        """A response as any HTTP client received it.
+
+        Args:
+            headers: Its headers; upper and lower case are alike.
+            body: Its body, decompressed.
+
+        Returns:
+            Tensors whose arrays are views of the body where it is binary.
+
+        Raises:
+            InvalidResponse: It is an error, whose text is in the message, or not an inference response.
+
+        Specification: Inference Response JSON Object, Binary Tensor Data Extension.
+        """
+        from .rest import from_http  # as in InferenceRequest.to_http
+
+        return from_http(headers, body)
 
 
 def _named(tensors: list[Tensor], name: str, what: str) -> Array:
