@@ -124,6 +124,12 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
+def own_fault(error: Exception) -> InferenceError:
+    """What the client is told where this package itself failed, after the log was told more."""
+    _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
+    return InferenceError("internal error: see the server's log", status=500)
+
+
 def _check_parameters(request: InferenceRequest) -> None:
     _refuse_unsupported(request.parameters, "the request")
     for tensor in request.inputs:
