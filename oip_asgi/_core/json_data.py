@@ -120,15 +120,15 @@ def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind
     except msgspec.ValidationError as error:
         fault = _FAULT.fullmatch(str(error))
         assert fault is not None  # its last alternative matches any text
-        wanted, got, other, place = fault.groups()
-        if wanted == "int" and got == "float":
+        wanted, got, other, place = (group or "" for group in fault.groups())
+        if kind in ("u", "i") and (got == "float" or "out of range" in other):
             value = _decode(text, dtype, shape, depth, "whole")
             _check_whole(value, dtype, depth, "data")
             return value
         if wanted == "array" or got == "array":
-            raise InvalidRequest(f"data{place or ''} is {_GOT[got]}: expected {_expected(shape)}") from None
+            raise InvalidRequest(f"data{place} is {_GOT[got]}: expected {_expected(shape)}") from None
         problem = f" is {_GOT[got]}" if got else f": {other[:100]}"
-        raise InvalidRequest(f"data{place or ''}{problem}: expected {_ELEMENT[kind][1]} for {datatype_of(dtype)}") from None
+        raise InvalidRequest(f"data{place}{problem}: expected {_ELEMENT[kind][1]} for {datatype_of(dtype)}") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"data: {error}") from None
 

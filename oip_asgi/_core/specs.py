@@ -87,7 +87,7 @@ class InputNames:
                 check_tensor(tensor, spec)
         if not self._required <= seen:
             missing = _listed(self._required - seen)
-            raise InvalidRequest(f"missing input {missing}: expected {_listed(self._required)}, but got {_listed(seen) or 'no inputs'}")
+            raise InvalidRequest(f"missing input {missing}: expected {_listed(self._required)}, but got {_listed(seen)}")
 
 
 def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
@@ -103,4 +103,4 @@ def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
 
 
 def _listed(names: frozenset[str] | set[str]) -> str:
-    return ", ".join(shown(name) for name in sorted(names))
+    return ", ".join(shown(name) for name in sorted(names)) or "no inputs"
