@@ -61,9 +61,10 @@ def decode_request(message: Any) -> InferenceRequest:
 
 
 def _decode_input(item: Any, place: str, raw: bytes | None) -> Tensor:
+    shape = _shape(item.shape, place)
     try:
         dtype = dtype_of(item.datatype)
-        shape = _shape(item.shape)
+        count(shape)
         if raw is None:
             array = _from_contents(item.contents, item.datatype, shape)
         elif item.HasField("contents") and item.contents.ListFields():
@@ -77,13 +78,11 @@ def _decode_input(item: Any, place: str, raw: bytes | None) -> Tensor:
     return Tensor(item.name, array, parameters)
 
 
-def _shape(dimensions: Any) -> tuple[int, ...]:
-    shape = tuple(dimensions)
-    for axis, dimension in enumerate(shape):
+def _shape(dimensions: Any, place: str) -> tuple[int, ...]:
+    for axis, dimension in enumerate(dimensions):
         if dimension < 0:
-            raise InvalidRequest(f"shape[{axis}] is {dimension}: expected a non-negative integer")
-    count(shape)
-    return shape
+            raise InvalidRequest(f"{place}.shape[{axis}]: expected int >= 0, got {dimension}")
+    return tuple(dimensions)
 
 
 def _from_contents(contents: Any, datatype: str, shape: tuple[int, ...]) -> Array:

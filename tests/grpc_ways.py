@@ -1,0 +1,118 @@
+"""The ways in over gRPC: real servers on a free port, blocking and awaiting, and the least client that can ask them.
+
+The client's messages come from a pool of its own, so that no generated code for the same protocol is needed, or in the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from importlib.resources import files
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from oip_asgi import InferenceServer
+from oip_asgi.grpc import add_to_server
+
+SERVICE: Final = "inference.GRPCInferenceService"
+UNLIMITED: Final = [("grpc.max_receive_message_length", -1)]
+
+Serving: TypeAlias = Callable[[InferenceServer], AbstractContextManager[str]]
+
+
+@contextmanager
+def blocking(server: InferenceServer) -> Iterator[str]:
+    """A `grpc.server` with the protocol; gives its address."""
+    grpc_server = grpc.server(ThreadPoolExecutor(4), options=UNLIMITED)
+    add_to_server(server, grpc_server)
+    port = grpc_server.add_insecure_port("127.0.0.1:0")
+    grpc_server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        grpc_server.stop(0).wait()
+        server.stop()
+
+
+@contextmanager
+def awaiting(server: InferenceServer) -> Iterator[str]:
+    """A `grpc.aio.server` with the protocol, on an event loop in a thread of its own; gives its address."""
+    started = threading.Event()
+    known: dict[str, Any] = {}
+
+    async def serve() -> None:
+        grpc_server = grpc.aio.server(options=UNLIMITED)
+        add_to_server(server, grpc_server)
+        known["port"] = grpc_server.add_insecure_port("127.0.0.1:0")
+        known["loop"], known["stop"] = asyncio.get_running_loop(), asyncio.Event()
+        await grpc_server.start()
+        started.set()
+        await known["stop"].wait()
+        await grpc_server.stop(0)
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()])
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield f"127.0.0.1:{known['port']}"
+    finally:
+        known["loop"].call_soon_threadsafe(known["stop"].set)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+SERVINGS: Final[dict[str, Serving]] = {"grpc": blocking, "grpc.aio": awaiting}
+
+
+def message_classes() -> dict[str, Any]:
+    """The protocol's messages by name, and the request and response of each method by "method.request" and "method.response"."""
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto/grpc_predict_v2.binpb").read_bytes()).file:
+        pool.Add(file)
+    service = pool.FindServiceByName(SERVICE)
+    classes: dict[str, Any] = {}
+    for method in service.methods:
+        for end, kind in (("request", method.input_type), ("response", method.output_type)):
+            classes[f"{method.name}.{end}"] = classes[kind.name] = GetMessageClass(kind)
+    return classes
+
+
+MESSAGES: Final = message_classes()
+
+
+def wire_request(model: str, tensors: Sequence[dict[str, Any]] = (), raw: Sequence[bytes] = (), **fields: Any) -> Any:
+    """A `ModelInferRequest`."""
+    return MESSAGES["ModelInferRequest"](model_name=model, inputs=list(tensors), raw_input_contents=list(raw), **fields)
+
+
+class Client:
+    """Asks a server, with messages or with bytes."""
+
+    def __init__(self, address: str) -> None:
+        self.channel = grpc.insecure_channel(address, options=UNLIMITED)
+
+    def begin(self, method: str, message: Any = None, *, metadata: Any = None, timeout: float = 30) -> Any:
+        """Begin a call, whose `result()` is awaited and which may be cancelled."""
+        if not isinstance(message, bytes):
+            message = (MESSAGES[f"{method}.request"]() if message is None else message).SerializeToString()
+        path = f"/{SERVICE}/{method}"
+        read = MESSAGES[f"{method}.response"].FromString
+        return self.channel.unary_unary(path, response_deserializer=read).future(message, metadata=metadata, timeout=timeout)
+
+    def ask(self, method: str, message: Any = None, **options: Any) -> Any:
+        """The response message."""
+        return self.begin(method, message, **options).result()
+
+    def refusal(self, method: str, message: Any = None, **options: Any) -> tuple[str, str]:
+        """The code and the text of the error that the server answers."""
+        error = self.begin(method, message, **options).exception()
+        assert error is not None, "the server did not refuse"
+        return error.code().name, error.details()
