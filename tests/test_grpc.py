@@ -107,6 +107,10 @@ def fp32(name: str = "x", shape: Any = (1, 2), **fields: Any) -> dict[str, Any]:
 TWO_FLOATS = np.array([1.5, 2.5], "<f4").tobytes()
 
 
+def health_of(client: Client) -> Any:
+    return health_pb2_grpc.HealthStub(client.channel)
+
+
 def test_live_and_ready(client: Client) -> None:
     assert client.ask("ServerLive").live is True
     assert client.ask("ServerReady").ready is True
@@ -126,7 +130,7 @@ def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
         assert client.ask("ModelReady", MESSAGES["ModelReadyRequest"](name="busy")).ready is False
         text = "model 'absent' is not ready: its load failed, see the server's log"
         assert client.refusal("ModelInfer", wire_request("absent")) == ("UNAVAILABLE", text)
-        assert health_pb2_grpc.HealthStub(client.channel).Check(health_pb2.HealthCheckRequest()).status == 2
+        assert health_of(client).Check(health_pb2.HealthCheckRequest()).status == 2
 
 
 def test_server_metadata(client: Client) -> None:
@@ -295,8 +299,8 @@ BAD = {
     ),
     "unknown datatype": (wire_request("echo", [{**fp32(), "datatype": "fp32"}], [TWO_FLOATS]), "inputs[0] ('x'): unknown datatype 'fp32'"),
     "no datatype": (wire_request("echo", [{"name": "x", "shape": [2]}], [TWO_FLOATS]), "unknown datatype ''"),
-    "negative dimension": (wire_request("echo", [fp32(shape=[1, -2])], [TWO_FLOATS]), "inputs[0].shape[1]: expected int >= 0, got -2"),
-    "negative dimensions": (wire_request("echo", [fp32(shape=[-1, -2])], [TWO_FLOATS]), "inputs[0].shape[0]: expected int >= 0, got -1"),
+    "negative dimension": (wire_request("echo", [fp32(shape=[1, -2])], [TWO_FLOATS]), "inputs[0].shape[1]: expected int >= 0"),
+    "negative dimensions": (wire_request("echo", [fp32(shape=[-1, -2])], [TWO_FLOATS]), "inputs[0].shape[0]: expected int >= 0"),
     "shape 2^62": (wire_request("echo", [fp32(shape=[2**62])], [TWO_FLOATS]), "shape is too large"),
     "shape [0, 2^62]": (wire_request("echo", [fp32(shape=[0, 2**62])], [b""]), "shape is too large"),
     "shape [2^32, 2^32]": (wire_request("echo", [fp32(shape=[2**32, 2**32])]), "shape is too large"),
@@ -417,10 +421,10 @@ def test_any_text_of_an_error_arrives(client: Client, said: str | bytes, heard: 
 
 
 def test_an_unknown_method(client: Client) -> None:
-    call = client.channel.unary_unary(f"/{SERVICE}/ModelStreamInfer")
+    call: Any = client.channel.unary_unary(f"/{SERVICE}/ModelStreamInfer")
     with pytest.raises(grpc.RpcError) as refused:
         call(b"")
-    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_large_tensor(client: Client) -> None:
@@ -513,21 +517,22 @@ def test_models_load_before_the_first_call_that_needs_one(serving: Serving) -> N
 
 
 def test_health(client: Client) -> None:
-    health = health_pb2_grpc.HealthStub(client.channel)
+    health = health_of(client)
     for service in ("", SERVICE):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == health_pb2.HealthCheckResponse.SERVING
     with pytest.raises(grpc.RpcError) as refused:
         health.Check(health_pb2.HealthCheckRequest(service="nope"))
-    assert refused.value.code() == grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
-    assert refused.value.details() == f"unknown service 'nope': expected {SERVICE}, or nothing for the server"  # type: ignore[attr-defined]
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    assert refused.value.details() == f"unknown service 'nope': expected {SERVICE}, or nothing for the server"
     with pytest.raises(grpc.RpcError) as refused:
         next(health.Watch(health_pb2.HealthCheckRequest()))
-    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def reflected(client: Client, **question: Any) -> Any:
     requests = iter([reflection_pb2.ServerReflectionRequest(**question)])
-    [answer] = reflection_pb2_grpc.ServerReflectionStub(client.channel).ServerReflectionInfo(requests)
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(client.channel)
+    [answer] = stub.ServerReflectionInfo(requests)
     return answer
 
 
@@ -550,8 +555,8 @@ def test_health_and_reflection_can_be_left_to_the_host() -> None:
     client = Client(f"127.0.0.1:{port}")
     assert client.ask("ServerLive").live is True
     with pytest.raises(grpc.RpcError) as refused:
-        health_pb2_grpc.HealthStub(client.channel).Check(health_pb2.HealthCheckRequest())
-    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+        health_of(client).Check(health_pb2.HealthCheckRequest())
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
     other.stop(0).wait()
 
 

@@ -81,7 +81,7 @@ def _decode_input(item: Any, place: str, raw: bytes | None) -> Tensor:
 def _shape(dimensions: Any, place: str) -> tuple[int, ...]:
     for axis, dimension in enumerate(dimensions):
         if dimension < 0:
-            raise InvalidRequest(f"{place}.shape[{axis}]: expected int >= 0, got {dimension}")
+            raise InvalidRequest(f"{place}.shape[{axis}]: expected int >= 0")
     return tuple(dimensions)
 
 
