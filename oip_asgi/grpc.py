@@ -80,7 +80,7 @@ class _Method(NamedTuple):
     response: type[Message]
 
     def call(self, request: bytes, context: Context) -> rpc.Call:
-        return rpc.Call(self.name, lambda: self._parse(request), self.response(), lambda: _metadata(context), context)
+        return rpc.Call(self.name, request, self._parse, self.response(), lambda: _metadata(context), context)
 
     def _parse(self, data: bytes) -> Message:
         try:

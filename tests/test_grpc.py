@@ -280,6 +280,10 @@ BAD = {
         wire_request("echo", [fp32(), fp32("y", contents={"fp32_contents": [1, 2]})], [TWO_FLOATS, TWO_FLOATS]),
         "inputs[1] ('y'): both contents and raw_input_contents are given",
     ),
+    "contents without elements and raw": (
+        wire_request("echo", [fp32(contents={})], [TWO_FLOATS]),
+        "inputs[0] ('x'): both contents and raw_input_contents are given",
+    ),
     "neither": (wire_request("echo", [fp32()]), "inputs[0] ('x'): contents.fp32_contents has 0 elements: expected 2 for shape [1, 2]"),
     "too few elements": (
         wire_request("echo", [fp32(contents={"fp32_contents": [1]})]),

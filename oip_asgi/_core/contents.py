@@ -5,7 +5,7 @@ Specification: gRPC, Message Contents and Tensor Data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy as np
 from . import schemas
 from .datatypes import Array, dtype_of
 from .errors import InvalidRequest, shown
-from .raw import count, from_raw, to_raw
+from .raw import Buffer, count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, InferenceResponse, Tensor, integer_array, object_array
 
@@ -40,16 +40,16 @@ _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_p
 _INT64_MAX: Final = 2**63 - 1
 
 
-def decode_request(message: Any) -> InferenceRequest:
+def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
         message: The message. `binary_data` and `binary_data_output`, which choose a form on REST, mean nothing here.
+        raw: Its `raw_input_contents`.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    raw = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(message.inputs)} inputs, or none")
     inputs = [_decode_input(item, f"inputs[{place}]", raw[place] if raw else None) for place, item in enumerate(message.inputs)]
@@ -60,14 +60,14 @@ def decode_request(message: Any) -> InferenceRequest:
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
 
-def _decode_input(item: Any, place: str, raw: bytes | None) -> Tensor:
+def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
     shape = _shape(item.shape, place)
     try:
         dtype = dtype_of(item.datatype)
         count(shape)
         if raw is None:
             array = _from_contents(item.contents, item.datatype, shape)
-        elif item.HasField("contents") and item.contents.ListFields():
+        elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
             array = from_raw(raw, dtype, shape)
@@ -114,7 +114,7 @@ def _value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def encode_response(response: InferenceResponse, asked: Any, message: Any) -> None:
+def encode_response(response: InferenceResponse, asked: Any, message: Any) -> list[Buffer]:
     """Fill a `ModelInferResponse`.
 
     Args:
@@ -122,20 +122,21 @@ def encode_response(response: InferenceResponse, asked: Any, message: Any) -> No
         asked: The `ModelInferRequest`. Outputs are raw, unless its inputs came in `contents`; where one of the outputs has a
             datatype without a field there, all are raw, as the two forms do not mix.
         message: The empty message to fill.
+
+    Returns:
+        Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible.
     """
     message.model_name = response.model_name
     message.model_version = response.model_version or ""
     message.id = response.id or ""
     _encode_parameters(response.parameters, message.parameters)
-    typed = not asked.raw_input_contents and any(item.HasField("contents") for item in asked.inputs)
-    typed = typed and all(tensor.datatype in TYPED for tensor in response.outputs)
+    typed = any(item.HasField("contents") for item in asked.inputs) and all(tensor.datatype in TYPED for tensor in response.outputs)
     for tensor in response.outputs:
         output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
         _encode_parameters(tensor.parameters, output.parameters)
         if typed:
             getattr(output.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
-        else:
-            message.raw_output_contents.append(to_raw(tensor.array))
+    return [] if typed else [view_raw(tensor.array) for tensor in response.outputs]
 
 
 def _encode_parameters(parameters: Parameters, message: Any) -> None:

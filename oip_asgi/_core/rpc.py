@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, NamedTuple
 
-from . import contents
+from .contents import decode_request, encode_metadata, encode_response
 from .errors import InferenceError, NotFound, shown
 from .models import Model
+from .raw import Buffer
 from .server import Server, own_fault
 from .steps import Step
 from .tensors import joined
+from .wire import bytes_field, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
@@ -26,6 +28,10 @@ METHODS: Final = {
 """What is answered of each service. Health has streams too, of changes that nobody announces here: readiness is asked."""
 
 _SERVING, _NOT_SERVING = 1, 2
+_RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
+
+_LARGE: Final = 65_536
+"""Bytes above which copying a request's raw contents costs more than finding them."""
 
 _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
@@ -36,14 +42,16 @@ class Call(NamedTuple):
 
     Args:
         method: One of `METHODS`.
-        request: Parses the request message, or raises InvalidRequest.
+        body: The serialized request message.
+        parse: Makes the message of it, or raises InvalidRequest.
         response: The empty response message.
         metadata: Gives the call's metadata: names in lower case, values as text.
         transport: The way in's own object, for `InferenceContext.transport`.
     """
 
     method: str
-    request: Callable[[], Any]
+    body: bytes
+    parse: Callable[[bytes], Any]
     response: Any
     metadata: Callable[[], Iterable[tuple[str, str]]]
     transport: Any
@@ -60,16 +68,16 @@ class Reply(NamedTuple):
 def exchange(server: Server, call: Call) -> Generator[Step, Any, Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`."""
     try:
-        yield from _fill(server, call)
-        return Reply(call.response.SerializeToString())
+        contents = yield from (_infer(server, call) if call.method == "ModelInfer" else _tell(server, call))
+        return Reply(b"".join([call.response.SerializeToString(), *contents]))
     except InferenceError as error:
         return _refusal(error)
     except Exception as error:
         return _refusal(own_fault(error))
 
 
-def _fill(server: Server, call: Call) -> Generator[Step, Any, None]:
-    request, response = call.request(), call.response
+def _tell(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
+    request, response = call.parse(call.body), call.response
     match call.method:
         case "ServerLive":
             response.live = True
@@ -82,17 +90,23 @@ def _fill(server: Server, call: Call) -> Generator[Step, Any, None]:
             response.name, response.version = document.name, document.version
             response.extensions.extend(document.extensions)
         case "ModelMetadata":
-            contents.encode_metadata(server.models.metadata(_find(server, request.name, request.version)), response)
-        case "ModelInfer":
-            model = _find(server, request.model_name, request.model_version)
-            yield from server.admit(model)
-            tensors = contents.decode_request(request)
-            answer = yield from server.infer(model, tensors, lambda: joined(call.metadata()), call.transport)
-            contents.encode_response(answer, request, response)
+            encode_metadata(server.models.metadata(_find(server, request.name, request.version)), response)
         case "Check":
             if request.service not in ("", SERVICE):
                 raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
             response.status = _SERVING if (yield from server.is_ready()) else _NOT_SERVING
+    return []
+
+
+def _infer(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
+    body, raw = split(call.body, _RAW_INPUT_CONTENTS) if len(call.body) > _LARGE else (call.body, [])
+    message = call.parse(body)
+    model = _find(server, message.model_name, message.model_version)
+    yield from server.admit(model)
+    request = decode_request(message, raw or message.raw_input_contents)
+    response = yield from server.infer(model, request, lambda: joined(call.metadata()), call.transport)
+    contents = encode_response(response, message, call.response)
+    return [part for content in contents for part in bytes_field(_RAW_OUTPUT_CONTENTS, content)]
 
 
 def _find(server: Server, name: str, version: str) -> Model:
