@@ -502,8 +502,12 @@ def tensor_rows() -> Iterator[Row]:
     }
     for value in ("-1", "8.0", '"8"', "true", "1e1"):
         bad[f"binary_data_size {value}"] = (tensor("FP32", [2], None, parameters=size % value), "binary_data_size is")
+    for number in ("01", "1.0.0", "1.", ".5", "+1", "0x1", "1e", "tru", "nan", "-", "1_0"):
+        bad[f"data [{number}]"] = (tensor("FP32", [1], f"[{number}]"), "JSON is malformed" if number != "1e" else "")
     for name, (text, message) in bad.items():
         yield Row(name, infer("echo", inputs(text)), 400, text=(message,))
+    not_utf8 = inputs(tensor("BYTES", [1], '["?"]')).replace(b"?", b"\xff")
+    yield Row("data that is not UTF-8", infer("echo", not_utf8), 400, text=("inputs[0] ('x'): data is not valid UTF-8",))
 
 
 def element_rows() -> Iterator[Row]:
@@ -520,7 +524,7 @@ def element_rows() -> Iterator[Row]:
         low, high = (0, 2**bits - 1) if datatype.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         for element in (str(low - 1), str(high + 1), str(10**30), f"{high + 1}.0", "1e400", "-1e30"):
             yield from bad(datatype, element, f"out of range for {datatype}: expected {low} to {high}", "element 1")
-        for element in ("1.5", "1e-1", "1e-999999999999"):
+        for element in ("1.5", "1e-1", "1e-999999999999", "1e99999999999999999999"):
             yield from bad(datatype, element, f"expected an integer for {datatype}")
         for element in ("true", '"5"', "null", "{}", '"NaN"'):
             yield from bad(datatype, element, f"expected an integer for {datatype}")

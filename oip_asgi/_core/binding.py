@@ -104,7 +104,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec]) -> Bindin
 
 
 def _called(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+    return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
 
 
 def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], called: str) -> Binding:
@@ -151,7 +151,7 @@ class _Signature:
         self._rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._takes_all = False
         self._declared = declared
-        self._called = f"{called}{signature}"
+        self._called = f"{called}({', '.join(signature.parameters)})"
         self._outputs = _returned(signature.return_annotation)
         self._specs: list[TensorSpec] = list(declared)
         self._unclaimed = [spec.name for spec in declared]

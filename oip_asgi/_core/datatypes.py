@@ -69,3 +69,9 @@ def datatype_of(dtype: DType) -> str | None:
     if name is None and dtype.name == "bfloat16":
         return "BF16"
     return name
+
+
+def cast(array: Array, dtype: DType) -> Array:
+    """`array.astype(dtype)` in silence: numpy would warn of a signalling NaN, and of an overflow that the caller looks for itself."""
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from .datatypes import Array, DType, datatype_of
+from .datatypes import DTYPES, Array, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
 from .raw import Buffer, count
 from .tensors import integer_array, object_array
@@ -169,8 +169,7 @@ def _to_floats(flat: list[Any], dtype: DType) -> Array:
     wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
     if dtype == wide.dtype:
         return wide
-    with np.errstate(over="ignore"):
-        array = wide.astype(dtype)
+    array = cast(wide, dtype)
     lost = np.isinf(array) & np.isfinite(wide)
     if lost.any():
         place = int(np.argmax(lost))
@@ -192,7 +191,7 @@ def to_json(array: Array) -> bytes:
         return _encode(_strings(array.ravel().tolist()))
     if kind != "f":
         return _encode(array.ravel().tolist())
-    wide = array.astype(np.float64).ravel()
+    wide = cast(array, DTYPES["FP64"]).ravel()
     values: list[Any] = wide.tolist()
     if not np.isfinite(wide).all():
         for place in np.flatnonzero(np.isinf(wide)).tolist():

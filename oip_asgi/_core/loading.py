@@ -65,8 +65,7 @@ class Loading:
 
 def _load(models: list[Model]) -> Generator[Step, Any, None]:
     for model in models:
-        if model.load is None:
-            continue
+        assert model.load is not None  # no other model waits
         try:
             no_coroutine((yield Call.aside(model.load)))
             model.state = "ready"

@@ -6,17 +6,17 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from .datatypes import Array, dtype_of
+from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, shown
 from .schemas import RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
 
-_PLAIN = (bool, int, float, str, bytes)
+_PLAIN: Final = (bool, int, float, str, bytes, np.generic)
 
 
 def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceResponse:
@@ -54,10 +54,12 @@ def _named(result: Any, declared: Sequence[TensorSpec]) -> list[tuple[str, Any]]
 
 
 def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
-    """A tuple is always several outputs; a list of plain values, such as `[0.1, 0.9]`, is one tensor unless several are declared."""
-    if isinstance(result, tuple):
-        return True
-    return isinstance(result, list) and (len(declared) > 1 or not all(isinstance(value, _PLAIN) for value in result))
+    """A tuple is always several outputs; a list of plain values, nested or not, is one tensor unless several are declared."""
+    return isinstance(result, tuple) or (isinstance(result, list) and (len(declared) > 1 or not _is_plain(result)))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
 def _tensor(name: Any, value: Any) -> Tensor:
@@ -97,12 +99,11 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     dtype = dtype_of(spec.datatype)
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
-    with np.errstate(over="ignore"):
-        cast = array.astype(dtype)
-    lost = cast != array if dtype.kind in "ui" else np.isinf(cast) & ~np.isinf(array)
+    converted = cast(array, dtype)
+    lost = converted != array if dtype.kind in "ui" else np.isinf(converted) & ~np.isinf(array)
     if np.any(lost):
         raise ModelFault(f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared {spec.datatype}")
-    return cast
+    return converted
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:

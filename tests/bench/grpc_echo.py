@@ -41,7 +41,7 @@ async def _serve(kind: str) -> None:
 
         handlers: Any = {"ModelInfer": grpc.unary_unary_rpc_method_handler(echo)}
         grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
-    print(grpc_server.add_insecure_port("127.0.0.1:0"), flush=True)  # noqa: T201
+    print(grpc_server.add_insecure_port("127.0.0.1:0"), flush=True)
     await grpc_server.start()
     await grpc_server.wait_for_termination()
 
@@ -76,7 +76,7 @@ def main() -> None:
             message = wire_request("identity", [tensor], [np.ones(columns, "<f4").tobytes()]).SerializeToString()
             turns = [(_per_second(floor, message), _per_second(ours, message)) for _ in range(TURNS)]
             share = statistics.median(mine / bare for bare, mine in turns)
-            print(f"1x{columns}: {share:.2f} of {statistics.median(bare for bare, _ in turns):.0f} per second")  # noqa: T201
+            print(f"1x{columns}: {share:.2f} of {statistics.median(bare for bare, _ in turns):.0f} per second")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+"""The README's snippets and every example are run, as they are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from oip_asgi import InferenceServer
+
+from .asking import ask, error, get, outputs
+from .ways import Request, over_asgi, over_wsgi
+
+ROOT = Path(__file__).parents[1]
+SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def run_snippet(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """Run the one snippet that holds a text, and give its names."""
+
+    def run(containing: str) -> dict[str, Any]:
+        [snippet] = [snippet for snippet in SNIPPETS if containing in snippet]
+        file = tmp_path / "snippet.py"
+        file.write_text(snippet)
+        # Flask finds its folder by the file of the caller's module
+        names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
+        exec(compile(snippet, file, "exec"), names)
+        return names
+
+    return run
+
+
+Run: TypeAlias = Callable[[str], dict[str, Any]]
+
+
+@pytest.mark.parametrize("name", ["quickstart.py", "flask_app.py"])
+def test_an_example_answers_as_its_model(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {line[:10].strip(): line[10:].split() for line in done.stdout.splitlines()}
+    assert rows["JSON"] == rows["binary"]
+    right = sum(answer == truth for answer, truth in zip(rows["JSON"], rows["true digit"], strict=True))
+    assert right >= 14
+    assert done.stdout.endswith("The answers are the model's own.\n")
+
+
+def test_every_example_is_a_script_that_is_run_here_or_its_part() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py", "quickstart.py", "flask_app.py"}
+
+
+def test_the_first_snippet(run_snippet: Run) -> None:
+    names = run_snippet('@server.model("double")')
+    send = over_asgi(names["app"], "/v2")
+    body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
+    assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
+    assert send(Request("GET", "")).body == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data"]}'
+
+
+def test_the_models_snippet(run_snippet: Run) -> None:
+    names = run_snippet("LogisticRegression")
+    server: InferenceServer = names["server"]
+    data = load_iris().data
+    assert outputs(ask(server, "iris", flower=data)) == {"species": names["classifier"].predict(data).tolist()}
+    assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
+    assert outputs(ask(server, "sum", x=[1, 2])) == {"output_0": [3]}
+    assert outputs(ask(server, "whoami")) == {"output_0": ["nobody"]}
+    assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
+    assert error(ask(server, "first")) == (422, "send at least one input")
+    assert get(server, "/models/iris")[1]["platform"] == "sklearn"
+
+
+@pytest.mark.parametrize("containing", ["import FastAPI", "OIPMiddleware(application", "import Flask"])
+def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
+    app = run_snippet(containing)["app"]
+    send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
+    for path in ("", "/", "/health/live"):
+        assert send(Request("GET", path)).status == 200
+
+
+def test_every_snippet_is_run() -> None:
+    assert len(SNIPPETS) == 5
+
+
+def test_the_commands_are_those_of_ci() -> None:
+    text = (ROOT / "README.md").read_text()
+    [first, second] = re.findall(r"^python -m pip .*$", text, re.MULTILINE)
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "README.md" in ci
+    assert first.endswith("python examples/quickstart.py --check")
+    assert second.endswith("python -m pytest")

@@ -1,0 +1,170 @@
+"""What models may return, and what happens when they return something else."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceResponse, InferenceServer, Tensor, TensorSpec
+
+from .asking import ask, error, outputs
+
+FP32, INT8 = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1])
+
+
+def returning(value: Any, *declared: TensorSpec) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", lambda: value, outputs=declared)
+    return server
+
+
+def described(value: Any, *declared: TensorSpec) -> list[tuple[str, str, list[int], list[Any]]]:
+    answer = ask(returning(value, *declared), "m")
+    assert answer.status == 200, answer.body
+    return [(o["name"], o["datatype"], o["shape"], o["data"]) for o in json.loads(answer.body)["outputs"]]
+
+
+class Torchlike:
+    """What numpy makes an array of, as a tensor of torch or jax is."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.arange(2, dtype="i4")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.array([1.5, 2], "f4"), [("output_0", "FP32", [2], [1.5, 2.0])]),
+        (np.array([[1, 2]], ">i2"), [("output_0", "INT16", [1, 2], [1, 2])]),
+        (np.array(3), [("output_0", "INT64", [], [3])]),
+        (np.zeros((2, 0), "u1"), [("output_0", "UINT8", [2, 0], [])]),
+        (1.5, [("output_0", "FP64", [1], [1.5])]),
+        (7, [("output_0", "INT64", [1], [7])]),
+        (True, [("output_0", "BOOL", [1], [True])]),
+        ("é", [("output_0", "BYTES", [1], ["é"])]),
+        (b"ab", [("output_0", "BYTES", [1], ["ab"])]),
+        (np.float32(1.5), [("output_0", "FP32", [1], [1.5])]),
+        (np.array(["a", "bc"]), [("output_0", "BYTES", [2], ["a", "bc"])]),
+        (np.array([b"a", b"bc"]), [("output_0", "BYTES", [2], ["a", "bc"])]),
+        (np.array(["a", b"b", bytearray(b"c")], object), [("output_0", "BYTES", [3], ["a", "b", "c"])]),
+        ([1.5, 2.5], [("output_0", "FP64", [2], [1.5, 2.5])]),
+        ([[1, 2], [3, 4]], [("output_0", "INT64", [2, 2], [1, 2, 3, 4])]),
+        ([np.float32(1.5)], [("output_0", "FP32", [1], [1.5])]),
+        (["a", "b"], [("output_0", "BYTES", [2], ["a", "b"])]),
+        ([], [("output_0", "FP64", [0], [])]),
+        (range(3), [("output_0", "INT64", [3], [0, 1, 2])]),
+        (Torchlike(), [("output_0", "INT32", [2], [0, 1])]),
+        ((np.ones(1), 2), [("output_0", "FP64", [1], [1.0]), ("output_1", "INT64", [1], [2])]),
+        ([np.ones(1), np.zeros(1)], [("output_0", "FP64", [1], [1.0]), ("output_1", "FP64", [1], [0.0])]),
+        ((), []),
+        ({"a": 1, "b": [2, 3]}, [("a", "INT64", [1], [1]), ("b", "INT64", [2], [2, 3])]),
+        ({}, []),
+        (InferenceResponse([Tensor("t", np.ones(1))]), [("t", "FP64", [1], [1.0])]),
+    ],
+)
+def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
+    assert described(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "expected"),
+    [
+        (np.ones(2), [FP32], [("f", "FP32", [2], [1.0, 1.0])]),
+        (np.array([1, 2]), [FP32], [("f", "FP32", [2], [1.0, 2.0])]),
+        (np.array([-128, 127]), [INT8], [("i", "INT8", [2], [-128, 127])]),
+        (np.array([np.inf, np.nan]), [FP32], [("f", "FP32", [2], ["Infinity", None])]),
+        ([0.1, 0.9], [TensorSpec("p", "FP64", [2])], [("p", "FP64", [2], [0.1, 0.9])]),
+        ([1.0, 2], [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [2])]),
+        ((np.ones(1), np.ones(1, "i1")), [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [1])]),
+        ({"i": [1], "f": [2.0]}, [FP32, INT8], [("f", "FP32", [1], [2.0]), ("i", "INT8", [1], [1])]),
+        (5, [TensorSpec("s", "INT64", [])], [("s", "INT64", [], [5])]),
+        ("a", [TensorSpec("s", "BYTES", [1])], [("s", "BYTES", [1], ["a"])]),
+        (InferenceResponse([Tensor("f", np.ones(1))]), [FP32], [("f", "FP32", [1], [1.0])]),
+    ],
+)
+def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], expected: Any) -> None:
+    assert described(value, *declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "message"),
+    [
+        (None, [], "output 'output_0' is None: a model returns its result"),
+        ({"a": None}, [], "output 'a' is None"),
+        ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
+        (np.array([1j]), [], "no datatype for numpy dtype complex128"),
+        (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
+        (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
+        (object(), [], "of str or bytes, but holds <object"),
+        ([[1], [2, 3]], [FP32], "output 'f' is no tensor"),
+        (np.ones(1), [FP32, INT8], r"1 outputs came back, but \['f', 'i'\] are declared"),
+        ((1, 2), [FP32], r"2 outputs came back, but \['f'\] are declared"),
+        ({"g": [1.0]}, [FP32], r"outputs \['g'\] came back, but \['f'\] are declared"),
+        ({"f": [1.0], "g": [1.0]}, [FP32], r"outputs \['f', 'g'\] came back"),
+        (np.ones((2, 2)), [FP32], r"output 'f' has shape \[2, 2\], but \[-1\] is declared"),
+        (np.ones(1), [INT8], "output 'i' has datatype FP64, but INT8 is declared"),
+        (np.array(["a"]), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
+        (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
+        (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
+        (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
+    ],
+)
+def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec], message: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = returning(value, *declared)
+    with caplog.at_level(logging.ERROR, "oip_asgi"):
+        status, text = error(ask(server, "m", {"id": "4\n2"}))
+    assert (status, text) == (500, "model 'm' failed: see the server's log")
+    [record] = caplog.records
+    assert record.getMessage() == "model 'm' failed on the request with id '4\\n2'"
+    assert record.exc_info is not None
+    with pytest.raises(Exception, match=message):
+        raise record.exc_info[1]  # type: ignore[misc]
+
+
+def test_debug_tells_the_client_what_the_model_raised() -> None:
+    server = InferenceServer(debug=True)
+
+    @server.model("m")
+    def fails() -> None:
+        raise RuntimeError("why")
+
+    assert error(ask(server, "m")) == (500, "model 'm' failed: RuntimeError('why')")
+
+
+def test_a_coroutine_that_nobody_would_await(caplog: pytest.LogCaptureFixture) -> None:
+    async def model() -> int:
+        return 1
+
+    server = InferenceServer()
+    server.register("m", lambda: model())
+    assert ask(server, "m").status == 500
+    assert "returned a coroutine" in caplog.text
+
+
+def test_outputs_that_are_asked_for_of_a_model_without_declaration() -> None:
+    server = returning({"a": 1, "b": 2})
+    assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]})) == {"b": [2]}
+
+
+def test_a_lone_surrogate_in_a_models_own_message() -> None:
+    from oip_asgi import InferenceError
+
+    server = InferenceServer()
+
+    @server.model("m")
+    def speaks() -> None:
+        raise InferenceError("a \ud800 b")
+
+    assert error(ask(server, "m")) == (400, "a ? b")
+    with pytest.raises(ValueError, match="an error's HTTP status is 400 to 599"):
+        InferenceError("fine", status=200)
+
+
+def test_what_cannot_be_written_is_logged_and_answered_500(caplog: pytest.LogCaptureFixture) -> None:
+    server = returning({"\ud800": 1})
+    assert error(ask(server, "m")) == (500, "internal error: see the server's log")
+    assert "UnicodeEncodeError" in caplog.text

@@ -1,0 +1,101 @@
+"""What only WSGI has: bodies without a length, and paths that the server has decoded."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from flask import Flask, request
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.test import Client, EnvironBuilder
+
+from oip_asgi import InferenceServer, OIPWSGIApp, OIPWSGIMiddleware
+
+from .ways import Answer, Request, other_wsgi_app, over_wsgi
+
+BODY = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    server = InferenceServer("wsgi", "1")
+    server.register("m", lambda x: x)
+    return server
+
+
+def post(server: InferenceServer, **environ: Any) -> tuple[str, bytes]:
+    made = EnvironBuilder("/models/m/infer", method="POST").get_environ()
+    made.pop("CONTENT_LENGTH", None)
+    made.update({"wsgi.input": BytesIO(BODY), **environ})
+    statuses: list[str] = []
+    body = b"".join(OIPWSGIApp(server)(made, lambda status, headers, exc_info=None: statuses.append(status)))  # type: ignore[arg-type]
+    return statuses[0], body
+
+
+def test_a_body_whose_end_nobody_vouches_for(server: InferenceServer) -> None:
+    status, body = post(server)
+    assert status == "411 Length Required"
+    assert b"no Content-Length" in body
+    assert post(server, HTTP_TRANSFER_ENCODING="chunked")[0] == "411 Length Required"
+    assert post(server, CONTENT_LENGTH="")[0] == "411 Length Required"
+
+
+def test_a_body_that_the_server_ends(server: InferenceServer) -> None:
+    status, body = post(server, **{"wsgi.input_terminated": True})
+    assert (status, b'"data":[1.0]' in body) == ("200 OK", True)
+
+
+def test_a_body_is_read_to_its_length_and_no_further(server: InferenceServer) -> None:
+    stream = BytesIO(BODY + b"the next request")
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": stream})[0] == "200 OK"
+    assert stream.read() == b"the next request"
+
+
+def test_a_limit_by_count_for_a_body_without_length() -> None:
+    server = InferenceServer(max_body_bytes=10)
+    server.register("m", lambda x: x)
+    assert post(server, **{"wsgi.input_terminated": True})[0] == "413 Request Entity Too Large"
+
+
+def test_a_status_that_http_does_not_name() -> None:
+    from oip_asgi import InferenceError
+
+    server = InferenceServer()
+
+    @server.model("m")
+    def model(x: Any) -> Any:
+        raise InferenceError("no", status=477)
+
+    assert post(server, CONTENT_LENGTH=str(len(BODY)))[0] == "477 Error"
+
+
+@pytest.mark.parametrize("path", ["/v2", "/ml/v2", "/v2/", "/"])
+def test_middleware_at_any_path(server: InferenceServer, path: str) -> None:
+    app = OIPWSGIMiddleware(other_wsgi_app, server, path)
+    send = over_wsgi(app, path.rstrip("/"))
+    assert send(Request("GET", "/health/live")).body == b'{"live":true}'
+    assert send(Request("GET", "")).status == 200
+    if path != "/":
+        for other in ("/", "/v2x", "/v2x/health/live", "/ml"):
+            assert over_wsgi(app, "")(Request("GET", other)) == Answer(418, {}, b"the host's own")
+
+
+def test_under_a_dispatcher_an_encoded_slash_is_still_told(server: InferenceServer) -> None:
+    server.register("org/m", lambda: 1)
+    app = DispatcherMiddleware(other_wsgi_app, {"/ml/v2": OIPWSGIApp(server)})
+    assert over_wsgi(app, "/ml/v2")(Request("GET", "/models/org%2Fm/ready")).body == b'{"name":"org/m","ready":true}'
+
+
+def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:
+    app = Flask(__name__)
+
+    @app.post("/own")
+    def own() -> str:
+        return request.get_data(as_text=True)
+
+    app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)  # type: ignore[method-assign]
+    client = Client(app)
+    assert client.post("/own", data="hello").text == "hello"
+    assert client.get("/v2").json == {"name": "wsgi", "version": "1", "extensions": ["binary_tensor_data"]}
+    assert client.post("/v2/models/m/infer", data=BODY).status_code == 200
