@@ -6,6 +6,8 @@ The client's messages come from a pool of its own, so that no generated code for
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +71,21 @@ def awaiting(server: InferenceServer) -> Iterator[str]:
         assert not thread.is_alive()
 
 
+SERVE: Final = """
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+from oip_asgi import InferenceServer
+from oip_asgi.grpc import add_to_server
+add_to_server(InferenceServer(), grpc.server(ThreadPoolExecutor(1)))
+"""
+
+
+def run_alone(code: str) -> None:
+    """Run code, such as `SERVE`, in a process of its own, where warnings are errors."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 SERVINGS: Final[dict[str, Serving]] = {"grpc": blocking, "grpc.aio": awaiting}
 
 
@@ -88,9 +105,34 @@ def message_classes() -> dict[str, Any]:
 MESSAGES: Final = message_classes()
 
 
+def made(kind: str, **fields: Any) -> Any:
+    """A message of the values of its fields, with dicts for messages and maps, which protobuf's own constructors take since 5.0 only."""
+    message = MESSAGES[kind]()
+    _fill(message, fields)
+    return message
+
+
+def _fill(message: Any, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        target = getattr(message, name)
+        if isinstance(value, dict) and hasattr(target, "keys"):
+            for key, item in value.items():
+                _fill(target[key], item)
+        elif isinstance(value, dict):
+            target.SetInParent()
+            _fill(target, value)
+        elif not hasattr(target, "extend"):
+            setattr(message, name, value)
+        elif hasattr(target, "add"):
+            for item in value:
+                _fill(target.add(), item)
+        else:
+            target.extend(value)
+
+
 def wire_request(model: str, tensors: Sequence[dict[str, Any]] = (), raw: Sequence[bytes] = (), **fields: Any) -> Any:
     """A `ModelInferRequest`."""
-    return MESSAGES["ModelInferRequest"](model_name=model, inputs=list(tensors), raw_input_contents=list(raw), **fields)
+    return made("ModelInferRequest", model_name=model, inputs=tensors, raw_input_contents=raw, **fields)
 
 
 class Client:

@@ -54,8 +54,8 @@ def test_an_example_answers_as_its_model(name: str) -> None:
     assert done.stdout.endswith("The answers are the model's own.\n")
 
 
-def test_every_example_is_a_script_that_is_run_here_or_its_part() -> None:
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py", "quickstart.py", "flask_app.py"}
+def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"}
 
 
 def test_the_first_snippet(run_snippet: Run) -> None:

@@ -20,7 +20,7 @@ from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import dtype_of
 from oip_asgi.grpc import add_to_server
 
-from .grpc_ways import MESSAGES, SERVICE, SERVINGS, Client, Serving, blocking, wire_request
+from .grpc_ways import SERVICE, SERVINGS, Client, Serving, blocking, made, wire_request
 from .vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -114,8 +114,8 @@ def health_of(client: Client) -> Any:
 def test_live_and_ready(client: Client) -> None:
     assert client.ask("ServerLive").live is True
     assert client.ask("ServerReady").ready is True
-    assert client.ask("ModelReady", MESSAGES["ModelReadyRequest"](name="echo")).ready is True
-    assert client.ask("ModelReady", MESSAGES["ModelReadyRequest"](name="versioned", version="1")).ready is True
+    assert client.ask("ModelReady", made("ModelReadyRequest", name="echo")).ready is True
+    assert client.ask("ModelReady", made("ModelReadyRequest", name="versioned", version="1")).ready is True
 
 
 def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
@@ -126,45 +126,44 @@ def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
         client = Client(address)
         assert client.ask("ServerLive").live is True
         assert client.ask("ServerReady").ready is False
-        assert client.ask("ModelReady", MESSAGES["ModelReadyRequest"](name="absent")).ready is False
-        assert client.ask("ModelReady", MESSAGES["ModelReadyRequest"](name="busy")).ready is False
+        assert client.ask("ModelReady", made("ModelReadyRequest", name="absent")).ready is False
+        assert client.ask("ModelReady", made("ModelReadyRequest", name="busy")).ready is False
         text = "model 'absent' is not ready: its load failed, see the server's log"
         assert client.refusal("ModelInfer", wire_request("absent")) == ("UNAVAILABLE", text)
         assert health_of(client).Check(health_pb2.HealthCheckRequest()).status == 2
 
 
 def test_server_metadata(client: Client) -> None:
-    expected = MESSAGES["ServerMetadataResponse"](name="demo", version="1.2.3", extensions=["binary_tensor_data"])
+    expected = made("ServerMetadataResponse", name="demo", version="1.2.3", extensions=["binary_tensor_data"])
     assert client.ask("ServerMetadata") == expected
 
 
 def test_model_metadata(client: Client) -> None:
-    expected = MESSAGES["ModelMetadataResponse"](
+    expected = made(
+        "ModelMetadataResponse",
         name="declared",
         platform="sklearn",
         inputs=[{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],
         outputs=[{"name": "y", "datatype": "FP32", "shape": [-1, 2]}, {"name": "half", "datatype": "FP16", "shape": [-1, 2]}],
     )
-    assert client.ask("ModelMetadata", MESSAGES["ModelMetadataRequest"](name="declared")) == expected
-    versioned = client.ask("ModelMetadata", MESSAGES["ModelMetadataRequest"](name="versioned", version="1"))
-    assert versioned == MESSAGES["ModelMetadataResponse"](name="versioned", platform="python", versions=["1", "2"])
+    assert client.ask("ModelMetadata", made("ModelMetadataRequest", name="declared")) == expected
+    versioned = client.ask("ModelMetadata", made("ModelMetadataRequest", name="versioned", version="1"))
+    assert versioned == made("ModelMetadataResponse", name="versioned", platform="python", versions=["1", "2"])
 
 
 @pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata"])
 def test_an_unknown_model_or_version(client: Client, method: str) -> None:
-    request = MESSAGES[f"{method}Request"]
-    code, text = client.refusal(method, request(name="nope"))
+    name = f"{method}Request"
+    code, text = client.refusal(method, made(name, name="nope"))
     assert (code, text[:20]) == ("NOT_FOUND", "unknown model 'nope'")
     text = "unknown version '3' of model 'versioned': expected '1', '2'"
-    assert client.refusal(method, request(name="versioned", version="3")) == ("NOT_FOUND", text)
+    assert client.refusal(method, made(name, name="versioned", version="3")) == ("NOT_FOUND", text)
 
 
 @vectors
 def test_raw_contents_come_back_as_they_went(client: Client, vector: Vector) -> None:
     response = client.ask("ModelInfer", wire_request("echo", [raw_input(vector)], [vector.raw_bytes]))
-    assert response == MESSAGES["ModelInferResponse"](
-        model_name="echo", outputs=[raw_input(vector)], raw_output_contents=[vector.raw_bytes]
-    )
+    assert response == made("ModelInferResponse", model_name="echo", outputs=[raw_input(vector)], raw_output_contents=[vector.raw_bytes])
 
 
 @pytest.mark.parametrize("vector", [vector for vector in VECTORS if vector.datatype in TYPED], ids=str)
@@ -228,8 +227,8 @@ def test_parameters_of_every_kind_both_ways(client: Client) -> None:
         "whole": {"double_param": 2.0},
     }
     response = client.ask("ModelInfer", wire_request("parameters", [fp32(parameters=sent)], [TWO_FLOATS], parameters=sent))
-    expected = MESSAGES["ModelInferResponse"](
-        model_name="parameters", parameters=sent, outputs=[fp32(parameters=sent)], raw_output_contents=[TWO_FLOATS]
+    expected = made(
+        "ModelInferResponse", model_name="parameters", parameters=sent, outputs=[fp32(parameters=sent)], raw_output_contents=[TWO_FLOATS]
     )
     assert response == expected
 
@@ -251,7 +250,7 @@ def test_parameters_that_belong_to_rest_do_not_disturb(client: Client) -> None:
     flag = {"binary_data": {"bool_param": False}}
     request = wire_request("parameters", [fp32(parameters=size)], [TWO_FLOATS], outputs=[{"name": "x", "parameters": flag}])
     response = client.ask("ModelInfer", request)
-    assert response == MESSAGES["ModelInferResponse"](model_name="parameters", outputs=[fp32()], raw_output_contents=[TWO_FLOATS])
+    assert response == made("ModelInferResponse", model_name="parameters", outputs=[fp32()], raw_output_contents=[TWO_FLOATS])
 
 
 def test_metadata_and_context_reach_the_model(client: Client) -> None:

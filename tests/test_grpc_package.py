@@ -1,4 +1,4 @@
-"""What the package ships for gRPC, and beside whom it can live: the descriptor is the .proto's, and no other messages collide with it."""
+"""What the package ships for gRPC, and what it needs: the descriptor is the .proto's, and extras are imported only where they are used."""
 
 from __future__ import annotations
 
@@ -6,28 +6,15 @@ import re
 import subprocess
 import sys
 from importlib.resources import files
-from itertools import permutations
 from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from .grpc_ways import SERVE, run_alone
+
 PROTO = Path(str(files("oip_asgi"))) / "proto"
 BUILT = "grpc_predict_v2.binpb"
-
-IMPORTS = ("import oip_asgi.grpc", "import tritonclient.grpc", "import tritonclient.grpc.aio")
-SERVE = """
-from concurrent.futures import ThreadPoolExecutor
-import grpc
-from oip_asgi import InferenceServer
-from oip_asgi.grpc import add_to_server
-add_to_server(InferenceServer(), grpc.server(ThreadPoolExecutor(1)))
-"""
-
-
-def run(code: str) -> None:
-    finished = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert finished.returncode == 0, finished.stderr
 
 
 def test_the_descriptor_is_what_the_documented_command_builds(tmp_path: Path) -> None:
@@ -50,20 +37,11 @@ def test_the_service_is_the_specifications() -> None:
     assert methods == {name: (f".inference.{name}Request", f".inference.{name}Response") for name in names}
 
 
-@pytest.mark.parametrize("order", list(permutations(IMPORTS)), ids=str)
-def test_tritonclient_and_the_server_share_a_process_in_any_order_of_import(order: tuple[str, ...]) -> None:
-    run("\n".join([*order, SERVE]))
-
-
-def test_tritonclient_may_come_after_the_servers_messages() -> None:
-    run(SERVE + "import tritonclient.grpc")
-
-
 def test_nothing_is_imported_before_it_is_used() -> None:
-    run("import sys, oip_asgi; assert not {'grpc', 'google.protobuf'} & set(sys.modules)")
-    run("import sys, oip_asgi.grpc; assert not {'grpc_health.v1', 'grpc_reflection.v1alpha'} & set(sys.modules)")
+    run_alone("import sys, oip_asgi; assert not {'grpc', 'google.protobuf'} & set(sys.modules)")
+    run_alone("import sys, oip_asgi.grpc; assert not {'grpc_health.v1', 'grpc_reflection.v1alpha'} & set(sys.modules)")
 
 
 @pytest.mark.parametrize("absent", ["grpc_health", "grpc_reflection", "grpc_health grpc_reflection"])
 def test_health_and_reflection_are_left_out_where_their_packages_are_absent(absent: str) -> None:
-    run(f"import sys\nsys.modules.update(dict.fromkeys({absent.split()}))\n{SERVE}")
+    run_alone(f"import sys\nsys.modules.update(dict.fromkeys({absent.split()}))\n{SERVE}")

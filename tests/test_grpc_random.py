@@ -20,7 +20,7 @@ from oip_asgi._core.raw import to_raw
 from oip_asgi._core.tensors import object_array
 from oip_asgi._core.wire import bytes_field, split
 
-from .grpc_ways import MESSAGES, SERVINGS, Client, wire_request
+from .grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
 
 examples = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -67,7 +67,7 @@ def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: 
     inputs = [described(f"tensor {place}", array) for place, array in enumerate(arrays)]
     raw = [to_raw(array) for array in arrays]
     response = client.ask("ModelInfer", wire_request("echo", inputs, raw, id=request_id))
-    assert response == MESSAGES["ModelInferResponse"](model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
+    assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
 
 
 @examples
@@ -178,8 +178,8 @@ def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
 @given(values=st.lists(st.binary(max_size=300), max_size=3), size=st.sampled_from([0, 127, 128, 16_383, 16_384, 3_000_000]))
 def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
     values = [*values, bytes(size)]
-    head = MESSAGES["ModelInferResponse"](model_name="m").SerializeToString()
+    head = made("ModelInferResponse", model_name="m").SerializeToString()
     data = b"".join([head, *(part for value in values for part in bytes_field(RAW_OUTPUT_CONTENTS, value))])
-    expected = MESSAGES["ModelInferResponse"](model_name="m", raw_output_contents=values)
+    expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
     assert MESSAGES["ModelInferResponse"].FromString(data) == expected
     assert data == expected.SerializeToString()

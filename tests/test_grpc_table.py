@@ -23,7 +23,7 @@ from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.json_data import from_json
 from oip_asgi._core.raw import from_raw, to_raw
 
-from .grpc_ways import MESSAGES, SERVINGS, Client
+from .grpc_ways import SERVINGS, Client, made
 from .table import Row, document_rows, limit_rows, raw_request_rows, rows, table_server
 from .ways import Answer, Request, over_asgi
 
@@ -55,14 +55,14 @@ def translated(request: Request) -> Asked:
     simple = {"": "ServerMetadata", "/health/live": "ServerLive", "/health/ready": "ServerReady"}
     path = request.path.partition("?")[0].removesuffix("/")
     if request.method == "GET" and path in simple:
-        return Asked(simple[path], MESSAGES[simple[path] + "Request"]())
+        return Asked(simple[path], made(simple[path] + "Request"))
     found = PATH.fullmatch(unquote(path))
     if found is None:
         raise NoCounterpart("not the path of a method")
     name, version, action = found["name"], found["version"] or "", found["action"] or ""
     if request.method == "GET" and action != "/infer":
         method = "ModelReady" if action == "/ready" else "ModelMetadata"
-        return Asked(method, MESSAGES[f"{method}Request"](name=name, version=version))
+        return Asked(method, made(f"{method}Request", name=name, version=version))
     if request.method != "POST" or action != "/infer":
         raise NoCounterpart("no such method")
     try:
@@ -79,7 +79,7 @@ def infer_request(request: Request) -> Any:
         raise ValueError("speaks of HTTP")
     length = int(headers.get(LENGTH, len(request.body)))
     document, data = json.loads(request.body[:length], parse_float=exact_float), request.body[length:]
-    message = MESSAGES["ModelInferRequest"](id=document.get("id") or "")
+    message = made("ModelInferRequest", id=document.get("id") or "")
     fill_parameters(message.parameters, document.get("parameters"))
     for item in document["inputs"]:
         if any(item[field] is None for field in ("name", "datatype", "shape")) or any(size is True for size in item["shape"]):
@@ -219,7 +219,7 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
     assert response.model_name == document["model_name"]
     assert response.model_version == document.get("model_version", "")
     assert response.id == document.get("id", "")
-    expected = MESSAGES["ModelInferResponse"]()
+    expected = made("ModelInferResponse")
     fill_parameters(expected.parameters, document.get("parameters"))
     assert response.parameters == expected.parameters
     assert len(response.outputs) == len(document["outputs"])
