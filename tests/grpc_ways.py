@@ -9,7 +9,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from importlib.resources import files
@@ -103,6 +103,21 @@ def message_classes() -> dict[str, Any]:
 
 
 MESSAGES: Final = message_classes()
+
+
+def fields_of(messages: Iterable[Any]) -> dict[str, tuple[int, int]]:
+    """The number and type of every field of some messages' descriptors, and of the messages inside them, by full name."""
+    found: dict[str, tuple[int, int]] = {}
+    for message in messages:
+        found.update({field.full_name: (field.number, field.type) for field in message.fields})
+        inner = [field.message_type for field in message.fields if field.message_type is not None]
+        found.update(fields_of(inner))
+    return found
+
+
+def own_fields() -> dict[str, tuple[int, int]]:
+    """Those of the messages that the package ships."""
+    return fields_of(kind.DESCRIPTOR for kind in MESSAGES.values())
 
 
 def made(kind: str, **fields: Any) -> Any:

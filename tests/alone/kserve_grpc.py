@@ -11,10 +11,12 @@ import kserve
 import numpy as np
 import pytest
 from kserve.inference_client import InferenceGRPCClient
+from kserve.protocol.grpc import grpc_predict_v2_pb2
 from kserve.protocol.infer_type import RequestedOutput
 
 from oip_asgi._core.datatypes import Array, datatype_of
 
+from ..grpc_ways import fields_of, own_fields
 from .arrays import ARRAYS, assert_same, named
 
 # its client has no BF16
@@ -38,6 +40,13 @@ def request(model: str, array: Array, *, raw: bool, **fields: Any) -> Any:
     else:
         tensor.data = array.ravel().tolist()
     return kserve.InferRequest(model_name=model, infer_inputs=[tensor], **fields)
+
+
+def test_every_field_is_numbered_as_in_the_clients_messages() -> None:
+    own = own_fields()
+    theirs = fields_of(grpc_predict_v2_pb2.DESCRIPTOR.message_types_by_name.values())
+    missing = {"inference.InferParameter.double_param", "inference.InferParameter.uint64_param"}  # Triton's
+    assert {name: own[name] for name in own.keys() - missing} == {name: theirs[name] for name in own.keys() - missing}
 
 
 def test_health(address: str) -> None:

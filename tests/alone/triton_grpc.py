@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from oip_asgi import InferenceServer
 from oip_asgi._core.datatypes import DTYPES, Array
 
-from ..grpc_ways import blocking
+from ..grpc_ways import blocking, fields_of, own_fields
 from .arrays import ARRAYS, assert_same, named
 
 arrays = pytest.mark.parametrize("array", ARRAYS, ids=named)
@@ -46,6 +46,13 @@ ONE = np.ones(1, "f4")
 
 def test_every_datatype_is_sent() -> None:
     assert {np_to_triton_dtype(array.dtype) for array in ARRAYS} == {*DTYPES, "BF16"}
+
+
+def test_every_field_is_numbered_as_in_the_clients_messages() -> None:
+    own = own_fields()
+    theirs = fields_of(triton.service_pb2.DESCRIPTOR.message_types_by_name.values())
+    assert len(own) > 50
+    assert own == {name: theirs[name] for name in own}
 
 
 def test_health_and_metadata(client: Any) -> None:
