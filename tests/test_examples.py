@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 from oip_asgi import InferenceServer
 
 from .asking import ask, error, get, outputs
+from .grpc_ways import Client, wire_request
 from .ways import Request, over_asgi, over_wsgi
 
 ROOT = Path(__file__).parents[1]
@@ -87,8 +88,19 @@ def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
         assert send(Request("GET", path)).status == 200
 
 
+def test_the_snippet_of_grpc(run_snippet: Run) -> None:
+    names = run_snippet("import grpc")
+    names["grpc_server"].start()
+    try:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
+        response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
+        assert [*response.outputs[0].contents.fp32_contents] == [0.5, 1.5]
+    finally:
+        names["grpc_server"].stop(0).wait()
+
+
 def test_every_snippet_is_run() -> None:
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 6
 
 
 def test_the_commands_are_those_of_ci() -> None:
