@@ -12,7 +12,7 @@ import numpy as np
 
 from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, shown
-from .schemas import RequestOutput
+from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
 
@@ -33,6 +33,9 @@ def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceRespons
     if isinstance(result, InferenceResponse):
         outputs = result.outputs
         parameters = result.parameters
+        _check_parameters(parameters, "the response")
+        for tensor in outputs:
+            _check_parameters(tensor.parameters, f"output {shown(tensor.name)}")
     else:
         outputs = [_tensor(name, value) for name, value in _named(result, declared)]
         parameters = {}
@@ -41,6 +44,14 @@ def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceRespons
     elif len({tensor.name for tensor in outputs}) != len(outputs):
         raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} have the same name twice")
     return InferenceResponse(outputs, parameters)
+
+
+def _check_parameters(parameters: Parameters, where: str) -> None:
+    for name, value in parameters.items():
+        if not isinstance(value, (str, int, float)):
+            raise ModelFault(f"{where} has the parameter {shown(name)} with the value {shown(value)}: expected str, bool, int or float")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ModelFault(f"{where} has the parameter {shown(name)} with the value {shown(value)}, which has more than 64 bits")
 
 
 def _named(result: Any, declared: Sequence[TensorSpec]) -> list[tuple[str, Any]]:
