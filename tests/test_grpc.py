@@ -435,6 +435,50 @@ def test_a_large_tensor(client: Client) -> None:
     assert client.ask("ModelInfer", wire_request("echo", [fp32(shape=[4_000_000])], [data])).raw_output_contents == [data]
 
 
+LARGE_BYTES = bytes(100_000)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "raw", "expected"),
+    [
+        ([fp32()], [LARGE_BYTES], "inputs[0] ('x'): 100000 bytes of binary data, but shape [1, 2] needs 8"),
+        ([fp32(shape=[25_000])], [LARGE_BYTES, b""], "raw_input_contents has 2 items: expected one for each of 1 inputs"),
+        ([fp32(shape=[25_000]), fp32("y")], [LARGE_BYTES, b"1"], "inputs[1] ('y'): 1 bytes of binary data"),
+        ([fp32(shape=[25_000], contents={"int_contents": [1]})], [LARGE_BYTES], "both contents and raw_input_contents are given"),
+        (
+            [{"name": "x", "datatype": "BYTES", "shape": [2]}],
+            [LARGE_BYTES],
+            "99992 bytes are left over behind the last of 2 BYTES elements",
+        ),
+    ],
+)
+def test_what_is_wrong_about_a_large_request(client: Client, tensors: Any, raw: Any, expected: str) -> None:
+    code, text = client.refusal("ModelInfer", wire_request("echo", tensors, raw))
+    assert code == "INVALID_ARGUMENT"
+    assert expected in text
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xff", b"\x3a\x7f", b"\x0a\x01\xff", b"\x07"], ids=["no tag", "cut off raw", "text not UTF-8", "wire type 7"]
+)
+def test_large_bytes_that_are_no_message(client: Client, tail: bytes) -> None:
+    data = wire_request("echo", [fp32(shape=[25_000])], [LARGE_BYTES]).SerializeToString()
+    assert client.ask("ModelInfer", data).raw_output_contents == [LARGE_BYTES]
+    text = "the request cannot be parsed: expected the bytes of inference.ModelInferRequest"
+    assert client.refusal("ModelInfer", data + tail) == ("INVALID_ARGUMENT", text)
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_a_large_tensor_is_aligned_wherever_it_stands_in_the_message(offset: int, serving: Serving) -> None:
+    server = InferenceServer()
+    server.register("aligned", lambda x: np.array([x.flags.aligned, not x.flags.writeable, x[-1] == 7]))
+    data = np.full(20_000, 7, "<f8")
+    tensor = {"name": "x", "datatype": "FP64", "shape": data.shape}
+    with serving(server) as address:
+        response = Client(address).ask("ModelInfer", wire_request("aligned", [tensor], [data.tobytes()], id="i" * offset))
+    assert list(response.raw_output_contents) == [b"\1\1\1"]
+
+
 def test_inputs_are_read_only_or_writable_as_over_rest(serving: Serving) -> None:
     server = InferenceServer()
     server.register("plain", lambda x: np.array([x.flags.writeable]))
@@ -474,6 +518,29 @@ def test_a_cancelled_call_cancels_an_async_model() -> None:
         assert not held.cancelled.is_set()
         call.cancel()
         assert held.cancelled.wait(30)
+
+
+def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+    server = InferenceServer()
+
+    @server.model("slow")
+    def slow() -> Any:
+        begun.set()
+        assert release.wait(30)
+        ended.set()
+        return np.array([1])
+
+    with serving(server) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("slow"))
+        assert begun.wait(30)
+        call.cancel()
+        assert client.ask("ServerLive").live is True
+        release.set()
+        assert ended.wait(30)
+        assert client.ask("ModelInfer", wire_request("slow")).outputs[0].name == "output_0"
+    assert not caplog.records
 
 
 def test_a_deadline_cancels_an_async_model() -> None:
