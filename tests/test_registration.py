@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from typing_extensions import TypeAliasType
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from oip_asgi._core.datatypes import Array
@@ -231,6 +232,19 @@ def test_optional_annotations(server: InferenceServer) -> None:
 
     server.register("m", optional)
     assert outputs(ask(server, "m", y=[1.0])) == {"output_0": [True, False]}
+
+
+Image = TypeAliasType("Image", np.ndarray)
+T = TypeVar("T")
+Maybe = TypeAliasType("Maybe", T | None, type_params=(T,))
+
+
+def test_annotations_behind_type_statements(server: InferenceServer) -> None:
+    def aliased(x: Image, y: Maybe[Image] = None) -> Array:
+        return x if y is None else y
+
+    server.register("m", aliased)
+    assert outputs(ask(server, "m", x=[1.0])) == {"output_0": [1.0]}
 
 
 def test_the_decorator_gives_the_function_back(server: InferenceServer) -> None:

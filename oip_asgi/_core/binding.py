@@ -248,6 +248,9 @@ class _Signature:
 def _meaning(annotation: Any) -> tuple[Any, TensorSpec | None]:
     """What an annotation asks for, without `Optional`, and the declaration that an `Annotated` holds."""
     origin = typing.get_origin(annotation)
+    alias = getattr(origin or annotation, "__value__", None)
+    if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
+        return _meaning(alias[typing.get_args(annotation)] if origin else alias)
     if origin is Annotated:
         inner, *extras = typing.get_args(annotation)
         meaning, _ = _meaning(inner)
