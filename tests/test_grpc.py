@@ -406,6 +406,15 @@ def test_a_model_that_raises(client: Client, caplog: pytest.LogCaptureFixture) -
     assert "a secret" in str(record.exc_info[1])
 
 
+def test_an_output_that_no_message_can_hold(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("surrogate", lambda: {"\ud800": 1})
+    with serving(server) as address:
+        refusal = Client(address).refusal("ModelInfer", wire_request("surrogate"))
+    assert refusal == ("INTERNAL", "internal error: see the server's log")
+    assert [record.getMessage() for record in caplog.records] == ["an error of oip_asgi itself, please report it"]
+
+
 def test_refusals_leave_the_log_alone(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.refusal("ModelInfer", wire_request("nope"))
     client.refusal("ModelInfer", b"\xff")

@@ -91,7 +91,7 @@ def _tell(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
             response.extensions.extend(document.extensions)
         case "ModelMetadata":
             encode_metadata(server.models.metadata(_find(server, request.name, request.version)), response)
-        case "Check":
+        case _:  # Check
             if request.service not in ("", SERVICE):
                 raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
             response.status = _SERVING if (yield from server.is_ready()) else _NOT_SERVING
