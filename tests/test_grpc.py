@@ -106,8 +106,8 @@ def fp32(name: str = "x", shape: Any = (1, 2), **fields: Any) -> dict[str, Any]:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What the package or grpc logged; asyncio tells of BlockingIOError where grpc's poller serves several loops in one process."""
-    return [record for record in caplog.records if record.name != "asyncio"]
+    """What was logged, but for what asyncio says where grpc's one poller serves several loops of a process."""
+    return [record for record in caplog.records if record.exc_info is None or record.exc_info[0] is not BlockingIOError]
 
 
 TWO_FLOATS = np.array([1.5, 2.5], "<f4").tobytes()
@@ -562,7 +562,7 @@ def test_a_deadline_cancels_an_async_model() -> None:
     server, held = InferenceServer(), Held()
     server.register("held", held)
     with SERVINGS["grpc.aio"](server) as address:
-        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=1)
+        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=2)
         assert code == "DEADLINE_EXCEEDED"
         assert held.begun.is_set()
         assert held.cancelled.wait(30)

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -22,7 +22,7 @@ from oip_asgi._core.wire import bytes_field, split
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
 
-examples = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(max_examples=150)
 
 RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6
 
