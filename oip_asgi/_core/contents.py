@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from . import schemas
-from .datatypes import Array, dtype_of
+from .datatypes import Array, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .raw import Buffer, count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
@@ -66,7 +66,7 @@ def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
         dtype = dtype_of(item.datatype)
         count(shape)
         if raw is None:
-            array = _from_contents(item.contents, item.datatype, shape)
+            array = _from_contents(item.contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
@@ -85,7 +85,7 @@ def _shape(dimensions: Any, place: str) -> tuple[int, ...]:
     return tuple(dimensions)
 
 
-def _from_contents(contents: Any, datatype: str, shape: tuple[int, ...]) -> Array:
+def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     field = TYPED.get(datatype)
     if field is None:
         raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
@@ -95,7 +95,6 @@ def _from_contents(contents: Any, datatype: str, shape: tuple[int, ...]) -> Arra
     elements = getattr(contents, field)
     if len(elements) != count(shape):
         raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {count(shape)} for shape {list(shape)}")
-    dtype = dtype_of(datatype)
     if dtype.kind == "O":
         return object_array(list(elements), shape)
     if dtype.kind in "ui":
