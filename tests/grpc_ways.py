@@ -27,13 +27,14 @@ from oip_asgi.grpc import add_to_server
 SERVICE: Final = "inference.GRPCInferenceService"
 UNLIMITED: Final = [("grpc.max_receive_message_length", -1)]
 
-Serving: TypeAlias = Callable[[InferenceServer], AbstractContextManager[str]]
+Serving: TypeAlias = Callable[..., AbstractContextManager[str]]
+"""From an `InferenceServer`, and interceptors of the host's, to the address where it is served."""
 
 
 @contextmanager
-def blocking(server: InferenceServer) -> Iterator[str]:
+def blocking(server: InferenceServer, *interceptors: Any) -> Iterator[str]:
     """A `grpc.server` with the protocol; gives its address."""
-    grpc_server = grpc.server(ThreadPoolExecutor(4), options=UNLIMITED)
+    grpc_server = grpc.server(ThreadPoolExecutor(4), options=UNLIMITED, interceptors=list(interceptors))
     add_to_server(server, grpc_server)
     port = grpc_server.add_insecure_port("127.0.0.1:0")
     grpc_server.start()
@@ -45,13 +46,13 @@ def blocking(server: InferenceServer) -> Iterator[str]:
 
 
 @contextmanager
-def awaiting(server: InferenceServer) -> Iterator[str]:
+def awaiting(server: InferenceServer, *interceptors: Any) -> Iterator[str]:
     """A `grpc.aio.server` with the protocol, on an event loop in a thread of its own; gives its address."""
     started = threading.Event()
     known: dict[str, Any] = {}
 
     async def serve() -> None:
-        grpc_server = grpc.aio.server(options=UNLIMITED)
+        grpc_server = grpc.aio.server(options=UNLIMITED, interceptors=list(interceptors))
         add_to_server(server, grpc_server)
         known["port"] = grpc_server.add_insecure_port("127.0.0.1:0")
         known["loop"], known["stop"] = asyncio.get_running_loop(), asyncio.Event()

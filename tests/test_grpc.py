@@ -645,6 +645,35 @@ def test_health_and_reflection_can_be_left_to_the_host() -> None:
     other.stop(0).wait()
 
 
+PASSWORD = ("authorization", "please")
+
+
+class Guard(grpc.ServerInterceptor):
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        def refuse(request: bytes, context: Any) -> None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "say please")
+
+        return continuation(details) if PASSWORD in details.invocation_metadata else grpc.unary_unary_rpc_method_handler(refuse)
+
+
+class AwaitingGuard(grpc.aio.ServerInterceptor):
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        async def refuse(request: bytes, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "say please")
+
+        return await continuation(details) if PASSWORD in details.invocation_metadata else grpc.unary_unary_rpc_method_handler(refuse)
+
+
+@pytest.mark.parametrize(("kind", "guard"), [("grpc", Guard()), ("grpc.aio", AwaitingGuard())])
+def test_the_hosts_interceptors_guard_every_call(kind: str, guard: Any) -> None:
+    with SERVINGS[kind](demo_server(), guard) as address:
+        client = Client(address)
+        for method in ("ServerLive", "ServerMetadata", "ModelInfer"):
+            assert client.refusal(method) == ("UNAUTHENTICATED", "say please")
+        response = client.ask("ModelInfer", wire_request("echo", [fp32()], [TWO_FLOATS]), metadata=[PASSWORD])
+        assert list(response.raw_output_contents) == [TWO_FLOATS]
+
+
 def test_two_servers_in_one_process() -> None:
     first, second = InferenceServer("first"), InferenceServer("second")
     with blocking(first) as one, blocking(second) as two:
