@@ -64,7 +64,6 @@ def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
     shape = _shape(item.shape, place)
     try:
         dtype = dtype_of(item.datatype)
-        count(shape)
         if raw is None:
             array = _from_contents(item.contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
@@ -93,8 +92,9 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
-    if len(elements) != count(shape):
-        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {count(shape)} for shape {list(shape)}")
+    expected = count(shape)
+    if len(elements) != expected:
+        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
     if dtype.kind == "O":
         return object_array(list(elements), shape)
     if dtype.kind in "ui":
