@@ -5,14 +5,14 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension.
 
 from __future__ import annotations
 
-import re
-from typing import Final, NoReturn
+from codecs import getincrementaldecoder
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from . import schemas
-from .datatypes import DType, dtype_of
+from .datatypes import FLOATING, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .json_data import from_json, to_json
 from .raw import Buffer, count, from_raw, to_raw
@@ -31,10 +31,10 @@ _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for
 
 _CHUNK: Final = 2**20
 
-_STRING_OR_LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-?(?:NaN|Infinity)', re.DOTALL)
-_MARK: Final = b'{"\\u0000literal"'
-_LITERAL: Final = _MARK + b':["%b"]}'
-_LITERALS: Final = (b"NaN", b"-Infinity", b"Infinity")
+_LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
+"""What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
+
+_NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 
 
 def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
@@ -138,7 +138,7 @@ def _decode_input(item: schemas.RequestInput, place: str, binary: _BinaryData) -
         if "binary_data_size" not in parameters:
             if absent:
                 raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-            array = from_json(_unmark_literals(data, dtype), dtype, shape)
+            array = from_json(data, dtype, shape)
         else:
             if not absent:
                 raise InvalidRequest("both data and binary_data_size are given: expected one of them")
@@ -159,47 +159,56 @@ def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
 
 
 def _decode_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:
+    """The JSON as a document.
+
+    The strict decoder takes most requests, and what it takes can neither hide deep nesting nor bad UTF-8: it has no field that is
+    skipped unseen. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
+    """
     try:
         return _strict(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Unknown fields, the literals of Python's json, or a mistake: all are rare, so they pay for the closer look
         return _decode_closely(bytes(text))
 
 
 def _decode_closely(text: bytes) -> schemas.InferenceRequest:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason} at byte {error.start}") from None
+    _check_utf8(text)
+    # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
+    text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
     if _depth(text) > MAX_DEPTH:
         raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
-    marked = _mark_literals(text)
+    spelled = _spell_literals(text) if b"NaN" in text or b"Infinity" in text else text
     try:
-        msgspec.json.decode(marked)  # unlike the typed decoder, reads what unknown fields hold
-        return _lenient(marked)
+        document = _lenient(spelled)
     except msgspec.ValidationError as error:
-        _refuse(str(error), has_literals=marked is not text)
+        problem, _, path = str(error).replace("`", "").partition(" - at $")
+        hint = "" if spelled is text else f" ({_NO_JSON})"
+        raise InvalidRequest(f"{path.lstrip('.') or 'the body'}: {problem[0].lower()}{problem[1:]}{hint}") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    if spelled is not text:
+        taken = sum(_count_spelled(bytes(item.data)) for item in document.inputs if item.datatype in FLOATING)
+        if _count_spelled(text) or taken != _count_spelled(spelled):
+            raise InvalidRequest(f"{_NO_JSON}: expected them as elements of floating-point data only")
+    return document
 
 
-def _refuse(message: str, *, has_literals: bool) -> NoReturn:
-    problem, _, path = message.replace("`", "").partition(" - at $")
-    problem = problem[0].lower() + problem[1:]
-    text = f"{path.lstrip('.') or 'the body'}: {problem}"
-    if has_literals:
-        text += "; NaN, Infinity and -Infinity are no JSON and are taken only as elements of floating-point data"
-    raise InvalidRequest(text)
+def _check_utf8(text: bytes) -> None:
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), _CHUNK):
+            decoder.decode(text[start : start + _CHUNK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets outside strings nest, at one pass of numpy's over bounded chunks."""
+    """How deep brackets outside strings nest, in text without escaped quotes, at one pass of numpy's over bounded chunks."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return 0
-    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     deepest, depth, quotes = 0, 0, 0
-    for start in range(0, len(plain), _CHUNK):
-        steps = np.frombuffer(plain[start : start + _CHUNK].translate(_STEPS), np.int8)
+    for start in range(0, len(text), _CHUNK):
+        steps = np.frombuffer(text[start : start + _CHUNK].translate(_STEPS), np.int8)
         inside = quotes + np.cumsum(steps == 2)
         quotes = int(inside[-1])
         depths = depth + np.cumsum(np.where((inside % 2 == 1) | (steps == 2), 0, steps), dtype=np.int64)
@@ -207,24 +216,25 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _mark_literals(text: bytes) -> bytes:
-    """Wrap NaN, Infinity and -Infinity, which are no JSON, into objects that no field takes for anything else."""
-    if b"NaN" not in text and b"Infinity" not in text:
-        return text
-    if _MARK in text:
-        raise InvalidRequest("the JSON holds both NaN or Infinity literals and a field called \\u0000literal")
-    return _STRING_OR_LITERAL.sub(lambda match: match[0] if match[0][:1] == b'"' else _LITERAL % match[0], text)
+def _spell_literals(text: bytes) -> bytes:
+    """Write the literals outside strings as strings, in text without escaped quotes, over bounded chunks."""
+    parts: list[bytes] = []
+    start, inside = 0, 0
+    while start < len(text):
+        end = text.find(b",", start + _CHUNK)  # no literal holds a comma
+        end = len(text) if end < 0 else end
+        pieces = text[start:end].split(b'"')
+        for place in range(inside, len(pieces), 2):
+            for literal, spelling in _LITERALS.items():
+                pieces[place] = pieces[place].replace(literal, spelling)
+        inside ^= (len(pieces) - 1) % 2
+        parts.append(b'"'.join(pieces))
+        start = end
+    return b"".join(parts)
 
 
-def _unmark_literals(data: bytes, dtype: DType) -> bytes:
-    """The `data` of a floating tensor with wrapped literals as the strings that mean the same there."""
-    if _MARK not in data:
-        return data
-    if dtype.kind not in "fV":
-        raise InvalidRequest("data holds NaN or Infinity: expected them in floating-point datatypes only")
-    for literal in _LITERALS:
-        data = data.replace(_LITERAL % literal, b'"%b"' % literal)
-    return data
+def _count_spelled(text: bytes) -> int:
+    return sum(map(text.count, _LITERALS.values()))
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[bytes]]:
