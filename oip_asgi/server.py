@@ -21,16 +21,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 class InferenceServer:
     """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
 
-    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware`, `oip_asgi.flask.blueprint` or `oip_asgi.django.urls`;
-    several of them may share it.
+    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware`, `oip_asgi.flask.blueprint`, `oip_asgi.django.urls` or
+    `oip_asgi.grpc.add_to_server`; several of them may share it.
 
     Args:
         name: The server's name, for its metadata.
         version: The server's version, for its metadata; that of oip_asgi where it is left out.
-        max_body_bytes: The largest body of a request, in bytes; None for no limit.
+        max_body_bytes: The largest body of a request over HTTP, in bytes; None for no limit.
         ready_when_empty: Whether the server counts as ready while no model is registered.
         debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
-        worker_threads: Under ASGI, how many `def` models may run at once, for each event loop.
+        worker_threads: Under ASGI and grpc.aio, how many `def` models may run at once, for each event loop.
         codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
             content type of another takes its place.
 
@@ -94,7 +94,7 @@ class InferenceServer:
             outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where the values fit.
             content_type: How requests are read that do not say it themselves: "pd" for a data frame, or that of each tensor for which
                 `inputs` declares none. Shown in the metadata's `parameters`.
-            run: Where a `def` runs under ASGI: in a worker thread, or on the event loop, for functions of microseconds.
+            run: Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, for functions of microseconds.
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.

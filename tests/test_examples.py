@@ -20,6 +20,7 @@ from starlette.routing import Mount
 from oip_asgi import InferenceServer, OIPApp
 
 from .asking import ask, error, get, outputs
+from .grpc_ways import Client, wire_request
 from .test_codec_examples import serving
 from .ways import Request, over_asgi, over_wsgi
 
@@ -60,9 +61,9 @@ def test_an_example_answers_as_its_model(name: str) -> None:
     assert done.stdout.endswith("The answers are the model's own.\n")
 
 
-def test_every_example_is_a_script_that_is_run_here_or_its_part() -> None:
+def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
-        *("digits.py", "quickstart.py", "flask_app.py"),
+        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }
 
@@ -110,9 +111,20 @@ def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
         assert send(Request("GET", path)).status == 200
 
 
+def test_the_snippet_of_grpc(run_snippet: Run) -> None:
+    names = run_snippet("import grpc")
+    names["grpc_server"].start()
+    try:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
+        response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
+        assert [*response.outputs[0].contents.fp32_contents] == [0.5, 1.5]
+    finally:
+        names["grpc_server"].stop(0).wait()
+
+
 def test_every_snippet_is_run() -> None:
     # those of Litestar and Django by test_hosts_readme
-    assert len(SNIPPETS) == 9
+    assert len(SNIPPETS) == 10
 
 
 def test_the_commands_are_those_of_ci() -> None:

@@ -114,6 +114,9 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
         (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
         (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
+        (InferenceResponse([Tensor("a", np.ones(1), {"p": None})]), [], "output 'a' has the parameter 'p' = None"),  # type: ignore[dict-item]
+        (InferenceResponse([], {"p": 2**64}), [], "which has more than 64 bits"),
+        (InferenceResponse([], {"p": -(2**63) - 1}), [], "which has more than 64 bits"),
     ],
 )
 def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec], message: str, caplog: pytest.LogCaptureFixture) -> None:

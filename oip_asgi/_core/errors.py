@@ -1,12 +1,27 @@
-"""What can go wrong, and the HTTP status each error carries. Knows no transport: who renders an error decides its bytes."""
+"""What can go wrong, and the HTTP status and gRPC code of each error. Knows no transport: who renders an error decides its bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
+from typing import Final
 
 _SHOWN = 100
 _LISTED = 20
+
+_GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        413: "RESOURCE_EXHAUSTED",
+        429: "RESOURCE_EXHAUSTED",
+        501: "UNIMPLEMENTED",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    }
+)
+"""What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 
 def shown(value: object) -> str:
@@ -22,14 +37,14 @@ def listed(names: Collection[str]) -> str:
 
 
 class InferenceError(Exception):
-    """An error whose text the client may read: every transport answers it with its status and `{"error": message}`.
+    """An error whose text the client may read: over HTTP its status and `{"error": message}`, over gRPC its code and the message.
 
     Raise it from a model to speak to the client; any other exception of a model is logged and answered 500
     without its text.
 
     Args:
         message: What was wrong, where, and what was expected.
-        status: The HTTP status, 400 to 599.
+        status: The HTTP status, 400 to 599. The gRPC code follows from it.
         headers: HTTP headers that belong to the status, such as `Allow`.
 
     Raises:
@@ -52,6 +67,11 @@ class InferenceError(Exception):
         for part in (*self.headers, *self.headers.values()):
             if not isinstance(part, str) or not part.isascii() or not part.isprintable():
                 raise ValueError(f"{type(self).__name__}: header part {part!r} must be a string of printable ASCII")
+
+    @property
+    def grpc_code(self) -> str:
+        """The name of the gRPC status code."""
+        return _GRPC_CODES.get(self.status, "INVALID_ARGUMENT" if self.status < 500 else "INTERNAL")
 
 
 class InvalidRequest(InferenceError):

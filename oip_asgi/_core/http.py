@@ -7,7 +7,6 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,9 +18,9 @@ from . import rest, schemas
 from .bodies import Body
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, UnsupportedEncoding, shown
 from .models import Model
-from .server import Server
+from .server import Server, own_fault
 from .steps import Exchange, Read, Response, Step
-from .tensors import InferenceRequest
+from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 
@@ -33,7 +32,6 @@ _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
 
-_logger: Final = logging.getLogger("oip_asgi")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -64,8 +62,7 @@ def exchange(server: Server, head: Head) -> Exchange:
         except InferenceError as error:
             response = _refusal(error)
     except Exception as error:
-        _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
-        response = _json(500, schemas.Error("internal error: see the server's log"))
+        response = _refusal(own_fault(error))
     yield from incoming.drop()
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
@@ -173,7 +170,7 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     yield from server.admit(model)
     body = yield from incoming.read(body_length)
     request = _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
-    response = yield from server.infer(model, request, lambda: headers(head), head.transport)
+    response = yield from server.infer(model, request, lambda: _headers(head), head.transport)
     text, binary = rest.encode_response(response, request)
     if not binary:
         return _respond(200, [_JSON], [text])
@@ -189,13 +186,8 @@ def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 
 
-def headers(head: Head) -> Mapping[str, str]:
-    """A request's headers for `InferenceContext`: repeated ones are joined by a comma."""
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in head.headers:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined
+def _headers(head: Head) -> Mapping[str, str]:
+    return joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
 
 
 def _length(head: Head, wanted: bytes) -> int | None:

@@ -19,7 +19,7 @@ import numpy as np
 from .datatypes import DTYPES, Array, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
 from .raw import Buffer, count
-from .tensors import object_array
+from .tensors import integer_array, object_array
 
 _ELEMENT: Final[dict[str, tuple[Any, str]]] = {
     "b": (bool | Literal[0, 1], "true, false, 0 or 1"),
@@ -171,7 +171,7 @@ def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
         return _to_floats(flat, dtype)
     if kind == "b":
         return np.array(flat, dtype)
-    return _to_integers(flat, dtype)
+    return integer_array(flat, dtype, "data")
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:
@@ -184,17 +184,6 @@ def _to_floats(flat: list[Any], dtype: DType) -> Array:
         place = int(np.argmax(lost))
         raise InvalidRequest(f"data: element {place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
     return array
-
-
-def _to_integers(flat: list[Any], dtype: DType) -> Array:
-    try:
-        return np.array(flat, dtype)
-    except OverflowError:
-        limits = np.iinfo(dtype)
-        place = next(place for place, element in enumerate(flat) if not limits.min <= element <= limits.max)
-        raise InvalidRequest(
-            f"data: element {place} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
-        ) from None
 
 
 def to_json(array: Array) -> bytes:

@@ -89,6 +89,13 @@ def _split(data: Buffer, elements: int) -> list[bytes]:
     return found
 
 
+def view_raw(array: Array) -> Buffer:
+    """The same as `to_raw`, as a view of the array where that is possible."""
+    if array.dtype.hasobject:
+        return to_raw(array)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def to_raw(array: Array) -> bytes:
     """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
     if not array.dtype.hasobject:

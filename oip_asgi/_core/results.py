@@ -123,8 +123,10 @@ def _printable(name: Any) -> str:
 
 def _checked(where: str, parameters: Parameters) -> Parameters:
     for name, value in parameters.items():
-        if not isinstance(name, str) or type(value) not in (str, int, float, bool):
+        if not isinstance(name, str) or not isinstance(value, (str, int, float)):
             raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}, which has more than 64 bits")
     return parameters
 
 

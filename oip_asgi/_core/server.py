@@ -133,6 +133,12 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
+def own_fault(error: Exception) -> InferenceError:
+    """What the client is told where this package itself failed, after the log was told more."""
+    _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
+    return InferenceError("internal error: see the server's log", status=500)
+
+
 def _asked_types(request: InferenceRequest) -> dict[str, str]:
     """The content types that a request asks outputs to have."""
     return {
