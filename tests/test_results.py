@@ -55,6 +55,11 @@ class Torchlike:
         ([[1, 2], [3, 4]], [("output_0", "INT64", [2, 2], [1, 2, 3, 4])]),
         ([np.float32(1.5)], [("output_0", "FP32", [1], [1.5])]),
         (["a", "b"], [("output_0", "BYTES", [2], ["a", "b"])]),
+        (["a\0", "\0"], [("output_0", "BYTES", [2], ["a\0", "\0"])]),
+        ([[b"a\0"], [np.bytes_(b"b")]], [("output_0", "BYTES", [2, 1], ["a\0", "b"])]),
+        ("a\0", [("output_0", "BYTES", [1], ["a\0"])]),
+        ({"a": [np.array("a"), np.array("b")]}, [("a", "BYTES", [2], ["a", "b"])]),
+        ({"a": ("b\0", "c")}, [("a", "BYTES", [2], ["b\0", "c"])]),
         ([], [("output_0", "FP64", [0], [])]),
         (range(3), [("output_0", "INT64", [3], [0, 1, 2])]),
         (Torchlike(), [("output_0", "INT32", [2], [0, 1])]),
@@ -103,6 +108,9 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
         (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
         (object(), [], "of str or bytes, but holds <object"),
+        (["a", True], [], "of str or bytes, but holds True"),
+        ([1.5, "a"], [], "of str or bytes, but holds 1.5"),
+        ([[1], ["a"]], [], "of str or bytes, but holds 1"),
         ([[1], [2, 3]], [FP32], "output 'f' is no tensor"),
         (np.ones(1), [FP32, INT8], r"1 outputs came back, but \['f', 'i'\] are declared"),
         ((1, 2), [FP32], r"2 outputs came back, but \['f'\] are declared"),
@@ -129,6 +137,13 @@ def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec
     assert record.exc_info is not None
     with pytest.raises(Exception, match=message):
         raise record.exc_info[1]  # type: ignore[misc]
+
+
+def test_one_long_text_among_many_takes_its_own_memory_only() -> None:
+    texts = ["a" * 2**20, *[""] * 2**20]  # a fixed width for all would be 4 TB
+    asked = {"outputs": [{"name": "output_0", "parameters": {"content_type": "np"}}]}
+    assert outputs(ask(returning(texts), "m")) == {"output_0": texts}
+    assert outputs(ask(returning(texts), "m", asked)) == {"output_0": texts}
 
 
 def test_debug_tells_the_client_what_the_model_raised() -> None:

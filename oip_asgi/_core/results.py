@@ -18,7 +18,7 @@ from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
-from .tensors import InferenceResponse, Tensor, wire_array
+from .tensors import InferenceResponse, Tensor, as_array, wire_array
 
 T = TypeVar("T")
 
@@ -155,9 +155,11 @@ def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
     """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
     if codec.content_type == "np":
-        value = np.asarray(value)
-    elif is_series_class(type(value)) or (isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,))):
+        value = as_array(value)
+    elif is_series_class(type(value)):
         value = np.asarray(value).reshape(-1).tolist()
+    elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
+        value = value.reshape(-1).tolist()
     return _faults(codec.encode_output, name, value)
 
 

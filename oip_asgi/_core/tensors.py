@@ -28,7 +28,7 @@ def wire_array(value: Any) -> Array:
     Raises:
         TypeError: The protocol has no datatype for it.
     """
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    array = as_array(value)
     kind = array.dtype.kind
     if kind == "O":
         return _bytes_array(array)
@@ -40,6 +40,24 @@ def wire_array(value: Any) -> Array:
     if datatype_of(wire) is None:
         raise TypeError(f"the protocol has no datatype for numpy dtype {array.dtype}")
     return array.astype(wire)
+
+
+def as_array(value: Any) -> Array:
+    """`numpy.asarray`, but with text and bytes as Python objects.
+
+    numpy's own dtypes for them strip trailing NULs, make every element as long as the longest, and turn what stands beside text into text.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    return np.asarray(value, dtype=object if _holds_text(value) else None)
+
+
+def _holds_text(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        classes = set(map(type, value))
+        nested = [element for element in value if isinstance(element, (list, tuple))] if classes & {list, tuple} else []
+        return any(issubclass(cls, (str, bytes)) for cls in classes) or any(map(_holds_text, nested))
+    return isinstance(value, (str, bytes))
 
 
 def _bytes_array(array: Array) -> Array:
