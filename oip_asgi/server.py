@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
+from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
 from ._core.codecs.known import AnyCodec, Codecs
@@ -54,7 +55,7 @@ class InferenceServer:
             max_body_bytes=max_body_bytes,
             ready_when_empty=ready_when_empty,
             debug=debug,
-            codecs=Codecs(codecs),
+            codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
         )
         self.running = Running(worker_threads)
         self._lock = threading.Lock()

@@ -67,8 +67,9 @@ class PairCodec(RequestCodec["tuple[Array, Array]"]):
     content_type = "pair"
 
     @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return False
+    def encode_request(cls, payload: tuple[Array, Array], use_bytes: bool = True) -> InferenceRequest:
+        first, second = payload
+        return InferenceRequest([Tensor("first", first), Tensor("second", second)], parameters={"content_type": cls.content_type})
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> tuple[Array, Array]:
@@ -81,8 +82,12 @@ class PairCodec(RequestCodec["tuple[Array, Array]"]):
     def encode_response(
         cls, model_name: str, payload: tuple[Array, Array], model_version: str | None = None, use_bytes: bool = True
     ) -> InferenceResponse:
-        first, second = payload
-        return InferenceResponse([Tensor("first", first), Tensor("second", second)], {"content_type": cls.content_type})
+        return InferenceResponse(cls.encode_request(payload).inputs, {"content_type": cls.content_type})
+
+    @classmethod
+    def decode_response(cls, response: InferenceResponse) -> tuple[Array, Array]:
+        first, second = response.outputs
+        return first.array, second.array
 
 
 def make_server(seen: list[Any]) -> InferenceServer:
@@ -612,6 +617,82 @@ def test_what_can_never_work_fails_at_registration() -> None:
         with pytest.raises(kind, match=message):
             register()
     assert get(server, "/models")[1] == {"models": []}
+
+
+class Silent(InputCodec[int]):
+    """What a codec must define, and nothing else."""
+
+    content_type = "silent"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: int, use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array([payload]))
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> int:
+        return int(request_input.array[0])
+
+
+class Nameless(Silent):
+    content_type = ""
+
+
+class OnlyReads(InputCodec[int]):
+    content_type = "reads"
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> int:
+        return 1
+
+
+class OnlyAnswers(RequestCodec[int]):
+    content_type = "answers"
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: int, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        return InferenceResponse([])
+
+
+class OtherPair(PairCodec):
+    pass
+
+
+class OneAndWhole(Silent, PairCodec):
+    pass
+
+
+def test_a_codec_that_encodes_by_name_only_is_no_ones_but_by_name() -> None:
+    server = InferenceServer(codecs=[Silent])
+    server.register("array", lambda x: x * 2)
+    server.register("free", lambda x: np.array([x]))
+    assert described(send(server, "array", request_of(FLOATS))) == [("output_0", [2], None, [3.0, 5.0])]
+    assert described(send(server, "free", request_of(with_type(FLOATS, "silent")))) == [("output_0", [1], None, [1])]
+
+
+@pytest.mark.parametrize(
+    ("codecs", "message"),
+    [
+        ([OnlyReads], "OnlyReads.* does not define encode_input$"),
+        ([OnlyAnswers], "OnlyAnswers.* does not define encode_request, decode_request, decode_response$"),
+        ([Nameless], "Nameless.* has no content_type"),
+        ([OneAndWhole], "OneAndWhole.* is both an InputCodec and a RequestCodec"),
+        ([Silent, Silent()], "two input codecs have the content_type 'silent'"),
+        ([PairCodec, OtherPair], "two request codecs have the content_type 'pair'"),
+    ],
+)
+def test_codecs_that_cannot_be_fail_when_the_server_is_made(codecs: list[Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        InferenceServer(codecs=codecs)
+
+
+def test_codecs_that_cannot_be_fail_at_registration_where_annotations_name_them() -> None:
+    def reads(x: Annotated[Any, OnlyReads]) -> Any: ...
+    def answers(x: Array) -> Annotated[Any, OnlyAnswers]: ...
+    def nameless(x: Array) -> Annotated[Any, Nameless]: ...
+
+    for function, message in ((reads, "encode_input"), (answers, "encode_request"), (nameless, "content_type")):
+        with pytest.raises(TypeError, match=f"Annotated.*{message}"):
+            InferenceServer().register("m", function)
 
 
 def test_servers_share_no_codecs() -> None:

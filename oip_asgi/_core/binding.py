@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from .codecs.base import AnyInputCodec, AnyRequestCodec
-from .codecs.known import UNTYPED, Codecs, Reader, WholeReader, as_codec, is_input_codec
+from .codecs.known import UNTYPED, Codecs, Reader, WholeReader, as_codec, check_complete, is_input_codec, is_request_codec
 from .errors import InvalidRequest, shown
 from .specs import InputNames, TensorSpec
 from .tensors import InferenceContext, InferenceRequest, Tensor
@@ -357,7 +357,7 @@ class _Signature:
         meaning = _meaning(parameter.annotation)
         if meaning.codec is None:
             return self._readers.codecs.whole_codec(meaning.wanted)
-        return None if is_input_codec(meaning.codec) else meaning.codec  # type: ignore[return-value]
+        return meaning.codec if is_request_codec(meaning.codec) else None
 
     def _add_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._whole is not None or self._rest:
@@ -404,7 +404,7 @@ class _Signature:
             return
         if spec is not None and spec.content_type:
             self._readers.declared[spec.name] = spec.content_type
-        reader = self._readers.tensor(wanted, codec, name)  # type: ignore[arg-type]
+        reader = self._readers.tensor(wanted, codec if is_input_codec(codec) else None, name)
         if reader is None:
             raise TypeError(
                 f"{self._called}: parameter {parameter.name!r} is annotated {inspect.formatannotation(parameter.annotation)}, which no "
@@ -479,7 +479,10 @@ def _meaning(annotation: Any) -> _Meaning:
         return _meaning(alias[typing.get_args(annotation)] if origin else alias)
     if origin is Annotated:
         inner, *extras = typing.get_args(annotation)
-        return _Meaning(_meaning(inner).wanted, next((extra for extra in extras if isinstance(extra, TensorSpec)), None), as_codec(extras))
+        codec = as_codec(extras)
+        if codec is not None:
+            check_complete(codec, inspect.formatannotation(annotation))
+        return _Meaning(_meaning(inner).wanted, next((extra for extra in extras if isinstance(extra, TensorSpec)), None), codec)
     if origin in (typing.Union, UnionType):
         members = [member for member in typing.get_args(annotation) if member is not NoneType]
         if len(members) == 1:
@@ -490,16 +493,17 @@ def _meaning(annotation: Any) -> _Meaning:
 def _read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
     """What `*inputs` or `**inputs` reads each tensor as."""
     wanted, _, codec = _meaning(annotation)
-    if codec is not None and not is_input_codec(codec):
+    if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
-    return wanted, codec  # type: ignore[return-value]
+    return wanted, codec if is_input_codec(codec) else None
 
 
 def _returned(annotation: Any, codecs: Codecs) -> Returned:
     """What a return annotation says of one output, of a tuple of them, or of the values of a mapping."""
     meaning = _meaning(annotation)
-    if meaning.codec is not None and not is_input_codec(meaning.codec):
-        return Returned(whole=meaning.codec)  # type: ignore[arg-type]
+    if is_request_codec(meaning.codec):
+        codecs.check_installed(meaning.codec, inspect.formatannotation(annotation))
+        return Returned(whole=meaning.codec)
     origin, args = typing.get_origin(meaning.wanted), typing.get_args(meaning.wanted)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return Returned(every=_writer(_meaning(args[1]), codecs))
@@ -509,4 +513,4 @@ def _returned(annotation: Any, codecs: Codecs) -> Returned:
 
 
 def _writer(meaning: _Meaning, codecs: Codecs) -> AnyInputCodec | None:
-    return meaning.codec if is_input_codec(meaning.codec) else codecs.writer(meaning.wanted)  # type: ignore[return-value]
+    return meaning.codec if is_input_codec(meaning.codec) else codecs.writer(meaning.wanted)

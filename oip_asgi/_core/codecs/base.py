@@ -21,8 +21,9 @@ V = TypeVar("V")
 class InputCodec(Generic[T]):
     """Turns Python values into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
 
-    A subclass sets `content_type` and defines `can_encode`, `encode_input` and `decode_input`. A tensor has the same form in a request
-    as in a response, so `encode_output` and `decode_output` are those unless they are defined too.
+    A subclass sets `content_type` and defines `encode_input` and `decode_input`. A tensor has the same form in a request as in a
+    response, so `encode_output` and `decode_output` are those unless they are defined too. `type_hint` chooses it for an annotation,
+    `can_encode` for a result that is not annotated.
 
     Specification: Input Codecs.
     """
@@ -43,8 +44,8 @@ class InputCodec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether a value is one that this codec encodes."""
-        raise NotImplementedError
+        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so."""
+        return False
 
     @classmethod
     def encode_input(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
@@ -84,7 +85,8 @@ class InputCodec(Generic[T]):
 
 
 class RequestCodec(Generic[T]):
-    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines all methods.
+    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines the four
+    methods that encode and decode; `type_hint` and `can_encode` are as those of `InputCodec`.
 
     Specification: Request Codecs.
     """
@@ -99,8 +101,8 @@ class RequestCodec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether a value is one that this codec encodes."""
-        raise NotImplementedError
+        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so."""
+        return False
 
     @classmethod
     def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:

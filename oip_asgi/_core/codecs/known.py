@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -30,6 +30,10 @@ UNTYPED: Final = (inspect.Parameter.empty, Any)
 
 _INPUT_CODECS: Final = (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
 _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
+_NEED_PANDAS: Final = (PandasJSONCodec, PandasCodec)
+
+_INPUT_METHODS: Final = ("encode_input", "decode_input")
+_REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
@@ -99,30 +103,32 @@ class Codecs:
 
     Args:
         others: What users add to those of this package; one with the same content type takes its place.
+        has_pandas: Whether pandas can be imported. Without it, its content types are unknown.
 
     Raises:
-        TypeError: One of them is no codec, or has no content type.
+        TypeError: One of them is no complete codec, or has the content type of another of them.
     """
 
-    def __init__(self, others: Sequence[AnyCodec] = ()) -> None:
-        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS}
-        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS}
+    def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
+        self._missing = () if has_pandas else _NEED_PANDAS
+        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if codec not in self._missing}
+        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if codec not in self._missing}
         self._others: list[AnyInputCodec] = []
         for codec in others:
             self._add(codec)
         self._wholes = tuple(self.requests[name] for name in self.only_whole())
 
     def _add(self, codec: AnyCodec) -> None:
-        content_type = getattr(codec, "content_type", None)
-        if not isinstance(content_type, str) or not content_type:
-            raise TypeError(f'codecs=: {codec!r} has no content_type: give it one, such as content_type = "img"')
-        if _is(codec, InputCodec):
-            self.inputs[content_type] = codec  # type: ignore[assignment]
-            self._others.append(codec)  # type: ignore[arg-type]
-        elif _is(codec, RequestCodec):
-            self.requests[content_type] = codec  # type: ignore[assignment]
-        else:
-            raise TypeError(f"codecs=: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one")
+        check_complete(codec, "codecs=")
+        if is_input_codec(codec):
+            if any(codec.content_type == other.content_type for other in self._others):
+                raise TypeError(f"codecs=: two input codecs have the content_type {codec.content_type!r}: give each its own")
+            self.inputs[codec.content_type] = codec
+            self._others.append(codec)
+        elif is_request_codec(codec):
+            if self.requests.get(codec.content_type) not in (None, *_REQUEST_CODECS):
+                raise TypeError(f"codecs=: two request codecs have the content_type {codec.content_type!r}: give each its own")
+            self.requests[codec.content_type] = codec
 
     def only_whole(self) -> list[str]:
         """The content types that are for whole requests and for no single tensor."""
@@ -150,12 +156,25 @@ class Codecs:
         """`check` for what a model declares.
 
         Raises:
-            ValueError: As there.
+            ValueError: As there, or it needs pandas, which is not installed.
         """
+        if content_type not in self.inputs and content_type not in self.requests:
+            for codec in self._missing:
+                if codec.content_type == content_type:
+                    self.check_installed(codec, where)
         try:
             self.check(content_type, where, whole=whole)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
+
+    def check_installed(self, codec: AnyCodec, where: str) -> None:
+        """Refuse a codec whose package is not installed.
+
+        Raises:
+            ValueError: The text names the extra.
+        """
+        if codec in self._missing:
+            raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 
     def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         """How to read a tensor for a parameter.
@@ -202,8 +221,12 @@ class Codecs:
             codec: From `whole_codec`, or `Annotated`.
             annotation: The parameter's.
             declared: The declared content types of inputs, by name.
+
+        Raises:
+            ValueError: It needs pandas, which is not installed.
         """
         called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
+        self.check_installed(codec, called)
         if codec is not PandasCodec:
             return WholeReader(called, codec.content_type, codec.decode_request)
         others = self._column_decoders()
@@ -236,15 +259,49 @@ class Codecs:
 
 def as_codec(extras: Sequence[Any]) -> AnyCodec | None:
     """The codec among what an `Annotated` holds."""
-    return next((extra for extra in extras if _is(extra, InputCodec) or _is(extra, RequestCodec)), None)
+    return next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
 
 
-def is_input_codec(codec: AnyCodec | None) -> bool:
-    """Whether a codec is one for single tensors."""
+def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
+    """Whether something is a codec for single tensors."""
     return _is(codec, InputCodec)
 
 
-def _is(codec: Any, base: type) -> bool:
+def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
+    """Whether something is a codec for whole requests."""
+    return _is(codec, RequestCodec)
+
+
+def check_complete(codec: AnyCodec, where: str) -> None:
+    """Hold what somebody gives as a codec against what one needs.
+
+    Args:
+        codec: What is given.
+        where: Whose it is, for the error.
+
+    Raises:
+        TypeError: It is none, or both, or lacks its content type or a method; the text says what to write.
+    """
+    for_one, for_whole = is_input_codec(codec), is_request_codec(codec)
+    content_type = getattr(codec, "content_type", None)
+    if not isinstance(content_type, str) or not content_type:
+        raise TypeError(f'{where}: {codec!r} has no content_type: give it one, such as content_type = "img"')
+    if not for_one and not for_whole:
+        raise TypeError(f"{where}: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one")
+    if for_one and for_whole:
+        raise TypeError(f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share their content_type")
+    base, methods = (InputCodec, _INPUT_METHODS) if for_one else (RequestCodec, _REQUEST_METHODS)
+    missing = [name for name in methods if _function(codec, name) is _function(base, name)]
+    if missing:
+        raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")
+
+
+def _function(codec: object, name: str) -> Any:
+    method = getattr(codec, name)
+    return getattr(method, "__func__", method)
+
+
+def _is(codec: object, base: type) -> bool:
     return issubclass(codec, base) if isinstance(codec, type) else isinstance(codec, base)
 
 
