@@ -327,6 +327,9 @@ COLUMNS: dict[str, Any] = {
     "datetime with fractions": dates("2022-01-11T11:00:00.000001", "2022-01-11T11:00:00.5", "2022-01-11"),
     "datetime of nanoseconds": pd.Series(np.array([1, 2, 3], "M8[ns]")),
     "datetime of seconds": pd.Series(np.array([1, 2, 3], "M8[s]")),
+    "datetime of any year": pd.Series(np.array(["0001-01-01", "1500-01-01T00:00:00.5", "9999-12-31T23:59:59.999999"], "M8[us]")),
+    "missing datetime of any year": pd.Series(np.array(["1500-01-01", "NaT", "2300-01-01"], "M8[s]")),
+    "datetime with zone of any year": pd.Series(np.array(["1500-01-01", "2022-01-01", "2300-01-01"], "M8[us]")).dt.tz_localize("UTC"),
     "missing datetime": dates("2022-01-11T11:00:00", None, "2022-01-12"),
     "no datetime at all": dates(None, None, None),
     "datetime with zone": dates("2022-01-11T11:00:00", "2022-07-11T11:00:00", "1999-12-31", zone="Europe/Amsterdam"),
@@ -389,6 +392,7 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
         (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
         (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
+        (pd.DataFrame({"x": np.array(["10000-01-01"], "M8[s]")}), ValueError, "column 'x' has a date outside of the years 1 to 9999"),
         ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
     ],
 )
@@ -421,7 +425,11 @@ def column(datatype: str, data: list[Any], content_type: str | None = None, **mo
         ([column("BYTES", ["2022-13-11"], "datetime")], "element 0 is b'2022-13-11'"),
         ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
         ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
-        ([column("BYTES", ["2" * 50], "datetime")], "element 0 has 50 characters"),
+        ([column("BYTES", ["2" * 50], "datetime")], "element 0 is b'2222"),
+        ([column("BYTES", ["2022-01-11", "NaT\0"], "datetime")], r"element 1 is b'NaT\\x00', which is not an ISO 8601"),
+        ([column("BYTES", ["2022-01-11\0"], "datetime")], "element 0 is b'2022-01-11"),
+        ([column("BYTES", ["2022-02-30"], "datetime")], "element 0 is b'2022-02-30'"),
+        ([column("BYTES", ["2022-01-11T00Z", "0001-01-01T00:00:00+00:00:01"], "datetime")], "element 1 is b'0001-01-01T00:00:00"),
         ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
         ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
         ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
@@ -497,6 +505,63 @@ def test_points_in_time_with_offsets_keep_their_instant() -> None:
         "2022-01-11T16:30:00+00:00",
     ]
     assert values[3] is pd.NaT
+
+
+DATES = [
+    "2022-01-11",
+    "20220111",
+    "1500-02-28",
+    "0001-01-02",
+    "9999-12-30",
+    "2022-02-30",
+    "0000-01-01",
+    "2022-1-1",
+    "2022-011",
+    "2022-W02-2",
+]
+TIMES = [
+    "",
+    "T11",
+    "T11:30",
+    " 1130",
+    "T113015",
+    "T11:30:15",
+    "T11:30:15.5",
+    "T113015.123456000",
+    "T24:00",
+    "T11:60",
+    "T1130:15",
+    "t11:30",
+    "T1",
+]
+OFFSETS = ["", "Z", "z", "+01", "-0530", "+05:30", "+00:19:32", "+24:00", "+1", "\0"]
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_column_and_a_list_take_the_same_texts(date: str) -> None:
+    taken = 0
+    for text in [date + time + offset for time in TIMES for offset in OFFSETS if time or offset in ("", "Z", "\0")]:
+        request = received({"inputs": [column("BYTES", [text], "datetime")]})
+        try:
+            [value] = DatetimeCodec.decode_input(request.inputs[0])
+        except InferenceError:
+            with pytest.raises(InferenceError, match="element 0"):
+                PandasCodec.decode_request(request)
+            continue
+        [point] = PandasCodec.decode_request(request)["x"].dt.as_unit("us")
+        assert point.to_pydatetime() == value, text
+        taken += 1
+    assert taken == (43 if date in DATES[:5] else 0)
+
+
+def test_a_list_takes_no_date_that_it_would_cut() -> None:
+    finer = ["2022-01-11T11:00:00.123456000", "2022-01-11T11:00:00.1234567"]
+    request = received({"inputs": [column("BYTES", finer, "datetime")]})
+    with pytest.raises(InferenceError, match=r"tensor 'x': element 1 is b'2022-01-11T11:00:00.1234567'.* finer than the microseconds"):
+        DatetimeCodec.decode_input(request.inputs[0])
+    assert [value.nanosecond for value in PandasCodec.decode_request(request)["x"]] == [0, 700]
+    with pytest.raises(InferenceError, match=r"tensor 'x': element 0 is .* finer than the microseconds"):
+        PandasCodec.decode_request(received({"inputs": [column("BYTES", [finer[1], "1500-01-01T00:00:00"], "datetime")]}))
 
 
 def test_a_decoded_frame_may_be_written_to() -> None:

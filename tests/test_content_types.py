@@ -380,6 +380,7 @@ BAD = {
     "not UTF-8 in a frame": Bad("frame", request_of(bytes_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
     "not base64": Bad("bytes", request_of(bytes_tensor("x", [b"a"], content_type="base64")), ("'x'", "element 0", "base64")),
     "no date": Bad("datetimes", request_of(bytes_tensor("x", [b"2022-01-11", b"soon"])), ("'x'", "element 1", "b'soon'")),
+    "a finer date": Bad("datetimes", request_of(bytes_tensor("x", [b"20220111T110000.000000001"])), ("'x'", "element 0", "pandas.Series")),
     "three dimensions of strings": Bad("strings", request_of(Tensor("x", NAMES.array.reshape(1, 2, 1))), ("[1, 2, 1]",)),
     "rows that differ": Bad("frame", request_of(FLOATS, Tensor("y", np.array([1]))), ("'y'", "1 rows", "2")),
     "two for the whole": Bad("array", request_of(FLOATS, Tensor("y", np.array([1])), content_type="np"), ("'y'",)),
@@ -518,6 +519,11 @@ def test_a_declared_output_keeps_its_shape_and_says_its_content_type(server: Inf
         ("str", pd.Series(["a"]), ([1, 1], ["a"])),
         ("base64", [b"\xff"], ([1, 1], ["/w=="])),
         ("datetime", [NOON], ([1, 1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([NOON]), ([1, 1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([pd.Timestamp(1, unit="ns")]), ([1, 1], ["1970-01-01T00:00:00.000000001"])),
+        ("datetime", pd.Series([NOON]).dt.tz_localize("Asia/Tokyo"), ([1, 1], ["2022-01-11T11:00:00+09:00"])),
+        ("datetime", np.array([[NOON]], "M8[ns]"), ([1, 1], ["2022-01-11T11:00:00"])),
+        ("datetime", np.array(["2022-01-11"], "M8[D]"), ([1, 1], ["2022-01-11T00:00:00"])),
         ("colour", RED, ([1], ["#ff0001"])),
     ],
 )
@@ -538,6 +544,27 @@ def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
     assert described(send(server, "frame", request)) == [("Age", [2, 1], "np", [34, 22]), ("First Name", [2], "str", ["Joanne", "Michael"])]
 
 
+DATES_OUT = TensorSpec("y", "BYTES", [-1], content_type="datetime")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pd.Series([NOON, NOON]), np.array([NOON, NOON], "M8[s]"), np.array([[NOON], [NOON]], "M8[ns]")],
+    ids=["Series", "[N]", "[N, 1]"],
+)
+def test_points_in_time_of_pandas_and_numpy_are_declared_dates(value: Any) -> None:
+    server = InferenceServer()
+
+    def annotated() -> list[datetime]:
+        return value  # type: ignore[no-any-return]
+
+    server.register("declared", lambda: value, outputs=[DATES_OUT])
+    server.register("annotated", annotated)
+    texts = ["2022-01-11T11:00:00"] * 2
+    assert described(ask(server, "declared")) == [("y", [2], "datetime", texts)]
+    assert described(ask(server, "annotated")) == [("output_0", [2, 1], "datetime", texts)]
+
+
 @pytest.mark.parametrize(
     ("function", "outputs", "message"),
     [
@@ -545,6 +572,9 @@ def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
         (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), [], "column 'a' is there twice"),
         (lambda: pd.DataFrame({"x": [1j]}), [], "complex128"),
         (lambda: pd.Series([1j]), [], "complex128"),
+        (lambda: np.array([1], "M8[ns]"), [DATES_OUT], "finer than microseconds"),
+        (lambda: np.array(["NaT"], "M8[s]"), [DATES_OUT], "element 0 is None: expected a datetime"),
+        (lambda: pd.Series([NOON, None]), [DATES_OUT], "element 1 is NaT: a missing value"),
     ],
 )
 def test_results_that_are_the_models_fault(function: Any, outputs: list[TensorSpec], message: str) -> None:
@@ -553,6 +583,7 @@ def test_results_that_are_the_models_fault(function: Any, outputs: list[TensorSp
     status, text = error(ask(server, "m"))
     assert status == 500
     assert "ModelFault" in text
+    assert message in text
 
 
 def returns_numbers() -> list[str]:

@@ -155,12 +155,21 @@ def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
     """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
     if codec.content_type == "np":
-        value = as_array(value)
+        value = _faults(as_array, value)
     elif is_series_class(type(value)):
-        value = np.asarray(value).reshape(-1).tolist()
+        value = value.tolist()
     elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        value = value.reshape(-1).tolist()
+        value = _listed(name, value.reshape(-1))
     return _faults(codec.encode_output, name, value)
+
+
+def _listed(name: str, array: Array) -> Any:
+    if array.dtype.kind != "M":
+        return array.tolist()
+    points = array.astype("M8[us]")  # the unit that is a datetime.datetime as a Python object
+    if np.any((points != array) & ~np.isnat(array)):
+        raise ModelFault(f"output {name!r} has points in time of {array.dtype} that are finer than microseconds: return a pandas.Series")
+    return points.tolist()
 
 
 def _faults(encode: Callable[..., T], *args: Any) -> T:

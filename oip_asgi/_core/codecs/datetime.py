@@ -5,11 +5,26 @@ Specification: Content Types, Datetime.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from ..tensors import Tensor
 from .base import InputCodec, decode_elements, encode_elements
+
+_HOUR: Final = r"(?:[01][0-9]|2[0-3])"
+_SIXTY: Final = r"[0-5][0-9]"
+_FRACTION: Final = r"(?:\.[0-9]{1,9})?"
+_TIME: Final = rf"(?:{_HOUR}(?::{_SIXTY}(?::{_SIXTY}{_FRACTION})?)?|{_HOUR}{_SIXTY}(?:{_SIXTY}{_FRACTION})?)"
+_ZONE: Final = rf"(?P<zone>Z|[+-]{_HOUR}(?::{_SIXTY}(?::{_SIXTY})?|{_SIXTY})?)"
+
+DATE: Final = re.compile(rf"(?!0000)[0-9]{{4}}(?:-[0-9]{{2}}-[0-9]{{2}}|[0-9]{{4}})(?:[T ]{_TIME}{_ZONE}?)?".encode())
+"""What a date, or a date and time, looks like in this content type, whatever reads it. Which days a month has is not its to say.
+
+Its group is the offset from UTC.
+"""
+
+_FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
 
 
 class DatetimeCodec(InputCodec[list[datetime]]):
@@ -30,7 +45,7 @@ class DatetimeCodec(InputCodec[list[datetime]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[datetime]:
-        return decode_elements(request_input, _from_text, cls.content_type, "an ISO 8601 date and time")
+        return decode_elements(request_input, from_text, cls.content_type, "an ISO 8601 date and time")
 
 
 def _to_text(element: datetime | str) -> bytes:
@@ -39,10 +54,24 @@ def _to_text(element: datetime | str) -> bytes:
             raise ValueError("a missing value cannot be a date and time")
         return element.isoformat().encode()
     if isinstance(element, str):
-        datetime.fromisoformat(element)
+        _read(element.encode())
         return element.encode()
     raise TypeError("expected a datetime.datetime")
 
 
-def _from_text(element: bytes) -> datetime:
+def from_text(element: bytes) -> datetime:
+    """A date and time of its text.
+
+    Raises:
+        ValueError: It is none, or finer than `datetime.datetime` can be.
+    """
+    value = _read(element)
+    if _FINER.search(element):
+        raise ValueError("it is finer than the microseconds of a datetime.datetime, so take a pandas.Series")
+    return value
+
+
+def _read(element: bytes) -> datetime:
+    if DATE.fullmatch(element) is None:
+        raise ValueError("expected such as 2022-01-11T11:00:00, with an offset from UTC or without")
     return datetime.fromisoformat(element.decode())

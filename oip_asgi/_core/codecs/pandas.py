@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -23,13 +24,16 @@ from ..errors import InvalidRequest, shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
 from .base import InputCodec, RequestCodec, bytes_of, decode_elements, rows_of
 from .base64 import Base64Codec
-from .datetime import DatetimeCodec
+from .datetime import DATE, DatetimeCodec, from_text
 from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Decode: TypeAlias = Callable[[Tensor], Any]
+
+_FIRST_YEAR: Final = np.datetime64("0001", "Y")
+_LAST_YEAR: Final = np.datetime64("9999", "Y")
 
 DTYPE: Final = "pd_dtype"
 """Parameter of a column whose dtype its values do not tell. MLServer's clients neither write nor mind it."""
@@ -44,7 +48,6 @@ _MASKED: Final = {
 
 _HINTS: Final = (*_MASKED, "string", "str", "object", "category")
 _DATETIME: Final = re.compile(r"datetime64\[(s|ms|us|ns)(, [A-Za-z0-9_+:/-]{1,50})?\]")
-_LONGEST_DATETIME: Final = 40
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):
@@ -194,6 +197,9 @@ def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     zoned = getattr(series.dtype, "tz", None) is not None
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else series).to_numpy()
     there = points[~np.isnat(points)]
+    years = there.astype("M8[Y]")
+    if ((years < _FIRST_YEAR) | (years > _LAST_YEAR)).any():
+        raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, which are those of ISO 8601")
     # the coarsest unit that isoformat() has and that loses nothing
     unit = next((unit for unit in ("s", "us") if (there.astype(f"M8[{unit}]") == there).all()), "ns")
     texts = np.datetime_as_string(points, unit=unit)  # type: ignore[call-overload]
@@ -359,37 +365,38 @@ def _datetimes(tensor: Tensor) -> Any:
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     if not elements:
         return pd.Series([], dtype="datetime64[ns]")
-    codes = _codes(elements, tensor.name)
-    missing = (codes[:, :4] == np.frombuffer(b"NaT\0", np.uint8)).all(axis=1)
-    # pandas would take the words "now" and "today" as well
-    dated = (codes[:, 0] >= ord("0")) & (codes[:, 0] <= ord("9"))
-    texts = [element.decode("latin-1") for element in elements]
+    matches = list(map(DATE.fullmatch, elements))
+    missing = np.array([match is None for match in matches])
+    for place in np.flatnonzero(missing).tolist():
+        if elements[place] != b"NaT":
+            raise _no_date(tensor.name, place, elements, "an ISO 8601 date and time")
+    zoned = np.array([match is not None and match.lastgroup == "zone" for match in matches])
+    if zoned.any() and not (zoned | missing).all():
+        place = int(np.argmin(zoned | missing))
+        raise _no_date(tensor.name, place, elements, "a date and time with an offset from UTC, as others of the column are")
+    texts = [element.decode() for element in elements]
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
-    _refuse_first(~missing & (parsed.isna().to_numpy() | ~dated), tensor.name, elements, "an ISO 8601 date and time")
-    times = codes[:, 10:]
-    zoned = ((times == ord("Z")) | (times == ord("+")) | (times == ord("-"))).any(axis=1)
-    if not zoned.any():
-        return parsed.dt.tz_localize(None)
-    _refuse_first(~missing & ~zoned, tensor.name, elements, "a date and time with an offset from UTC, as others of the column are")
-    return parsed
+    if (parsed.isna() & ~missing).any():
+        parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, missing, tensor.name)).tz_localize("UTC"))
+    return parsed if zoned.any() else parsed.dt.tz_localize(None)
 
 
-def _codes(elements: list[bytes], name: str) -> Array:
-    """The characters of short elements as rows of a matrix."""
-    longest = max(map(len, elements))
-    if longest > _LONGEST_DATETIME:
-        place = next(place for place, element in enumerate(elements) if len(element) == longest)
-        raise InvalidRequest(f"tensor {shown(name)}: element {place} has {longest} characters, too many for a date and time")
-    return np.array(elements, f"S{_LONGEST_DATETIME}").view(np.uint8).reshape(len(elements), _LONGEST_DATETIME)
+def _microseconds(elements: list[bytes], missing: Array, name: str) -> Array:
+    """Points in time in UTC, one by one: pandas 2 reads nanoseconds only, so 1677 to 2262, and no offsets with seconds."""
+    points = np.full(len(elements), np.datetime64("NaT", "us"))
+    for place in np.flatnonzero(~missing).tolist():
+        try:
+            value = from_text(elements[place])
+            points[place] = (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
+        except (ValueError, OverflowError) as error:
+            raise _no_date(name, place, elements, f"an ISO 8601 date and time ({error})") from None
+    return points
 
 
-def _refuse_first(wrong: Array, name: str, elements: list[bytes], expected: str) -> None:
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise InvalidRequest(
-            f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} "
-            "as the content_type 'datetime' wants"
-        )
+def _no_date(name: str, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' wants"
+    )
 
 
 _COLUMNS: Final[Mapping[str, Decode]] = {
