@@ -508,6 +508,16 @@ def test_a_declared_output_keeps_its_shape_and_says_its_content_type(server: Inf
     assert described(send(server, "declared", request_of(FLOATS))) == [("y", [2], "np", [1.5, 2.5])]
 
 
+@pytest.mark.parametrize(("datatype", "hint"), [("INT8", "Int8"), ("FP64", None)])
+def test_a_column_that_is_cast_to_its_declaration_is_no_longer_of_its_dtype(datatype: str, hint: str | None) -> None:
+    server = InferenceServer()
+    frame = pd.DataFrame({"y": pd.array([1, 2], "Int8")})
+    server.register("m", lambda: frame, outputs=[TensorSpec("y", datatype, [-1])])
+    response = response_of(ask(server, "m"))
+    assert (response.outputs[0].datatype, response.outputs[0].parameters.get("pd_dtype")) == (datatype, hint)
+    assert PandasCodec.decode_response(response)["y"].dtype == (hint or "float64")
+
+
 @pytest.mark.parametrize(
     ("content_type", "value", "expected"),
     [

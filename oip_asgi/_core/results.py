@@ -13,7 +13,7 @@ import numpy as np
 from .binding import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
-from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_series_class
+from .codecs.pandas import DTYPE, PandasCodec, column_to_tensor, columns_of, is_series_class
 from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
@@ -195,9 +195,11 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         array = spec.without_unit(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
-    if tensor.datatype != spec.datatype:
-        array = _converted(array, tensor, spec)
-    return Tensor(spec.name, array, tensor.parameters)
+    if tensor.datatype == spec.datatype:
+        return Tensor(spec.name, array, tensor.parameters)
+    # the dtype that the column had is no longer that of its values
+    parameters = {name: value for name, value in tensor.parameters.items() if name != DTYPE}
+    return Tensor(spec.name, _converted(array, tensor, spec), parameters)
 
 
 def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
