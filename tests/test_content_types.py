@@ -736,6 +736,21 @@ def test_codecs_that_cannot_be_fail_at_registration_where_annotations_name_them(
             InferenceServer().register("m", function)
 
 
+def test_the_one_declared_input_is_for_the_one_parameter_of_a_named_codec() -> None:
+    seen: list[Any] = []
+
+    def look(colours: Annotated[Any, ColourCodec]) -> int:
+        seen.append(colours)
+        return len(colours)
+
+    server = InferenceServer()
+    server.register("m", look, inputs=[TensorSpec("paint", "BYTES", [-1])])
+    assert described(send(server, "m", request_of(bytes_tensor("paint", [b"#ff0001"])))) == [("output_0", [1], None, [1])]
+    assert seen == [RED]
+    with pytest.raises(TypeError, match="'paint' is declared with datatype FP32, which cannot become what ColourCodec decodes"):
+        server.register("numbers", look, inputs=[TensorSpec("paint", "FP32", [-1])])
+
+
 def test_servers_share_no_codecs() -> None:
     plain = InferenceServer()
     plain.register("free", lambda x: x)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any, Optional, TypeVar
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
 
 import numpy as np
 import numpy.typing as npt
@@ -249,6 +250,32 @@ def test_annotations_behind_type_statements(server: InferenceServer) -> None:
     assert outputs(ask(server, "m", x=[1.0])) == {"output_0": [1.0]}
 
 
+def bare_mapping(x: Any) -> Mapping:  # type: ignore[type-arg]
+    return {"y": x}
+
+
+def bare_dict(x: Any) -> Dict:  # type: ignore[type-arg]  # noqa: UP006
+    return {"y": x}
+
+
+def mapping_of_one(x: Any) -> Counter[str]:
+    return Counter(y=len(x))
+
+
+def test_mappings_whose_annotation_says_nothing_of_their_values(server: InferenceServer) -> None:
+    for name, function in (("bare", bare_mapping), ("dict", bare_dict), ("counter", mapping_of_one)):
+        server.register(name, function)
+        assert outputs(ask(server, name, x=[1])) == {"y": [1]}
+
+
+def test_what_takes_the_rest_reads_none_of_the_declared_others(server: InferenceServer) -> None:
+    def sizes(x: Array, **inputs: list[str]) -> list[str]:
+        return [str(x.tolist()), *inputs["names"]]
+
+    server.register("m", sizes, inputs=[X, TensorSpec("names", "BYTES", [-1])])
+    assert outputs(ask(server, "m", x=[1.0], names=["a"])) == {"output_0": ["[1.0]", "a"]}
+
+
 def test_the_decorator_gives_the_function_back(server: InferenceServer) -> None:
     decorated = server.model("m")(by_name)
     assert decorated is by_name
@@ -309,6 +336,10 @@ def no_name(*tensors: Any) -> Any: ...
 def wants_float(x: float) -> Any: ...
 def wants_either(x: Array | float) -> Any: ...
 def wants_list(x: list[int]) -> Any: ...
+def wants_nothing_hashable(x: [1]) -> Any: ...  # type: ignore[misc, valid-type]
+def strings(x: list[str]) -> Any: ...
+def strings_of_numbers(x: Annotated[list[str], X]) -> Any: ...
+def all_strings(x: Array, **inputs: list[str]) -> Any: ...
 def unresolved(x: Nowhere) -> Any: ...  # type: ignore[name-defined]  # noqa: F821
 def plain(x: Any, y: Any) -> Any: ...
 def annotated(x: Annotated[Any, X]) -> Any: ...
@@ -335,6 +366,14 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),
     ({"function": wants_either}, TypeError, r"parameter 'x' is annotated numpy.ndarray\[.*\] | float"),
     ({"function": wants_list}, TypeError, r"annotated list\[int\]"),
+    ({"function": wants_nothing_hashable}, TypeError, r"parameter 'x' is annotated \[1\], which no tensor can become: annotate np.ndarray"),
+    (
+        {"function": strings, "inputs": [X]},
+        TypeError,
+        r"'x' is declared with datatype FP64, which cannot become list\[str\]: declare B",
+    ),
+    ({"function": strings_of_numbers}, TypeError, r"'x' is declared with datatype FP64, which cannot become list\[str\]: declare B"),
+    ({"function": all_strings, "inputs": [X, Y]}, TypeError, r"'y' is declared with datatype FP64, which cannot become list\[str\]"),
     ({"function": unresolved}, TypeError, "cannot be resolved .*Nowhere.*: import the name at run time"),
     ({"function": plain, "inputs": [X]}, TypeError, "parameter 'y' is not among the declared inputs"),
     ({"function": plain, "inputs": [Y, X, TensorSpec("z", "FP32", [])]}, TypeError, r"no parameter for the declared inputs \['z'\]"),

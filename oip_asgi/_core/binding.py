@@ -10,7 +10,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -141,12 +141,6 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         return args, kwargs
 
 
-_WHOLE: Final[dict[Any, Taker]] = {
-    InferenceRequest: lambda given: given.request,
-    InferenceContext: lambda given: given.context(),
-}
-
-
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling gives something to await: an `async def`, a partial of one, or an object whose `__call__` is one."""
     while isinstance(function, functools.partial):
@@ -167,7 +161,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
         TypeError: No request could ever be passed to it; the text says what to write.
     """
     called = _called(function)
-    readers = _Readers(codecs, {spec.name: spec.content_type for spec in declared if spec.content_type}, content_type, called)
+    readers = _Readers(codecs, {spec.name: spec for spec in declared}, content_type, called)
     if isinstance(function, np.ufunc):
         return _bind_ufunc(function, declared, readers)
     try:
@@ -184,22 +178,38 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
 
 
 class _Readers:
-    """How parameters read tensors, with what is declared of their content types."""
+    """How parameters read tensors, with what is declared of them."""
 
-    def __init__(self, codecs: Codecs, declared: dict[str, str], of_model: str | None, called: str) -> None:
+    def __init__(self, codecs: Codecs, specs: dict[str, TensorSpec], of_model: str | None, called: str) -> None:
         self.codecs = codecs
-        self.declared = declared
+        self.specs = specs
         self.called = called
         self.only_whole = frozenset(codecs.only_whole())
         self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
         self._of_model = None if self.whole else of_model
 
+    def content_types(self) -> dict[str, str]:
+        """The declared content types by name."""
+        return {name: spec.content_type for name, spec in self.specs.items() if spec.content_type is not None}
+
     def tensor(self, annotation: Any, codec: AnyInputCodec | None, name: str) -> Reader | None:
-        """How the tensor `name` is read for an annotation; None where none can become that."""
+        """How the tensor `name` is read for an annotation; None where none can become that.
+
+        Raises:
+            TypeError: What is declared of it cannot become that.
+        """
         reader = self.codecs.reader(annotation, codec)
-        content_type = self.declared.get(name, self._of_model)
-        if reader is None or content_type is None:
+        if reader is None:
+            return None
+        spec = self.specs.get(name)
+        if spec is not None and reader.datatype not in (None, spec.datatype):
+            raise TypeError(
+                f"{self.called}: input {name!r} is declared with datatype {spec.datatype}, which cannot become {reader.annotation}: "
+                f"declare {reader.datatype}, or annotate another type"
+            )
+        content_type = (spec and spec.content_type) or self._of_model
+        if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)
         if default is None:
@@ -207,22 +217,23 @@ class _Readers:
                 f"{self.called}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
                 f"declare {', '.join(reader.by_content_type)}, or leave it out"
             )
-        return Reader(reader.annotation, default, reader.by_content_type)
+        return Reader(reader.annotation, default, reader.by_content_type, reader.datatype)
 
-    def free(self) -> Callable[[Tensor, str | None], Any]:
-        """How tensors of any name are read where nothing is annotated."""
-        return self.every(inspect.Parameter.empty, None)
-
-    def every(self, annotation: Any, codec: AnyInputCodec | None) -> Callable[[Tensor, str | None], Any]:
+    def every(self, names: Sequence[str], annotation: Any, codec: AnyInputCodec | None = None) -> Callable[[Tensor, str | None], Any]:
         """How tensors of any name are read for one annotation.
 
+        Args:
+            names: Those that are declared for it.
+            annotation: The annotation, without `Optional` and `Annotated`.
+            codec: What `Annotated` names.
+
         Raises:
-            TypeError: No tensor can become that.
+            TypeError: No tensor can become that, or not as it is declared.
         """
         other = self.tensor(annotation, codec, "")
         if other is None:
             raise TypeError(f"{self.called}: {inspect.formatannotation(annotation)} is what no tensor can become: annotate np.ndarray")
-        by_name = {name: self.tensor(annotation, codec, name) or other for name in self.declared}
+        by_name = {name: self.tensor(annotation, codec, name) or other for name in names}
         return lambda tensor, of_request: by_name.get(tensor.name, other).read(tensor, of_request)
 
 
@@ -245,7 +256,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         raise TypeError(
             f"{readers.called} names no parameters that content_type={readers.whole.content_type!r} could be for: wrap it in a def"
         )
-    read = readers.free()
+    read = readers.every(names, inspect.Parameter.empty)
     return Binding(
         inputs=tuple(declared),
         returned=Returned(),
@@ -277,6 +288,14 @@ def _whole(reader: WholeReader) -> Taker:
         return reader.read(InferenceRequest(given.unclaimed, request.id, request.parameters, request.outputs))
 
     return take
+
+
+def _request(given: Given) -> InferenceRequest:
+    return given.request
+
+
+def _context(given: Given) -> InferenceContext:
+    return given.context()
 
 
 def _constant(value: Any) -> Taker:
@@ -338,7 +357,7 @@ class _Signature:
             takes=", ".join(self._takes) or "**inputs",
             positional=tuple(self._positional),
             keywords=self._keywords,
-            rest=self._readers.every(*_read_as(self._rest.annotation, self._called)) if self._rest else None,
+            rest=self._readers.every(self._unclaimed, *_read_as(self._rest.annotation, self._called)) if self._rest else None,
             whole=self._whole,
             sole=sole,
             is_free=free is not None and not self._specs and self._readers.whole is None,
@@ -362,7 +381,7 @@ class _Signature:
     def _add_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._whole is not None or self._rest:
             raise TypeError(f"{self._called}: only one parameter can take the tensors that no other is named after, or **inputs")
-        self._whole = self._readers.codecs.whole_reader(codec, wanted, self._readers.declared)
+        self._whole = self._readers.codecs.whole_reader(codec, wanted, self._readers.content_types())
         self._takes_all = True
         self._pass(parameter, _whole(self._whole))
 
@@ -376,13 +395,17 @@ class _Signature:
 
     def _is_for_tensor(self, parameter: inspect.Parameter) -> bool:
         meaning = _meaning(parameter.annotation)
-        return self._whole_codec(parameter) is None and self._readers.codecs.reader(meaning.wanted, None) is not None
+        codec = meaning.codec if is_input_codec(meaning.codec) else None
+        return self._whole_codec(parameter) is None and self._readers.codecs.reader(meaning.wanted, codec) is not None
 
     def _add(self, parameter: inspect.Parameter, name: str) -> None:
         wanted, spec, codec = _meaning(parameter.annotation)
-        if wanted in _WHOLE:
-            self._takes_all = self._takes_all or wanted is InferenceRequest
-            self._pass(parameter, _WHOLE[wanted])
+        if wanted is InferenceContext:
+            self._pass(parameter, _context)
+            return
+        if wanted is InferenceRequest:
+            self._takes_all = True
+            self._pass(parameter, _request)
             return
         whole = self._whole_codec(parameter)
         if whole is not None:
@@ -402,8 +425,8 @@ class _Signature:
                 )
             self._leave(parameter)
             return
-        if spec is not None and spec.content_type:
-            self._readers.declared[spec.name] = spec.content_type
+        if spec is not None:
+            self._readers.specs[spec.name] = spec
         reader = self._readers.tensor(wanted, codec if is_input_codec(codec) else None, name)
         if reader is None:
             raise TypeError(
@@ -443,7 +466,7 @@ class _Signature:
         if self._rest or self._takes_all:
             return
         if self._spread and self._unclaimed:
-            read = self._readers.every(*_read_as(self._spread.annotation, self._called))
+            read = self._readers.every(self._unclaimed, *_read_as(self._spread.annotation, self._called))
             self._positional.extend(_tensor(name, read) for name in self._unclaimed)
         elif self._spread:
             raise TypeError(f"{self._called} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
@@ -505,7 +528,7 @@ def _returned(annotation: Any, codecs: Codecs) -> Returned:
         codecs.check_installed(meaning.codec, inspect.formatannotation(annotation))
         return Returned(whole=meaning.codec)
     origin, args = typing.get_origin(meaning.wanted), typing.get_args(meaning.wanted)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
         return Returned(every=_writer(_meaning(args[1]), codecs))
     members = [_meaning(member) for member in args] if origin is tuple else [meaning]
     specs = tuple(member.spec for member in members if member.spec is not None)

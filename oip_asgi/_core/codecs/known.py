@@ -43,11 +43,13 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         annotation: What the parameter wants, as it is called to a person; empty where it wants nothing.
         default: How to read a tensor of which the request says nothing.
         by_content_type: How to read one whose content type the request says, for those that yield the annotation.
+        datatype: The only datatype that can become that; None for any.
     """
 
     annotation: str
     default: Decode
     by_content_type: Mapping[str, Decode]
+    datatype: str | None = None
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         """The value of a tensor.
@@ -187,7 +189,7 @@ class Codecs:
             None where no tensor can become that.
         """
         if codec is not None:
-            return Reader(f"what {_called(codec)} decodes", codec.decode_input, {codec.content_type: codec.decode_input})
+            return Reader(f"what {_called(codec)} decodes", codec.decode_input, {codec.content_type: codec.decode_input}, codec.datatype)
         if annotation in UNTYPED:
             return Reader("", _array, {name: known.decode_input for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
@@ -197,7 +199,7 @@ class Codecs:
             if known.yields(normal(annotation)):
                 # bytes are what a tensor holds anyway: base64 is undone only where the request says that it is base64
                 default = _bytes if known is Base64Codec else _array if known is NumpyCodec else known.decode_input
-                return Reader(called, default, {content_type: known.decode_input})
+                return Reader(called, default, {content_type: known.decode_input}, known.datatype)
         return None
 
     def _series_reader(self, called: str) -> Reader:
