@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, Tensor
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor
 from oip_asgi._core import rest
 from oip_asgi.codecs import (
     Base64Codec,
@@ -28,6 +28,8 @@ from oip_asgi.codecs import (
     StringCodec,
     StringRequestCodec,
 )
+
+from .asking import ask, outputs
 
 PANDAS_3 = int(pd.__version__.partition(".")[0]) >= 3
 
@@ -373,6 +375,36 @@ def test_dates_that_are_text_already() -> None:
     assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
 
 
+def test_what_nests_as_deep_as_may_be_comes_back() -> None:
+    document: Any = 1
+    for _ in range(50):
+        document = [{"a": document}]
+    frame = pd.DataFrame({"x": pd.Series([document, [[]] * 200], dtype=object)})
+    assert_same(PandasCodec.decode_request(PandasCodec.encode_request(frame)), frame)
+    for _ in range(50_000):
+        document = [document]
+    with pytest.raises(TypeError, match="column 'x', row 1 is nested too deep for JSON"):
+        PandasCodec.encode_request(pd.DataFrame({"x": pd.Series([1, document], dtype=object)}))
+
+
+class Frame(pd.DataFrame):
+    """A subclass, as geopandas has one."""
+
+
+class Column(pd.Series):
+    """A subclass."""
+
+
+def test_subclasses_are_frames_and_columns_too() -> None:
+    assert PandasCodec.can_encode(Frame(ABC))
+    assert_same(PandasCodec.decode_request(PandasCodec.encode_request(Frame(ABC))), ABC)
+    server = InferenceServer()
+    server.register("frame", lambda: Frame(ABC))
+    server.register("series", lambda: Column(dates("2022-01-11", None)))
+    assert outputs(ask(server, "frame")) == {name: ABC[name].tolist() for name in "ABC"}
+    assert outputs(ask(server, "series")) == {"output_0": ["2022-01-11T00:00:00", "NaT"]}
+
+
 def test_a_frame_without_columns() -> None:
     assert PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame())).shape == (0, 0)
 
@@ -418,6 +450,7 @@ def column(datatype: str, data: list[Any], content_type: str | None = None, **mo
         ([column("BYTES", ["1", "{"], "pd_json")], r"element 1 is b'\{', which is not JSON"),
         ([column("BYTES", ["[1", "2],3"], "pd_json")], r"element 0 is b'\[1', which is not JSON"),
         ([column("BYTES", ["[" * 100_000], "pd_json")], "element 0 is .* nested too deep"),
+        ([column("BYTES", ["1", '{"a":' * 101 + "1" + "}" * 101], "pd_json")], "element 1 is .* nested more than 100 deep"),
         ([column("BYTES", ["2022-01-11", "today"], "datetime")], "element 1 is b'today', which is not an ISO 8601"),
         ([column("BYTES", ["now"], "datetime")], "element 0 is b'now'"),
         ([column("BYTES", [""], "datetime")], "element 0 is b''"),

@@ -751,6 +751,46 @@ def test_the_one_declared_input_is_for_the_one_parameter_of_a_named_codec() -> N
         server.register("numbers", look, inputs=[TensorSpec("paint", "FP32", [-1])])
 
 
+class Lengths(InputCodec[Any]):
+    """What is no column, one way or the other: as many values as the first element says, or none to count."""
+
+    content_type = "lengths"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Any, use_bytes: bool = True) -> Tensor:
+        raise TypeError("cannot be encoded")
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> Any:
+        length = int(request_input.array[0])
+        return length if length < 0 else ["value"] * length
+
+
+@pytest.mark.parametrize("model", ["frame", "series"])
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
+        (-1.0, "column 'x' of the content_type 'lengths': 'int' object is not iterable"),
+        (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
+    ],
+)
+def test_a_users_codec_that_makes_no_column(model: str, first: float, message: str) -> None:
+    def frame(df: pd.DataFrame) -> int:
+        return len(df)
+
+    def series(x: pd.Series) -> int:
+        return len(x)
+
+    server = InferenceServer(codecs=[Lengths])
+    server.register("frame", frame)
+    server.register("series", series)
+    column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
+    assert error(send(server, model, request_of(column))) == (400, message)
+    column.array[0] = 2
+    assert described(send(server, model, request_of(column))) == [("output_0", [1], None, [2])]
+
+
 def test_servers_share_no_codecs() -> None:
     plain = InferenceServer()
     plain.register("free", lambda x: x)

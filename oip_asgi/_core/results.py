@@ -13,7 +13,7 @@ import numpy as np
 from .binding import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
-from .codecs.pandas import DTYPE, PandasCodec, column_to_tensor, columns_of, is_series_class
+from .codecs.pandas import DTYPE, PandasCodec, column_to_tensor, columns_of, is_series
 from .datatypes import Array, cast, dtype_of
 from .errors import InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
@@ -134,7 +134,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
     """An output for which neither the request nor the declaration names a content type, through the codec for it where there is one."""
     if codec is not None:
         return _written(name, value, codec)
-    if is_series_class(type(value)):
+    if is_series(value):
         return _faults(column_to_tensor, name, value)
     try:
         array = wire_array(value)
@@ -156,7 +156,7 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
     """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
     if codec.content_type == "np":
         value = _faults(as_array, value)
-    elif is_series_class(type(value)):
+    elif is_series(value):
         value = value.tolist()
     elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
         value = _listed(name, value.reshape(-1))

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Decode: TypeAlias = Callable[[Tensor], Any]
 
+_DEEPEST: Final = 100
+"""How deep JSON in a column may nest: a model that gets it must be able to copy, compare and return it."""
+
 _FIRST_YEAR: Final = np.datetime64("0001", "Y")
 _LAST_YEAR: Final = np.datetime64("9999", "Y")
 
@@ -80,7 +83,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return is_frame_class(type(payload))
+        return is_frame(payload)
 
     @classmethod
     def encode_request(cls, payload: pd.DataFrame, use_bytes: bool = True) -> InferenceRequest:
@@ -107,16 +110,26 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         return [column_to_tensor(name, series) for name, series in columns_of(payload)]
 
 
-def is_frame_class(annotation: Any) -> bool:
+def is_frame_class(annotation: object) -> bool:
     """Whether something is `pandas.DataFrame`, without importing pandas to see."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and annotation is pandas.DataFrame
 
 
-def is_series_class(annotation: Any) -> bool:
+def is_series_class(annotation: object) -> bool:
     """Whether something is `pandas.Series`, without importing pandas to see."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and annotation is pandas.Series
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a `pandas.DataFrame` or of a subclass, without importing pandas to see."""
+    return any(map(is_frame_class, type(value).__mro__))
+
+
+def is_series(value: object) -> bool:
+    """Whether a value is a `pandas.Series` or of a subclass, without importing pandas to see."""
+    return any(map(is_series_class, type(value).__mro__))
 
 
 def columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series[Any]]]:
@@ -126,7 +139,7 @@ def columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series[Any]]]:
         TypeError: It is no frame, or a name is neither a string nor an integer.
         ValueError: Two columns have the same name.
     """
-    if not is_frame_class(type(frame)):
+    if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
     columns: list[tuple[str, pd.Series[Any]]] = []
     seen: set[str] = set()
@@ -241,6 +254,8 @@ def _to_json_texts(values: Sequence[Any], name: str) -> list[bytes]:
     for row, value in enumerate(values):
         try:
             texts.append(json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False).encode())
+        except RecursionError:
+            raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
             raise TypeError(f"column {name!r}, row {row} is {shown(value)}, which has no JSON form: {error}") from None
     return texts
@@ -254,11 +269,24 @@ def _plain(value: Any) -> Any:
 
 def _from_json_text(text: bytes) -> Any:
     try:
-        return _decode(text)
+        value = _decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(value):
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        insides = [outer.values() if isinstance(outer, dict) else outer for outer in level if isinstance(outer, (list, dict))]
+        level = [inner for inside in insides for inner in inside]
+        if not level:
+            return False
+    return True
 
 
 def frame_of(tensors: Sequence[Tensor], declared: Mapping[str, str], others: Mapping[str, Decode]) -> pd.DataFrame:
@@ -307,7 +335,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     """
     decode = others.get(content_type)
     if decode is not None:
-        column: Any = _of_user(tensor, decode)
+        column: Any = _of_user(tensor, decode, content_type)
     elif content_type is None:
         column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
     elif content_type in _COLUMNS:
@@ -319,8 +347,16 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     return column if hint is None else _as_hinted(column, hint, tensor.name)
 
 
-def _of_user(tensor: Tensor, decode: Decode) -> Any:
-    values = list(decode(tensor))
+def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
+    rows = rows_of(tensor, "pd").shape[0]
+    try:
+        values = list(decode(tensor))
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"column {shown(tensor.name)} of the content_type {shown(content_type)}: {error}") from error
+    if len(values) != rows:
+        raise InvalidRequest(
+            f"column {shown(tensor.name)} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them"
+        )
     return _objects(values)
 
 
