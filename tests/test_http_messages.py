@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from http.client import HTTPMessage
 from typing import Any
 
+import h11
+import httpx
 import numpy as np
 import pytest
+import requests
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
 from oip_asgi._core import rest
@@ -109,6 +112,33 @@ def test_binary_data_under_any_spelling_of_the_header(name: str) -> None:
     assert response.outputs[0].parameters == {}
 
 
+LENGTH = str(len(BINARY))
+
+
+def message_of_the_standard_library() -> Any:
+    message = HTTPMessage()
+    message[HEADER] = LENGTH
+    return message
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {HEADER.encode(): LENGTH.encode()},
+        [(HEADER, LENGTH)],
+        [(b"content-type", b"\xff"), (HEADER.lower().encode(), LENGTH.encode())],
+        ((name, value) for name, value in [(HEADER, LENGTH)]),
+        message_of_the_standard_library(),
+        httpx.Headers({HEADER: LENGTH}),
+        h11.Response(status_code=200, headers=[(HEADER, LENGTH)]).headers,
+        requests.structures.CaseInsensitiveDict({HEADER: LENGTH}),
+    ],
+    ids=["bytes", "pairs", "pairs of bytes", "iterator", "http.client", "httpx", "h11", "requests"],
+)
+def test_headers_of_any_library(headers: Any) -> None:
+    assert InferenceResponse.from_http(headers, BINARY + b"\x01\x02")["y"].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "message"),
     [
@@ -126,12 +156,14 @@ def test_binary_data_under_any_spelling_of_the_header(name: str) -> None:
         ({HEADER: "abc"}, BINARY, "Inference-Header-Content-Length is 'abc': expected a plain decimal number"),
         ({HEADER: "9" * 19}, BINARY, "expected a plain decimal number"),
         ({HEADER: "5", HEADER.lower(): "5"}, BINARY, "expected a plain decimal number"),
+        ([(HEADER, "5"), (HEADER, "5")], BINARY, "is '5, 5': expected a plain decimal number"),
+        ([(HEADER.encode(), b"\xff")], BINARY, "expected a plain decimal number"),
         ({HEADER: "9999"}, BINARY, "is 9999, but the body has"),
         ({HEADER: str(len(BINARY))}, BINARY + b"\x01", "binary_data_size is 2, but 1 bytes"),
         ({HEADER: str(len(BINARY))}, BINARY + b"\x01\x02\x03", "1 bytes are left over"),
     ],
 )
-def test_what_is_no_response(headers: Mapping[str, str], body: bytes, message: str) -> None:
+def test_what_is_no_response(headers: Any, body: bytes, message: str) -> None:
     with pytest.raises(InferenceError, match=message) as caught:
         InferenceResponse.from_http(headers, body)
     assert caught.value.status == 502

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import Buffer, count, from_raw, to_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor
+from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -347,11 +347,16 @@ def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str],
     return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])
 
 
-def from_http(headers: Mapping[str, str], body: Buffer) -> InferenceResponse:
+def from_http(headers: Headers, body: Buffer) -> InferenceResponse:
     """Headers and body as a response. `InferenceResponse.from_http` says more."""
-    lengths = [value for name, value in headers.items() if name.lower() == HEADER_LENGTH.lower()]
+    pairs = headers.items() if hasattr(headers, "items") else headers
+    lengths = [_text(value) for name, value in pairs if _text(name).lower() == HEADER_LENGTH.lower()]
     if not lengths:
         return decode_response(body, None)
     if len(lengths) > 1 or not _DECIMAL.fullmatch(lengths[0]):
         raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
     return decode_response(body, int(lengths[0]))
+
+
+def _text(part: str | bytes) -> str:
+    return part.decode("latin-1") if isinstance(part, bytes) else part

@@ -6,7 +6,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,6 +14,9 @@ import numpy as np
 from .datatypes import Array, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
+
+Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+"""Headers as clients' libraries hold them."""
 
 
 def wire_array(value: Any) -> Array:
@@ -211,11 +214,11 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return _named(self.outputs, name, "output")
 
     @classmethod
-    def from_http(cls, headers: Mapping[str, str], body: bytes | bytearray | memoryview) -> InferenceResponse:
+    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview) -> InferenceResponse:
         """A response as any HTTP client received it.
 
         Args:
-            headers: Its headers; upper and lower case are alike.
+            headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
             body: Its body, decompressed.
 
         Returns:
