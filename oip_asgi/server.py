@@ -33,7 +33,10 @@ class InferenceServer:
         debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
         worker_threads: Under ASGI and grpc.aio, how many `def` models may run at once, for each event loop.
         codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
-            content type of another takes its place.
+            content type of ours takes its place.
+
+    Raises:
+        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
 
     Specification: Server Metadata.
     """

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from . import schemas
-from .binding import Binding, bind, is_async
+from .binding import Binding
 from .codecs.known import Codecs
 from .errors import NotFound, shown
+from .signature import bind, is_async
 from .specs import TensorSpec
 
 State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]

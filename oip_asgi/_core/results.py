@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from .binding import Returned
+from .annotations import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
 from .codecs.pandas import DTYPE, PandasCodec, column_to_tensor, columns_of, is_series

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .binding import is_async
 from .bodies import Body
 from .errors import ModelFault
+from .signature import is_async
 
 
 class Read(NamedTuple):

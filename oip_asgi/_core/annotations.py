@@ -1,0 +1,113 @@
+"""What the annotation of a parameter or a result means. Knows no callables and no requests.
+
+Which codec reads what is `codecs.known`'s to say.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from .codecs.base import AnyInputCodec, AnyRequestCodec
+from .codecs.known import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
+from .specs import TensorSpec
+
+
+class Meaning(NamedTuple):
+    """What an annotation asks for.
+
+    Args:
+        wanted: The type, without `Optional` and `Annotated`.
+        spec: The declaration that `Annotated` adds.
+        codec: The codec that `Annotated` adds.
+    """
+
+    wanted: Any
+    spec: TensorSpec | None = None
+    codec: AnyInputCodec | AnyRequestCodec | None = None
+
+
+def meaning_of(annotation: Any) -> Meaning:
+    """What an annotation asks for.
+
+    Raises:
+        TypeError: The codec in an `Annotated` lacks something; the text says what.
+    """
+    origin = typing.get_origin(annotation)
+    alias = getattr(origin or annotation, "__value__", None)
+    if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
+        return meaning_of(alias[typing.get_args(annotation)] if origin else alias)
+    if origin is Annotated:
+        inner, *extras = typing.get_args(annotation)
+        codec = as_codec(extras)
+        if codec is not None:
+            check_complete(codec, inspect.formatannotation(annotation))
+        return Meaning(meaning_of(inner).wanted, next((extra for extra in extras if isinstance(extra, TensorSpec)), None), codec)
+    if origin in (typing.Union, UnionType):
+        members = [member for member in typing.get_args(annotation) if member is not NoneType]
+        if len(members) == 1:
+            return meaning_of(members[0])
+    return Meaning(np.ndarray if origin is np.ndarray else annotation)
+
+
+class Returned(NamedTuple):
+    """What a return annotation says.
+
+    Args:
+        specs: The outputs that it declares.
+        codecs: Which codec writes each output, by position; None for what its value says.
+        every: Which codec writes each value of a mapping.
+        whole: Which codec writes the result as a whole response.
+    """
+
+    specs: tuple[TensorSpec, ...] = ()
+    codecs: tuple[AnyInputCodec | None, ...] = ()
+    every: AnyInputCodec | None = None
+    whole: AnyRequestCodec | None = None
+
+
+def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
+    """What `*inputs` or `**inputs` reads each tensor as.
+
+    Args:
+        annotation: Theirs.
+        called: The callable, for the error.
+
+    Returns:
+        The type, and the codec that `Annotated` names.
+
+    Raises:
+        TypeError: It is for a whole request.
+    """
+    wanted, _, codec = meaning_of(annotation)
+    if is_request_codec(codec):
+        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
+    return wanted, codec if is_input_codec(codec) else None
+
+
+def returned_as(annotation: Any, codecs: Codecs) -> Returned:
+    """What a return annotation says of one output, of a tuple of them, or of the values of a mapping.
+
+    Raises:
+        TypeError: A codec in an `Annotated` lacks something.
+        ValueError: It needs a package that is not installed.
+    """
+    meaning = meaning_of(annotation)
+    if is_request_codec(meaning.codec):
+        codecs.check_installed(meaning.codec, inspect.formatannotation(annotation))
+        return Returned(whole=meaning.codec)
+    origin, args = typing.get_origin(meaning.wanted), typing.get_args(meaning.wanted)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
+        return Returned(every=_writer(meaning_of(args[1]), codecs))
+    members = [meaning_of(member) for member in args] if origin is tuple else [meaning]
+    specs = tuple(member.spec for member in members if member.spec is not None)
+    return Returned(specs if len(specs) == len(members) else (), tuple(_writer(member, codecs) for member in members))
+
+
+def _writer(meaning: Meaning, codecs: Codecs) -> AnyInputCodec | None:
+    return meaning.codec if is_input_codec(meaning.codec) else codecs.writer(meaning.wanted)
