@@ -461,6 +461,8 @@ def column(datatype: str, data: list[Any], content_type: str | None = None, **mo
         ([column("BYTES", ["2" * 50], "datetime")], "element 0 is b'2222"),
         ([column("BYTES", ["2022-01-11", "NaT\0"], "datetime")], r"element 1 is b'NaT\\x00', which is not an ISO 8601"),
         ([column("BYTES", ["2022-01-11\0"], "datetime")], "element 0 is b'2022-01-11"),
+        ([column("BYTES", ["2022-01-11", "2022-01-11\n2022-01-12"], "datetime")], "element 1 is b'2022-01-11"),
+        ([column("BYTES", ["NaT", "2022-01-11", "2022-01-11T11Z"], "datetime")], "element 1 is .* with an offset from UTC"),
         ([column("BYTES", ["2022-02-30"], "datetime")], "element 0 is b'2022-02-30'"),
         ([column("BYTES", ["2022-01-11T00Z", "0001-01-01T00:00:00+00:00:01"], "datetime")], "element 1 is b'0001-01-01T00:00:00"),
         ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),

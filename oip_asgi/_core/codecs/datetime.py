@@ -16,13 +16,19 @@ _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"
 _FRACTION: Final = r"(?:\.[0-9]{1,9})?"
 _TIME: Final = rf"(?:{_HOUR}(?::{_SIXTY}(?::{_SIXTY}{_FRACTION})?)?|{_HOUR}{_SIXTY}(?:{_SIXTY}{_FRACTION})?)"
-_ZONE: Final = rf"(?P<zone>Z|[+-]{_HOUR}(?::{_SIXTY}(?::{_SIXTY})?|{_SIXTY})?)"
+_ZONE: Final = rf"(?:Z|[+-]{_HOUR}(?::{_SIXTY}(?::{_SIXTY})?|{_SIXTY})?)"
+_DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
+_LOCAL: Final = rf"{_DAY}(?:[T ]{_TIME})?"
+_ZONED: Final = rf"{_DAY}[T ]{_TIME}{_ZONE}"
 
-DATE: Final = re.compile(rf"(?!0000)[0-9]{{4}}(?:-[0-9]{{2}}-[0-9]{{2}}|[0-9]{{4}})(?:[T ]{_TIME}{_ZONE}?)?".encode())
-"""What a date, or a date and time, looks like in this content type, whatever reads it. Which days a month has is not its to say.
+DATE: Final = re.compile(rf"{_LOCAL}|{_ZONED}".encode())
+"""What a date, or a date and time, looks like in this content type, whatever reads it. Which days a month has is not its to say."""
 
-Its group is the offset from UTC.
-"""
+LOCAL_DATES: Final = re.compile(rf"(?:(?:{_LOCAL}|NaT)\n)*+".encode())
+"""Any number of them or of missing ones, each with a newline behind it, and none with an offset from UTC: a match for each costs more."""
+
+ZONED_DATES: Final = re.compile(rf"(?:(?:{_ZONED}|NaT)\n)*+".encode())
+"""The same, all with an offset."""
 
 _FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
 

@@ -24,7 +24,7 @@ from ..errors import InvalidRequest, shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
 from .base import InputCodec, RequestCodec, bytes_of, decode_elements, rows_of
 from .base64 import Base64Codec
-from .datetime import DATE, DatetimeCodec, from_text
+from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, from_text
 from .string import StringCodec
 
 if TYPE_CHECKING:
@@ -401,28 +401,41 @@ def _datetimes(tensor: Tensor) -> Any:
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     if not elements:
         return pd.Series([], dtype="datetime64[ns]")
-    matches = list(map(DATE.fullmatch, elements))
-    missing = np.array([match is None for match in matches])
-    for place in np.flatnonzero(missing).tolist():
-        if elements[place] != b"NaT":
-            raise _no_date(tensor.name, place, elements, "an ISO 8601 date and time")
-    zoned = np.array([match is not None and match.lastgroup == "zone" for match in matches])
-    if zoned.any() and not (zoned | missing).all():
-        place = int(np.argmin(zoned | missing))
-        raise _no_date(tensor.name, place, elements, "a date and time with an offset from UTC, as others of the column are")
+    is_zoned = _are_zoned(elements, tensor.name)
     texts = [element.decode() for element in elements]
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
-    if (parsed.isna() & ~missing).any():
-        parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, missing, tensor.name)).tz_localize("UTC"))
-    return parsed if zoned.any() else parsed.dt.tz_localize(None)
+    if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
+        parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
+    return parsed if is_zoned else parsed.dt.tz_localize(None)
 
 
-def _microseconds(elements: list[bytes], missing: Array, name: str) -> Array:
+def _are_zoned(elements: list[bytes], name: str) -> bool:
+    """Whether dates have an offset from UTC, which is all of them or none.
+
+    Raises:
+        InvalidRequest: One of them is no date, or some have an offset and others have none.
+    """
+    lines = b"".join([element + b"\n" for element in elements])
+    if lines.count(b"\n") == len(elements):
+        if LOCAL_DATES.fullmatch(lines):
+            return False
+        if ZONED_DATES.fullmatch(lines):
+            return True
+    for place, element in enumerate(elements):
+        if element != b"NaT" and DATE.fullmatch(element) is None:
+            raise _no_date(name, place, elements, "an ISO 8601 date and time")
+    place = next(place for place, element in enumerate(elements) if ZONED_DATES.fullmatch(element + b"\n") is None)
+    raise _no_date(name, place, elements, "a date and time with an offset from UTC, as others of the column are")
+
+
+def _microseconds(elements: list[bytes], name: str) -> Array:
     """Points in time in UTC, one by one: pandas 2 reads nanoseconds only, so 1677 to 2262, and no offsets with seconds."""
     points = np.full(len(elements), np.datetime64("NaT", "us"))
-    for place in np.flatnonzero(~missing).tolist():
+    for place, element in enumerate(elements):
+        if element == b"NaT":
+            continue
         try:
-            value = from_text(elements[place])
+            value = from_text(element)
             points[place] = (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
         except (ValueError, OverflowError) as error:
             raise _no_date(name, place, elements, f"an ISO 8601 date and time ({error})") from None
