@@ -28,10 +28,12 @@ class OIPWSGIApp:
 
     Args:
         server: The server whose models it serves.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
     """
 
-    def __init__(self, server: InferenceServer) -> None:
+    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
         self._server = server
+        self._compress = compress_responses
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.answer(environ, start_response, _path(environ))
@@ -44,6 +46,7 @@ class OIPWSGIApp:
             headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
             body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
             transport=environ,
+            compress=self._compress,
         )
         response = drive(http.exchange(self._server.core, head), self._server.running, partial(_read, environ["wsgi.input"]))
         headers = [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
@@ -58,14 +61,15 @@ class OIPWSGIMiddleware:
         app: The application around which it is put, such as `flask_app.wsgi_app`.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        compress_responses: As in `OIPWSGIApp`.
 
     Raises:
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2") -> None:
+    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
-        self._app = OIPWSGIApp(server)
+        self._app = OIPWSGIApp(server, compress_responses=compress_responses)
         self._prefix = http.prefix(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -77,7 +77,7 @@ def over_asgi(app: Any, prefix: str, *, root_path: str = "", chunk: int | None =
         sent: list[Any] = []
 
         async def receive() -> Any:
-            return messages.pop(0) if messages else {"type": "http.disconnect"}
+            return messages.pop(0) if messages else await asyncio.Future()  # a client that waits for its answer
 
         async def send(message: Any) -> None:
             sent.append(message)

@@ -1,7 +1,8 @@
-"""A request's body as it arrives: its limit and its announced length are kept here. Reads nothing itself."""
+"""A request's body as it arrives: its limit, its announced length and its coding are kept here. Reads nothing itself."""
 
 from __future__ import annotations
 
+from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
 
 
@@ -10,19 +11,27 @@ class Body:
 
     Args:
         length: The announced length in bytes, None where none was announced.
-        limit: The most bytes that are taken, None for no limit.
+        limit: The most bytes that are taken, before decoding and after; None for no limit.
+        coding: How it is compressed, None where it is not.
 
     Raises:
         TooLarge: The announced length is above the limit.
     """
 
-    def __init__(self, length: int | None, limit: int | None) -> None:
+    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None) -> None:
         self._length = length
         self._limit = limit
+        self._decoder = None if coding is None else Decoder(coding)
+        self._received = 0
         self._first = b""
         self._all: bytearray | None = None
         if length is not None:
             self._check(length)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether `feed` takes its time, up to a second for each chunk."""
+        return self._decoder is not None
 
     def _check(self, size: int) -> None:
         if self._limit is not None and size > self._limit:
@@ -30,20 +39,27 @@ class Body:
 
     def wanted(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
-        return most if self._length is None else min(most, self._length - self._size())
-
-    def _size(self) -> int:
-        return len(self._first if self._all is None else self._all)
+        return most if self._length is None else min(most, self._length - self._received)
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk.
 
         Raises:
             TooLarge: The body has grown above the limit.
+            InvalidRequest: Its compressed data is corrupt.
         """
         if not chunk:
             return
-        self._check(self._size() + len(chunk))
+        self._received += len(chunk)
+        self._check(self._received)
+        if self._decoder is None:
+            self._keep(chunk)
+            return
+        for piece in self._decoder.feed(chunk):
+            self._check(len(self._first if self._all is None else self._all) + len(piece))
+            self._keep(piece)
+
+    def _keep(self, chunk: bytes) -> None:
         if self._all is not None:
             self._all += chunk
         elif self._first:
@@ -59,9 +75,10 @@ class Body:
             cut_off: The client went before the end.
 
         Raises:
-            InvalidRequest: It is shorter or longer than announced, or cut off.
+            InvalidRequest: It is shorter or longer than announced, or cut off, or its compressed data is.
         """
-        size = self._size()
-        if cut_off or self._length not in (None, size):
-            raise InvalidRequest(f"the body ended after {size} bytes: expected {self._length or 'more'}")
+        if cut_off or self._length not in (None, self._received):
+            raise InvalidRequest(f"the body ended after {self._received} bytes: expected {self._length or 'more'}")
+        if self._decoder is not None and self._received:
+            self._decoder.finish()
         return self._first if self._all is None else self._all

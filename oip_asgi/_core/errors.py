@@ -76,5 +76,15 @@ class NotReady(InferenceError):
     status = 503
 
 
+class Busy(InferenceError):
+    """As many calls run and wait as may; sending it again later will help."""
+
+    status = 503
+
+
+class TimedOut(InferenceError):
+    status = 504
+
+
 class ModelFault(Exception):
     """What a model returned cannot be answered. Its text is for the log: it becomes a `ModelFailed` for the client."""

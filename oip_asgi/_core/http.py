@@ -17,10 +17,11 @@ import msgspec
 
 from . import rest, schemas
 from .bodies import Body
-from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, UnsupportedEncoding, shown
+from .encodings import Coding, coding_of, encode, preferred
+from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server
-from .steps import Exchange, Read, Response
+from .steps import Call, Exchange, Read, Response
 from .tensors import InferenceRequest
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -32,6 +33,12 @@ _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
+
+_LARGE: Final = 2**16
+"""Bodies above this many bytes are decoded in a worker thread under ASGI, so that the event loop goes on."""
+
+CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
+"""What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 _encode: Final = msgspec.json.Encoder().encode
@@ -46,6 +53,7 @@ class Head(NamedTuple):
         headers: Names in lower case.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The way in's own object, for `InferenceContext.transport`.
+        compress: Whether the response may be compressed, where the request accepts that.
     """
 
     method: str
@@ -53,6 +61,7 @@ class Head(NamedTuple):
     headers: Sequence[tuple[bytes, bytes]]
     body_is_bounded: bool
     transport: Any
+    compress: bool = False
 
 
 def exchange(server: Server, head: Head) -> Exchange:
@@ -64,6 +73,8 @@ def exchange(server: Server, head: Head) -> Exchange:
     except Exception as error:
         _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
         response = _json(500, schemas.Error("internal error: see the server's log"))
+    if head.compress and response.status == 200:
+        response = _compressed(response, head)
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
 
@@ -126,17 +137,25 @@ def _allow(head: Head, *methods: str) -> None:
 def _infer(server: Server, head: Head, model: Model) -> Exchange:
     body_length = _length(head, b"content-length")
     header_length = _length(head, HEADER_LENGTH)
-    _check_encoding(head)
+    coding = coding_of(_joined(head, b"content-encoding"))
     yield from server.admit(model)
     if body_length is None and not head.body_is_bounded:
         raise LengthRequired("the request has no Content-Length, and the server in front does not tell where its body ends: send a length")
-    body: bytes | bytearray = yield Read(Body(body_length, server.max_body_bytes))
-    request = _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
-    response = yield from server.infer(model, request, lambda: headers(head), head.transport)
+    body: bytes | bytearray = yield Read(Body(body_length, server.max_body_bytes, coding))
+    with server.enter(model) as place:
+        if len(body) > _LARGE and model.run != "inline":
+            request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
+        else:
+            request = _decode(body, header_length, model)
+        response = yield from server.infer(model, place, request, lambda: headers(head), head.transport)
     text, binary = rest.encode_response(response, request)
     if not binary:
         return _respond(200, [_JSON], [text])
     return _respond(200, [_BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _decode(body: bytes | bytearray, header_length: int | None, model: Model) -> InferenceRequest:
+    return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
 
 
 def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
@@ -173,13 +192,20 @@ def _length(head: Head, wanted: bytes) -> int | None:
     return int(value)
 
 
-def _check_encoding(head: Head) -> None:
-    for name, value in head.headers:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise UnsupportedEncoding(
-                f"Content-Encoding {shown(value.decode('latin-1'))} is not supported: send the body as it is",
-                headers={"Accept-Encoding": "identity"},
-            )
+def _joined(head: Head, wanted: bytes) -> str:
+    return ",".join(value.decode("latin-1") for name, value in head.headers if name == wanted)
+
+
+def _compressed(response: Response, head: Head) -> Response:
+    """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
+    coding: Coding | None = preferred(_joined(head, b"accept-encoding"))
+    headers = [*response.headers, (b"vary", b"Accept-Encoding")]
+    if coding is None:
+        return response._replace(headers=headers)
+    body = encode(response.parts, coding)
+    headers = [(name, value) for name, value in headers if name != b"content-length"]
+    added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
+    return Response(response.status, [*headers, *added], [body])
 
 
 def _refusal(error: InferenceError) -> Response:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from .models import Model, Models
-from .steps import Call, Step, Wait, no_coroutine
+from .steps import Call, Step, Together, Wait, no_coroutine
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -64,14 +64,20 @@ class Loading:
 
 
 def _load(models: list[Model]) -> Generator[Step, Any, None]:
-    for model in models:
-        assert model.load is not None  # no other model waits
-        try:
-            no_coroutine((yield Call.aside(model.load)))
-            model.state = "ready"
-        except Exception as error:
-            model.state = "failed"
-            _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
-        finally:
-            if model.state == "loading":  # given up half-way
-                model.state = "waiting"
+    if len(models) == 1:
+        yield from _load_one(models[0])
+    elif models:
+        yield Together([_load_one(model) for model in models])
+
+
+def _load_one(model: Model) -> Generator[Step, Any, None]:
+    assert model.load is not None  # no other model waits
+    try:
+        no_coroutine((yield Call.aside(model.load)))
+        model.state = "ready"
+    except Exception as error:
+        model.state = "failed"
+        _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
+    finally:
+        if model.state == "loading":  # given up half-way
+            model.state = "waiting"
