@@ -29,8 +29,8 @@ _UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
 
-_ENDLESS: Final = 2**64
-"""Microseconds that stand for any greater number of them, which may be too great for a float."""
+_ENDLESS: Final = 10**6
+"""Seconds from which a timeout is none: clocks of systems do not take any number."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -219,13 +219,13 @@ def _stopping(model: Model) -> NotReady:
 
 def _seconds(model: Model, request: InferenceRequest) -> float:
     """How long a request may take: the model's timeout, which the request's own, in microseconds, can only shorten."""
-    most = math.inf if model.timeout is None else model.timeout
+    most = math.inf if model.timeout is None or model.timeout >= _ENDLESS else model.timeout
     asked = request.parameters.get("timeout")
     if asked is None:
         return most
     if type(asked) is not int or asked <= 0:
         raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected a positive integer, in microseconds")
-    return min(most, min(asked, _ENDLESS) / 1e6)
+    return min(most, asked / 1e6) if asked < _ENDLESS * 10**6 else most
 
 
 def _check_parameters(request: InferenceRequest) -> None:
