@@ -91,7 +91,6 @@ class WorkerThreads:
         thread = threading.current_thread()
         while True:
             with self._ready:
-                self._busy.discard(thread)
                 while not self._jobs:
                     self._idle += 1
                     woken = not self._stopping and self._ready.wait(_IDLE_SECONDS)
@@ -101,8 +100,21 @@ class WorkerThreads:
                         return
                 self._busy.add(thread)
                 job = self._jobs.popleft()
-            _do(*job)
+            self._do(*job)
             del job  # an idle thread holds no request's arrays
+
+    def _do(self, future: Future[Any], context: Context, function: Callable[[], Any]) -> None:
+        try:
+            result, error = context.run(function), None
+        except BaseException as raised:
+            result, error = None, raised
+        # before anybody can know the result: whoever stops the server then finds this thread idle, and waits for its end
+        with self._ready:
+            self._busy.discard(threading.current_thread())
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
     def stop(self) -> None:
         """End the threads, once they are idle."""
@@ -114,15 +126,6 @@ class WorkerThreads:
             idle = self._threads - self._busy
         for thread in idle:
             thread.join(_STOP_SECONDS)
-
-
-def _do(future: Future[Any], context: Context, function: Callable[[], Any]) -> None:
-    try:
-        result = context.run(function)
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
 
 
 class BackgroundLoop:

@@ -17,7 +17,16 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGI
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
-MATTERING = ("content-type", "content-length", "inference-header-content-length", "allow", "accept-encoding", "retry-after")
+MATTERING = (
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "vary",
+    "inference-header-content-length",
+    "allow",
+    "accept-encoding",
+    "retry-after",
+)
 
 
 @dataclass(frozen=True)
