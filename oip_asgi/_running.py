@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 _IDLE_SECONDS: Final = 10.0
 """How long a worker thread waits for more to do before it ends."""
+
+_END_SECONDS: Final = 1.0
+"""How long the end of threads is waited for. Calls have had their time by then: this is for what follows them, such as encoding."""
 
 _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
@@ -66,7 +70,6 @@ class WorkerThreads:
         self._ready = threading.Condition()
         self._jobs: deque[tuple[Future[Any], Context, Callable[[], Any]]] = deque()
         self._threads: set[threading.Thread] = set()
-        self._busy: set[threading.Thread] = set()
         self._idle = 0
         self._stopping = False
         self._pid = os.getpid()
@@ -98,34 +101,30 @@ class WorkerThreads:
                     if not self._jobs and (self._stopping or not woken):
                         self._threads.discard(thread)
                         return
-                self._busy.add(thread)
                 job = self._jobs.popleft()
-            self._do(*job)
+            _do(*job)
             del job  # an idle thread holds no request's arrays
 
-    def _do(self, future: Future[Any], context: Context, function: Callable[[], Any]) -> None:
-        try:
-            result, error = context.run(function), None
-        except BaseException as raised:
-            result, error = None, raised
-        # before anybody can know the result: whoever stops the server then finds this thread idle, and waits for its end
-        with self._ready:
-            self._busy.discard(threading.current_thread())
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
     def stop(self) -> None:
-        """End the threads, once they are idle."""
+        """End the threads. One that is in user code ends behind that, and is waited for no longer than a second."""
         if self._pid != os.getpid():
             return
         with self._ready:
             self._stopping = True
             self._ready.notify_all()
-            idle = self._threads - self._busy
-        for thread in idle:
-            thread.join(_STOP_SECONDS)
+            threads = set(self._threads)
+        deadline = time.monotonic() + _END_SECONDS
+        for thread in threads - {threading.current_thread()}:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _do(future: Future[Any], context: Context, function: Callable[[], Any]) -> None:
+    try:
+        result = context.run(function)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class BackgroundLoop:

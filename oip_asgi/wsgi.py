@@ -86,6 +86,10 @@ def _path(environ: WSGIEnvironment) -> str:
 
 
 def _read(stream: IO[bytes], body: Body) -> bytes | bytearray:
-    while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
-        body.feed(chunk)
+    try:
+        while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
+            body.feed(chunk)
+    except OSError:
+        # how servers and frameworks say that the client went away, or broke its chunks
+        return body.finish(cut_off=True)
     return body.finish()
