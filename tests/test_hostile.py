@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 import urllib.request
@@ -37,7 +38,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, int]]:
         yield request.param, address, pid
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(30) in (0, -signal.SIGTERM)
         assert process.stdout is not None
         process.stdout.close()
 
