@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
@@ -56,12 +58,12 @@ def _soon() -> Callable[[Callable[[], None]], Any]:
 
 
 async def attended(
-    work: Awaitable[T], deadline: float = math.inf, gone: Gone | None = None, may_stop: Callable[[], bool] = lambda: True
+    work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None, may_stop: Callable[[], bool] = lambda: True
 ) -> T:
     """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end.
 
     Args:
-        work: What to await.
+        work: What to await. It is begun at once, and what ends without waiting for anything costs nothing here.
         deadline: When to stop it, in seconds of `time.monotonic`.
         gone: Tells when the client has gone; None where nobody can tell, or it does not matter.
         may_stop: Asked right before it is stopped; if it says no, the work goes on to its end.
@@ -70,13 +72,36 @@ async def attended(
         DeadlinePassed: The deadline passed first.
         ClientGone: The client went first.
     """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    rest = _rest(work, waits_for)
     if deadline == math.inf and gone is None:
-        return await work
+        return await rest
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return await _attended_by_tasks(work, deadline, gone, may_stop)
-    return await _Attendance(gone, may_stop).attend(work, deadline)
+        return await _attended_by_tasks(rest, deadline, gone, may_stop)
+    return await _Attendance(gone, may_stop).attend(rest, deadline)
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """What is left of a coroutine that has been begun, and waits for what it yielded to the event loop."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            resume: Callable[[], Any] = partial(work.throw, error)
+        else:
+            resume = partial(work.send, sent)
+        try:
+            waits_for = resume()
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class _Attendance:

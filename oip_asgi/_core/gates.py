@@ -103,23 +103,25 @@ class Place:
             return True
 
     def end(self) -> None:
-        """The call has ended."""
-        self._leave("runs")
+        """The call that was started has ended."""
+        with self._gate.lock:
+            self._state = "left"
+            finished = self._gate.hand_on()
+        for future in finished:
+            future.set_result(None)
 
     def __enter__(self) -> Place:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._state != "left":
-            self._leave("called", "waits")
-
-    def _leave(self, *states: str) -> None:
+        if self._state == "left":
+            return
+        finished: list[Future[None]] = []
         with self._gate.lock:
-            if self._state not in states:
+            if self._state == "runs":
                 return
             if self._state == "waits":
                 self._gate.leave_queue(self)
-                finished = []
             else:
                 finished = self._gate.hand_on()
             self._state = "left"

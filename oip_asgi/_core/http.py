@@ -80,7 +80,8 @@ def exchange(server: Server, head: Head) -> Exchange:
 
 def _route(server: Server, head: Head) -> Exchange:
     path = head.path.removesuffix("/")
-    match [unquote(segment) for segment in path.split("/")[1:]]:
+    segments = path.split("/")[1:]
+    match [unquote(segment) for segment in segments] if "%" in path else segments:
         case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
@@ -137,7 +138,8 @@ def _allow(head: Head, *methods: str) -> None:
 def _infer(server: Server, head: Head, model: Model) -> Exchange:
     body_length = _length(head, b"content-length")
     header_length = _length(head, HEADER_LENGTH)
-    coding = coding_of(_joined(head, b"content-encoding"))
+    encoding = _joined(head, b"content-encoding")
+    coding = coding_of(encoding) if encoding else None
     yield from server.admit(model)
     if body_length is None and not head.body_is_bounded:
         raise LengthRequired("the request has no Content-Length, and the server in front does not tell where its body ends: send a length")
@@ -178,9 +180,12 @@ def headers(head: Head) -> Mapping[str, str]:
 
 def _length(head: Head, wanted: bytes) -> int | None:
     """A header that counts bytes; WSGI servers join repeated ones by a comma, so that form is read too."""
-    values = {part.strip() for name, value in head.headers if name == wanted for part in value.split(b",")}
-    if not values:
+    lines = [value for name, value in head.headers if name == wanted]
+    if not lines:
         return None
+    if len(lines) == 1 and lines[0].isdigit() and len(lines[0]) <= _MAX_DIGITS:
+        return int(lines[0])
+    values = {part.strip() for line in lines for part in line.split(b",")}
     name = wanted.decode().title()
     if len(values) > 1:
         raise InvalidRequest(f"header {name} is repeated with different values: expected one")
@@ -193,7 +198,7 @@ def _length(head: Head, wanted: bytes) -> int | None:
 
 
 def _joined(head: Head, wanted: bytes) -> str:
-    return ",".join(value.decode("latin-1") for name, value in head.headers if name == wanted)
+    return b",".join([value for name, value in head.headers if name == wanted]).decode("latin-1")
 
 
 def _compressed(response: Response, head: Head) -> Response:
@@ -255,6 +260,8 @@ def encoded(path: str, target: str | None) -> str:
         The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
     """
     raw = (target or "").partition("?")[0]
+    if "%" not in raw and raw.endswith(path) and path.startswith("/"):
+        return path  # as nearly always
     place = len(raw)
     while (place := raw.rfind("/", 0, place)) >= 0:
         if unquote(raw[place:]) == path:

@@ -86,8 +86,10 @@ class Server:
             NotReady: The model is loading, or its load failed, or the server stops.
             Busy: As many of its calls run and wait as may.
         """
-        self._check_stopping(model)
-        yield from self._settle(model)
+        if self.stopping:
+            raise _stopping(model)
+        if model.state != "ready":
+            yield from self._settle(model)
         if model.state != "ready":
             reason = "its load failed, see the server's log" if model.state == "failed" else "it is still loading"
             raise NotReady(f"{model} is not ready: {reason}")
@@ -101,7 +103,8 @@ class Server:
             NotReady: The server stops.
             Busy: As many calls of the model run and wait as may.
         """
-        self._check_stopping(model)
+        if self.stopping:
+            raise _stopping(model)
         place = model.gate.enter()
         if place is None:
             raise _busy(model)
@@ -170,10 +173,6 @@ class Server:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
         self.loading.forget()
         self.stopping = False
-
-    def _check_stopping(self, model: Model) -> None:
-        if self.stopping:
-            raise _stopping(model)
 
     def _settle(self, model: Model) -> Generator[Step, Any, None]:
         if model.state in ("waiting", "loading"):
