@@ -118,8 +118,8 @@ class Place:
             return
         finished: list[Future[None]] = []
         with self._gate.lock:
-            if self._state == "runs":
-                return
+            if self._state in ("runs", "left"):
+                return  # it is given back by `end`, or has been meanwhile
             if self._state == "waits":
                 self._gate.leave_queue(self)
             else:
