@@ -30,7 +30,11 @@ class Gate:
 
     def is_full(self) -> bool:
         """Whether nobody could enter right now."""
-        return self._running >= self.max_concurrency and len(self._queue) >= self.max_queue
+        return self._running >= self.max_concurrency and self.waiting() >= self.max_queue
+
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._queue)
 
     def enter(self) -> Place | None:
         """A place, to be left by its `with` block; None where the house is full."""
