@@ -63,7 +63,7 @@ async def attended(
     """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end.
 
     Args:
-        work: What to await. It is begun at once, and what ends without waiting for anything costs nothing here.
+        work: What to await. What ends without waiting for anything costs nothing here.
         deadline: When to stop it, in seconds of `time.monotonic`.
         gone: Tells when the client has gone; None where nobody can tell, or it does not matter.
         may_stop: Asked right before it is stopped; if it says no, the work goes on to its end.
@@ -73,6 +73,10 @@ async def attended(
         ClientGone: The client went first.
     """
     try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return await _attended_by_tasks(work, deadline, gone, may_stop)
+    try:
         waits_for = work.send(None)
     except StopIteration as end:
         result: T = end.value
@@ -80,10 +84,6 @@ async def attended(
     rest = _rest(work, waits_for)
     if deadline == math.inf and gone is None:
         return await rest
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return await _attended_by_tasks(rest, deadline, gone, may_stop)
     return await _Attendance(gone, may_stop).attend(rest, deadline)
 
 

@@ -17,7 +17,7 @@ from oip_asgi import InferenceServer, TensorSpec
 from oip_asgi._core import http
 from oip_asgi._core.bodies import Body
 from oip_asgi._core.datatypes import DTYPES
-from oip_asgi._core.encodings import coding_of, preferred
+from oip_asgi._core.encodings import Coding, coding_of, preferred
 from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.json_data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
@@ -112,9 +112,10 @@ def raw(data: bytes) -> None:
 
 def coding(data: bytes) -> None:
     """A compressed body, and the headers that name codings."""
-    for name in ("gzip", "deflate"):
+    names: tuple[Coding, ...] = ("gzip", "deflate")
+    for name in names:
         try:
-            body = Body(None, LIMIT, name)  # type: ignore[arg-type]
+            body = Body(None, LIMIT, name)
             for start in range(0, len(data), 100):
                 body.feed(data[start : start + 100])
             body.finish()
