@@ -164,8 +164,9 @@ async def _read(receive: Receive, running: Running, body: Body) -> bytes | bytea
             return body.finish()
 
 
-async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -> None:
-    await receive()
+async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+    if not received:
+        await receive()
     async with server.lifespan():
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -174,8 +175,13 @@ async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send) -
 
 async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
     """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
-    answered = False
+    answered = received = False
     async with AsyncExitStack() as stack:
+
+        async def receive_through() -> Message:
+            nonlocal received
+            received = True
+            return await receive()
 
         async def send_with_server(message: Message) -> None:
             nonlocal answered
@@ -187,10 +193,10 @@ async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope,
             await send(message)
 
         try:
-            await host(scope, receive, send_with_server)
+            await host(scope, receive_through, send_with_server)
         except Exception:
             if answered:
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await _own_lifespan(server, receive, send)
+        await _own_lifespan(server, receive, send, received=received)

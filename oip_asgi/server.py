@@ -10,6 +10,7 @@ from importlib.metadata import version as package_version
 from typing import Any, Final, Literal, TypeVar
 
 from ._core.binding import is_async
+from ._core.codecs.known import AnyCodec, Codecs
 from ._core.models import Model
 from ._core.server import Server
 from ._core.specs import TensorSpec
@@ -25,17 +26,20 @@ _ASYNC_AT_ONCE: Final = 256
 class InferenceServer:
     """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
 
-    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp` or `OIPWSGIMiddleware`; several of them may share it.
+    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware` or `oip_asgi.grpc.add_to_server`; several of them
+    may share it.
 
     Args:
         name: The server's name, for its metadata.
         version: The server's version, for its metadata; that of oip_asgi where it is left out.
-        max_body_bytes: The largest body of a request, in bytes; None for no limit.
+        max_body_bytes: The largest body of a request over HTTP, in bytes; None for no limit.
         ready_when_empty: Whether the server counts as ready while no model is registered.
         debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
         worker_threads: How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout: How many seconds the calls that run have to finish when the server stops. Keep it below the grace that the
             host itself is given.
+        codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
+            content type of another takes its place.
 
     Specification: Server Metadata.
     """
@@ -50,6 +54,7 @@ class InferenceServer:
         debug: bool = False,
         worker_threads: int = 40,
         shutdown_timeout: float = 10.0,
+        codecs: Sequence[AnyCodec] = (),
     ) -> None:
         self.core = Server(
             name,
@@ -57,6 +62,7 @@ class InferenceServer:
             max_body_bytes=max_body_bytes,
             ready_when_empty=ready_when_empty,
             debug=debug,
+            codecs=Codecs(codecs),
         )
         self.running = Running(worker_threads)
         self._shutdown_timeout = shutdown_timeout
@@ -72,6 +78,7 @@ class InferenceServer:
         platform: str = "python",
         inputs: Sequence[TensorSpec] = (),
         outputs: Sequence[TensorSpec] = (),
+        content_type: str | None = None,
         run: Literal["thread", "inline"] = "thread",
         writable: bool = False,
         load: Callable[[], Any] | None = None,
@@ -82,19 +89,24 @@ class InferenceServer:
     ) -> None:
         """Register a callable as a model.
 
-        A parameter's name is the name of the tensor that it receives, as a `numpy.ndarray`; a default makes the input optional, and
-        `**inputs` takes the rest. A parameter annotated `InferenceRequest` receives the whole request, one annotated
-        `InferenceContext` what surrounds it. The one parameter of `classifier.predict(X)` receives the one declared input.
+        A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
+        rest. The annotation says as what: `np.ndarray`, also where there is none, `list[str]`, `list[bytes]`, `list[datetime]`,
+        `pd.Series`, what a codec of the server decodes, or `Annotated` with a codec. A `pd.DataFrame` takes every tensor that no other
+        parameter is named after, one per column; `InferenceRequest` is the whole request, `InferenceContext` what surrounds it. The one
+        parameter of `classifier.predict(X)` receives the one declared input.
 
         Args:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
-                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, or an `InferenceResponse`.
+                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
+                or what a codec encodes: the return annotation, else the value, says which.
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
             inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
-            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where no value is lost.
-            run: Where a `def` runs under ASGI: in a worker thread, or on the event loop, for functions of microseconds.
+            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where the values fit.
+            content_type: How requests are read that do not say it themselves: "pd" for a data frame, or that of each tensor for which
+                `inputs` declares none. Shown in the metadata's `parameters`.
+            run: Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, for functions of microseconds.
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
@@ -109,7 +121,7 @@ class InferenceServer:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
             ValueError: An argument's value is wrong, or the model is registered already.
 
-        Specification: Model Metadata.
+        Specification: Model Metadata; Content Types.
         """
         self.core.models.add(
             Model(
@@ -126,6 +138,8 @@ class InferenceServer:
                 max_concurrency=_at_once(function) if max_concurrency is None else max_concurrency,
                 max_queue=max_queue,
                 timeout=timeout,
+                content_type=content_type,
+                codecs=self.core.codecs,
             )
         )
 
@@ -137,6 +151,7 @@ class InferenceServer:
         platform: str = "python",
         inputs: Sequence[TensorSpec] = (),
         outputs: Sequence[TensorSpec] = (),
+        content_type: str | None = None,
         run: Literal["thread", "inline"] = "thread",
         writable: bool = False,
         load: Callable[[], Any] | None = None,
@@ -145,7 +160,16 @@ class InferenceServer:
         max_queue: int = 100,
         timeout: float | None = None,
     ) -> Callable[[F], F]:
-        """`register` as a decorator, which gives the function back as it was. The arguments are the same."""
+        """`register` as a decorator, which gives the function back as it was. The arguments are the same.
+
+        Raises:
+            TypeError: It is used without parentheses and a name, or as `register` says.
+            ValueError: As `register` says.
+        """
+        if not isinstance(name, str):
+            raise TypeError(
+                f'server.model needs the model\'s name, not {name!r}: write @server.model("{getattr(name, "__name__", "name")}")'
+            )
 
         def decorate(function: F) -> F:
             self.register(
@@ -162,6 +186,7 @@ class InferenceServer:
                 max_concurrency=max_concurrency,
                 max_queue=max_queue,
                 timeout=timeout,
+                content_type=content_type,
             )
             return function
 

@@ -89,7 +89,6 @@ def _read(stream: IO[bytes], body: Body) -> bytes | bytearray:
     try:
         while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
             body.feed(chunk)
-    except OSError:
-        # how servers and frameworks say that the client went away, or broke its chunks
+    except OSError:  # how servers say that the client is gone
         return body.finish(cut_off=True)
     return body.finish()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._core.datatypes import Array, datatype_of
+from oip_asgi._core.datatypes import datatype_of
 
 from .ways import Answer, Request, over_asgi
 
@@ -45,9 +45,3 @@ def error(answer: Answer) -> tuple[int, str]:
     """The status and the text of an answer that must not have succeeded."""
     assert answer.status != 200, answer.body
     return answer.status, json.loads(answer.body)["error"]
-
-
-def array_of(answer: Answer) -> Array:
-    """The first output as an array."""
-    [output, *_] = json.loads(answer.body)["outputs"]
-    return np.array(output["data"]).reshape(output["shape"])

@@ -74,6 +74,7 @@ def test_several_servers_in_nested_mounts(server: InferenceServer) -> None:
         ("/v2x/health/live", "/v2", 404),
         ("/v2", "/v2", 200),
         ("/v2/", "/v2", 200),
+        ("*", "", 404),  # OPTIONS *
     ],
 )
 def test_the_path_behind_root_path(server: InferenceServer, path: str, root_path: str, status: int) -> None:
@@ -171,9 +172,11 @@ def test_middleware_joins_the_hosts_lifespan(loading: InferenceServer, events: l
     assert events == ["host starts", "load", "host ends"]
 
 
-@pytest.mark.parametrize("how", ["raises", "returns"])
+@pytest.mark.parametrize("how", ["raises", "returns", "receives"])
 def test_middleware_answers_for_a_host_without_lifespan(loading: InferenceServer, events: list[str], how: str) -> None:
     async def host(scope: Any, receive: Any, send: Any) -> None:
+        if how == "receives":
+            await receive()
         if how == "raises":
             raise ValueError("Django can only handle ASGI/HTTP connections, not lifespan.")
 

@@ -9,17 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceServer, OIPApp
 
 from .asking import ask, error, get, outputs
+from .grpc_ways import Client, wire_request
+from .test_codec_examples import serving
 from .ways import Request, over_asgi, over_wsgi
 
 ROOT = Path(__file__).parents[1]
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
@@ -54,8 +61,11 @@ def test_an_example_answers_as_its_model(name: str) -> None:
     assert done.stdout.endswith("The answers are the model's own.\n")
 
 
-def test_every_example_is_a_script_that_is_run_here_or_its_part() -> None:
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py", "quickstart.py", "flask_app.py"}
+def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
+        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"),
+        *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
+    }
 
 
 def test_the_first_snippet(run_snippet: Run) -> None:
@@ -79,6 +89,20 @@ def test_the_models_snippet(run_snippet: Run) -> None:
     assert get(server, "/models/iris")[1]["platform"] == "sklearn"
 
 
+def test_the_snippets_of_content_types(run_snippet: Run) -> None:
+    server: InferenceServer = run_snippet("async def greet")["server"]
+    client = run_snippet("import httpx")
+    people = {"First Name": np.array(["Joanne", "Michael"], object), "Age": np.array([34, 12])}
+    with serving(Starlette(routes=[Mount("/v2", OIPApp(server))])) as url:
+        frame = client["score"](url, pd.DataFrame(people))
+        [written] = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
+        by_hand = httpx.post(url + written[0], content=written[1]).json()
+    assert frame.to_dict("list") == {"First Name": ["Joanne", "Michael"], "Age": [34, 12], "adult": [True, False]}
+    assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
+    assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}
+    assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
+
+
 @pytest.mark.parametrize("containing", ["import FastAPI", "OIPMiddleware(application", "import Flask"])
 def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
     app = run_snippet(containing)["app"]
@@ -87,8 +111,19 @@ def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
         assert send(Request("GET", path)).status == 200
 
 
+def test_the_snippet_of_grpc(run_snippet: Run) -> None:
+    names = run_snippet("import grpc")
+    names["grpc_server"].start()
+    try:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
+        response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
+        assert [*response.outputs[0].contents.fp32_contents] == [0.5, 1.5]
+    finally:
+        names["grpc_server"].stop(0).wait()
+
+
 def test_every_snippet_is_run() -> None:
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 8
 
 
 def test_the_commands_are_those_of_ci() -> None:

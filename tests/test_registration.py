@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from typing_extensions import TypeAliasType
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from oip_asgi._core.datatypes import Array
@@ -125,6 +126,8 @@ DECLARED: list[tuple[Any, list[str], dict[str, list[float]], list[float]]] = [
     (lambda t=None: t + 1, ["x"], {"x": [1.0]}, [2.0]),
     (lambda **inputs: inputs["p q"], ["p q"], {"p q": [1.0]}, [1.0]),
     (positional_only, ["a", "c"], {"a": [1.0], "c": [2.0]}, [152.0]),
+    (without_wraps(lambda anything: anything + 1), ["x"], {"x": [1.0]}, [2.0]),
+    (without_wraps(by_name), ["b", "a"], {"b": [5.0], "a": [1.0]}, [4.0]),
     (by_name, ["a", "b"], {"b": [5.0], "a": [1.0]}, [4.0]),
 ]
 
@@ -233,6 +236,19 @@ def test_optional_annotations(server: InferenceServer) -> None:
     assert outputs(ask(server, "m", y=[1.0])) == {"output_0": [True, False]}
 
 
+Image = TypeAliasType("Image", np.ndarray)
+T = TypeVar("T")
+Maybe = TypeAliasType("Maybe", T | None, type_params=(T,))
+
+
+def test_annotations_behind_type_statements(server: InferenceServer) -> None:
+    def aliased(x: Image, y: Maybe[Image] = None) -> Array:
+        return x if y is None else y
+
+    server.register("m", aliased)
+    assert outputs(ask(server, "m", x=[1.0])) == {"output_0": [1.0]}
+
+
 def test_the_decorator_gives_the_function_back(server: InferenceServer) -> None:
     decorated = server.model("m")(by_name)
     assert decorated is by_name
@@ -247,6 +263,43 @@ def test_inputs_are_read_only_unless_asked_otherwise(server: InferenceServer) ->
     server.register("writes", halve, writable=True)
     assert ask(server, "reads", x=[2.0]).status == 500
     assert outputs(ask(server, "writes", x=[2.0])) == {"output_0": [1.0]}
+
+
+class Open:
+    def predict(self, **inputs: Any) -> list[str]:
+        return sorted(inputs)
+
+    async def __call__(self, context: InferenceContext, **inputs: Any) -> list[str]:
+        assert isinstance(context, InferenceContext)
+        return sorted(inputs)
+
+
+def thresholded(threshold: Any, **inputs: Any) -> Any:
+    return threshold
+
+
+def renamed(x: Annotated[Array, TensorSpec("in", "FP64", [-1])], **inputs: Any) -> list[str]:
+    return [str(float(x[0])), *inputs]
+
+
+@pytest.mark.parametrize(
+    ("function", "taken"),
+    [
+        (Open().predict, "self"),
+        (Open(), "self"),
+        (Open(), "context"),
+        (functools.partial(thresholded, threshold=0.5), "threshold"),
+        (functools.partial(thresholded, 0.5), "threshold"),
+        (renamed, "x"),
+    ],
+)
+def test_no_input_reaches_a_parameter_that_is_no_tensor(server: InferenceServer, function: Any, taken: str) -> None:
+    server.register("m", function)
+    arrays = {"in": [1.0], taken: [2.0]}
+    status, text = error(ask(server, "m", **arrays))
+    assert (status, text) == (400, f"unknown input {taken!r}: the model uses this name for something else")
+    del arrays[taken]
+    assert ask(server, "m", **arrays).status == 200
 
 
 # What cannot work
@@ -339,6 +392,11 @@ def test_the_same_name_and_version_twice(server: InferenceServer) -> None:
 def test_specs_that_cannot_be(arguments: Any, exception: type[Exception], message: str) -> None:
     with pytest.raises(exception, match=message):
         TensorSpec(*arguments)
+
+
+def test_the_decorator_without_its_parentheses(server: InferenceServer) -> None:
+    with pytest.raises(TypeError, match=r'write @server.model\("by_name"\)'):
+        server.model(by_name)  # type: ignore[arg-type]
 
 
 def test_the_texts_name_the_callable(server: InferenceServer) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceResponse, InferenceServer, Tensor, TensorSpec
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
 
 from .asking import ask, error, outputs
 
@@ -95,7 +95,10 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
     [
         (None, [], "output 'output_0' is None: a model returns its result"),
         ({"a": None}, [], "output 'a' is None"),
-        ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
+        ({5: np.ones(1)}, [], "an output is called 5: expected a printable string"),
+        ({"\ud800": 1}, [], r"an output is called '\\ud800'"),
+        (InferenceResponse([], {"p": [1]}), [], r"the response has the parameter 'p' = \[1\]: expected a str"),  # type: ignore[dict-item]
+        (InferenceResponse([Tensor("t", np.ones(1), {"p": np.float32(1)})]), [], "output 't' has the parameter 'p'"),  # type: ignore[dict-item]
         (np.array([1j]), [], "no datatype for numpy dtype complex128"),
         (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
         (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
@@ -111,6 +114,9 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
         (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
         (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
+        (InferenceResponse([Tensor("a", np.ones(1), {"p": None})]), [], "output 'a' has the parameter 'p' = None"),  # type: ignore[dict-item]
+        (InferenceResponse([], {"p": 2**64}), [], "which has more than 64 bits"),
+        (InferenceResponse([], {"p": -(2**63) - 1}), [], "which has more than 64 bits"),
     ],
 )
 def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec], message: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -150,21 +156,38 @@ def test_outputs_that_are_asked_for_of_a_model_without_declaration() -> None:
     assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]})) == {"b": [2]}
 
 
-def test_a_lone_surrogate_in_a_models_own_message() -> None:
-    from oip_asgi import InferenceError
+def test_errors_that_models_raise() -> None:
+    class Mine(InferenceError):
+        def __init__(self) -> None:
+            self.code = 7
 
     server = InferenceServer()
+    raised: list[Exception] = [InferenceError("a \ud800 b"), InferenceError(ValueError("bad")), Mine()]  # type: ignore[arg-type]
 
     @server.model("m")
     def speaks() -> None:
-        raise InferenceError("a \ud800 b")
+        raise raised.pop(0)
 
     assert error(ask(server, "m")) == (400, "a ? b")
-    with pytest.raises(ValueError, match="an error's HTTP status is 400 to 599"):
+    assert error(ask(server, "m")) == (400, "bad")
+    assert error(ask(server, "m")) == (400, "")
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": 5}, {"X": "a\r\nSet-Cookie: b"}, {"X": "é"}])
+def test_errors_that_cannot_be_sent(headers: Any) -> None:
+    with pytest.raises(ValueError, match="must be a string of printable ASCII"):
+        InferenceError("no", headers=headers)
+    with pytest.raises(ValueError, match="status 200 is none of an error"):
         InferenceError("fine", status=200)
 
 
-def test_what_cannot_be_written_is_logged_and_answered_500(caplog: pytest.LogCaptureFixture) -> None:
-    server = returning({"\ud800": 1})
-    assert error(ask(server, "m")) == (500, "internal error: see the server's log")
-    assert "UnicodeEncodeError" in caplog.text
+def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oip_asgi._core.http.rest.encode_response", None)
+    assert error(ask(returning(1), "m")) == (500, "internal error: see the server's log")
+    assert "an error of oip_asgi itself" in caplog.text
+
+
+def test_an_array_that_was_changed_after_the_tensor_was_made() -> None:
+    tensor = Tensor("t", np.ones(1))
+    tensor.array = np.array([1], ">i4")
+    assert described(InferenceResponse([tensor])) == [("t", "INT32", [1], [1])]

@@ -52,6 +52,15 @@ def test_a_body_is_read_to_its_length_and_no_further(server: InferenceServer) ->
     assert stream.read() == b"the next request"
 
 
+def test_a_client_that_goes_before_its_body_ends(server: InferenceServer) -> None:
+    class Broken(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise ConnectionResetError
+
+    status, body = post(server, CONTENT_LENGTH="10", **{"wsgi.input": Broken()})
+    assert (status, body) == ("400 Bad Request", b'{"error":"the body ended after 0 bytes: expected 10"}')
+
+
 def test_a_limit_by_count_for_a_body_without_length() -> None:
     server = InferenceServer(max_body_bytes=10)
     server.register("m", lambda x: x)
@@ -85,6 +94,13 @@ def test_under_a_dispatcher_an_encoded_slash_is_still_told(server: InferenceServ
     server.register("org/m", lambda: 1)
     app = DispatcherMiddleware(other_wsgi_app, {"/ml/v2": OIPWSGIApp(server)})
     assert over_wsgi(app, "/ml/v2")(Request("GET", "/models/org%2Fm/ready")).body == b'{"name":"org/m","ready":true}'
+
+
+def test_a_target_that_somebody_has_rewritten_is_left_aside(server: InferenceServer) -> None:
+    environ = EnvironBuilder("/models/m").get_environ() | {"REQUEST_URI": "/other/%6D"}
+    statuses: list[str] = []
+    list(OIPWSGIApp(server)(environ, lambda status, headers, exc_info=None: statuses.append(status)))  # type: ignore[arg-type]
+    assert statuses == ["200 OK"]
 
 
 def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:

@@ -78,7 +78,8 @@ class Body:
             InvalidRequest: It is shorter or longer than announced, or cut off, or its compressed data is.
         """
         if cut_off or self._length not in (None, self._received):
-            raise InvalidRequest(f"the body ended after {self._received} bytes: expected {self._length or 'more'}")
+            expected = "more" if self._length is None else self._length
+            raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
         if self._decoder is not None and self._received:
             self._decoder.finish()
         return self._first if self._all is None else self._all

@@ -37,10 +37,13 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
 
 _NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in DTYPES.items()})
 
+FLOATING: Final = frozenset({"FP16", "BF16", "FP32", "FP64"})
+"""The datatypes that have NaN and infinities."""
+
 MAX_RANK: Final = 64
 """numpy's own limit on dimensions."""
 
-MAX_ELEMENTS: Final = 2**60
+MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 

@@ -1,10 +1,27 @@
-"""What can go wrong, and the HTTP status each error carries. Knows no transport: who renders an error decides its bytes."""
+"""What can go wrong, and the HTTP status and gRPC code of each error. Knows no transport: who renders an error decides its bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
 
 _SHOWN = 100
+_LISTED = 20
+
+_GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        413: "RESOURCE_EXHAUSTED",
+        429: "RESOURCE_EXHAUSTED",
+        501: "UNIMPLEMENTED",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    }
+)
+"""What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 
 def shown(value: object) -> str:
@@ -13,33 +30,48 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
+def listed(names: Collection[str]) -> str:
+    """Names for an answer, the first of them where there are many."""
+    first = ", ".join(shown(name) for name in list(names)[:_LISTED])
+    return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
+
+
 class InferenceError(Exception):
-    """An error whose text the client may read: every transport answers it with its status and `{"error": message}`.
+    """An error whose text the client may read: over HTTP its status and `{"error": message}`, over gRPC its code and the message.
 
     Raise it from a model to speak to the client; any other exception of a model is logged and answered 500
     without its text.
 
     Args:
         message: What was wrong, where, and what was expected.
-        status: The HTTP status, 400 to 599.
+        status: The HTTP status, 400 to 599. The gRPC code follows from it.
         headers: HTTP headers that belong to the status, such as `Allow`.
 
     Raises:
-        ValueError: `status` is not an error's status.
+        ValueError: `status` is not an error's status, or a header cannot be sent.
 
     Specification: Inference Response JSON Error Object.
     """
 
     status: int = 400
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.headers = headers or {}
         if status is not None:
-            if not 400 <= status <= 599:
-                raise ValueError(f"InferenceError(status={status}): an error's HTTP status is 400 to 599")
             self.status = status
+        if headers is not None:
+            self.headers = headers
+        if not 400 <= self.status <= 599:
+            raise ValueError(f"{type(self).__name__}: status {self.status} is none of an error, which are 400 to 599")
+        for part in (*self.headers, *self.headers.values()):
+            if not isinstance(part, str) or not part.isascii() or not part.isprintable():
+                raise ValueError(f"{type(self).__name__}: header part {part!r} must be a string of printable ASCII")
+
+    @property
+    def grpc_code(self) -> str:
+        """The name of the gRPC status code."""
+        return _GRPC_CODES.get(self.status, "INVALID_ARGUMENT" if self.status < 500 else "INTERNAL")
 
 
 class InvalidRequest(InferenceError):
@@ -47,22 +79,32 @@ class InvalidRequest(InferenceError):
 
 
 class NotFound(InferenceError):
+    """There is no such path, model or version."""
+
     status = 404
 
 
 class MethodNotAllowed(InferenceError):
+    """The path is there, and not for this method."""
+
     status = 405
 
 
 class LengthRequired(InferenceError):
+    """Nobody can tell where the body ends."""
+
     status = 411
 
 
 class TooLarge(InferenceError):
+    """The body is above the server's limit."""
+
     status = 413
 
 
 class UnsupportedEncoding(InferenceError):
+    """The body's Content-Encoding is none that is decoded here."""
+
     status = 415
 
 
@@ -73,6 +115,8 @@ class ModelFailed(InferenceError):
 
 
 class NotReady(InferenceError):
+    """The model is loading, or failed to."""
+
     status = 503
 
 
@@ -84,6 +128,15 @@ class Busy(InferenceError):
 
 class TimedOut(InferenceError):
     status = 504
+
+
+class InvalidResponse(InferenceError):
+    """What a server answered to a client of this package is an error, or no inference response.
+
+    Its status is for models that ask other servers: to their own clients they are a bad gateway.
+    """
+
+    status = 502
 
 
 class ModelFault(Exception):

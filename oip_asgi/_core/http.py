@@ -7,7 +7,6 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -20,11 +19,11 @@ from .bodies import Body
 from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
-from .server import Server
+from .server import Server, own_fault
 from .steps import Call, Exchange, Read, Response
-from .tensors import InferenceRequest
+from .tensors import InferenceRequest, joined
 
-HEADER_LENGTH: Final = b"inference-header-content-length"
+HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 
 _JSON: Final = (b"content-type", b"application/json")
 _BINARY: Final = (b"content-type", b"application/octet-stream")
@@ -40,7 +39,6 @@ _LARGE: Final = 2**16
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
 
-_logger: Final = logging.getLogger("oip_asgi")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -67,12 +65,12 @@ class Head(NamedTuple):
 def exchange(server: Server, head: Head) -> Exchange:
     """Answer one request. Raises nothing but what is not an `Exception`."""
     try:
-        response = yield from _route(server, head)
-    except InferenceError as error:
-        response = _refusal(error)
+        try:
+            response = yield from _route(server, head)
+        except InferenceError as error:
+            response = _refusal(error)
     except Exception as error:
-        _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
-        response = _json(500, schemas.Error("internal error: see the server's log"))
+        response = _refusal(own_fault(error))
     if head.compress and response.status == 200:
         response = _compressed(response, head)
     return response._replace(parts=[]) if head.method == "HEAD" else response
@@ -80,6 +78,8 @@ def exchange(server: Server, head: Head) -> Exchange:
 
 def _route(server: Server, head: Head) -> Exchange:
     path = head.path.removesuffix("/")
+    if not path.startswith("/") and path:
+        raise _unknown_path(path)
     segments = path.split("/")[1:]
     match [unquote(segment) for segment in segments] if "%" in path else segments:
         case []:
@@ -124,7 +124,7 @@ def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
 
 def _unknown_path(path: str) -> NotFound:
     return NotFound(
-        f"unknown path {shown(path)}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
+        f"unknown path {shown(unquote(path))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
         "with /versions/{version} and /ready or /infer behind it"
     )
 
@@ -149,7 +149,7 @@ def _infer(server: Server, head: Head, model: Model) -> Exchange:
             request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
         else:
             request = _decode(body, header_length, model)
-        response = yield from server.infer(model, place, request, lambda: headers(head), head.transport)
+        response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
     text, binary = rest.encode_response(response, request)
     if not binary:
         return _respond(200, [_JSON], [text])
@@ -169,13 +169,8 @@ def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 
 
-def headers(head: Head) -> Mapping[str, str]:
-    """A request's headers for `InferenceContext`: repeated ones are joined by a comma."""
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in head.headers:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined
+def _headers(head: Head) -> Mapping[str, str]:
+    return joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
 
 
 def _length(head: Head, wanted: bytes) -> int | None:
@@ -215,7 +210,7 @@ def _compressed(response: Response, head: Head) -> Response:
 
 def _refusal(error: InferenceError) -> Response:
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    response = _json(error.status, schemas.Error(error.message.encode(errors="replace").decode()))
+    response = _json(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return response._replace(headers=response.headers + extra)
 
@@ -262,8 +257,10 @@ def encoded(path: str, target: str | None) -> str:
     raw = (target or "").partition("?")[0]
     if "%" not in raw and raw.endswith(path) and path.startswith("/"):
         return path  # as nearly always
-    place = len(raw)
-    while (place := raw.rfind("/", 0, place)) >= 0:
-        if unquote(raw[place:]) == path:
-            return raw[place:]
-    return quote(path)
+    left, place = len(path), len(raw)
+    while left and (slash := raw.rfind("/", 0, place)) >= 0:
+        segment = "/" + unquote(raw[slash + 1 : place])
+        if not path.endswith(segment, 0, left):
+            break
+        left, place = left - len(segment), slash
+    return quote(path) if left else raw[place:]

@@ -5,11 +5,12 @@ Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from decimal import Decimal, DecimalException
 from functools import cache
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Final, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ import numpy as np
 from .datatypes import DTYPES, Array, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
 from .raw import Buffer, count
-from .tensors import object_array
+from .tensors import integer_array, object_array
 
 _ELEMENT: Final[dict[str, tuple[Any, str]]] = {
     "b": (bool | Literal[0, 1], "true, false, 0 or 1"),
@@ -44,7 +45,8 @@ _GOT: Final = {
 }
 
 _OPENING: Final = re.compile(rb"[ \t\r\n]*(\[?)[ \t\r\n]*(\[?)")
-_FAULT: Final = re.compile(r"(?:Expected `([^`]*)`, got `([^`]*)`|(.*?))(?: - at `\$(.*)`)?", re.DOTALL)
+_PLACE: Final = re.compile(r" - at `\$([0-9\[\]]*)`$")
+_TYPES: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
 
 _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
@@ -67,6 +69,9 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
     elements, kind = count(shape), _kind(dtype)
+    if kind != "O" and bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
+        # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
+        raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
     opening = _OPENING.match(text)
     assert opening is not None  # every part of the pattern may be empty
     if opening[2]:
@@ -118,16 +123,20 @@ def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"data is not valid UTF-8: {error.reason}") from None
     except msgspec.ValidationError as error:
-        fault = _FAULT.fullmatch(str(error))
-        assert fault is not None  # its last alternative matches any text
-        wanted, got, other, place = (group or "" for group in fault.groups())
-        if kind in ("u", "i") and (got == "float" or "out of range" in other):
+        message = str(error)
+        found = _PLACE.search(message)
+        place, message = (found[1], message[: found.start()]) if found else ("", message)
+        types = _TYPES.fullmatch(message)
+        wanted, got = types.groups() if types else ("", "")
+        if kind in ("u", "i") and (got == "float" or "out of range" in message):
             value = _decode(text, dtype, shape, depth, "whole")
             _check_whole(value, dtype, depth, "data")
             return value
-        if wanted == "array" or got == "array":
+        if "array" in (wanted, got):
             raise InvalidRequest(f"data{place} is {_GOT[got]}: expected {_expected(shape)}") from None
-        problem = f" is {_GOT[got]}" if got else f": {other[:100]}"
+        if message.startswith("Invalid enum value"):  # a string or an integer that the element's type does not list
+            got = "str" if message.endswith("'") else "int"
+        problem = f" is {_GOT[got]}" if got else f": {message}"
         raise InvalidRequest(f"data{place}{problem}: expected {_ELEMENT[kind][1]} for {datatype_of(dtype)}") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"data: {error}") from None
@@ -162,7 +171,7 @@ def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
         return _to_floats(flat, dtype)
     if kind == "b":
         return np.array(flat, dtype)
-    return _to_integers(flat, dtype)
+    return integer_array(flat, dtype, "data")
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:
@@ -175,17 +184,6 @@ def _to_floats(flat: list[Any], dtype: DType) -> Array:
         place = int(np.argmax(lost))
         raise InvalidRequest(f"data: element {place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
     return array
-
-
-def _to_integers(flat: list[Any], dtype: DType) -> Array:
-    try:
-        return np.array(flat, dtype)
-    except OverflowError:
-        limits = np.iinfo(dtype)
-        place = next(place for place, element in enumerate(flat) if not limits.min <= element <= limits.max)
-        raise InvalidRequest(
-            f"data: element {place} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
-        ) from None
 
 
 def to_json(array: Array) -> bytes:
@@ -216,8 +214,5 @@ def _strings(elements: list[bytes]) -> list[str]:
         try:
             strings.append(element.decode())
         except UnicodeDecodeError:
-            raise InvalidRequest(
-                f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string: "
-                'ask for this output with "binary_data": true'
-            ) from None
+            raise InvalidRequest(f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string") from None
     return strings

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from . import schemas
 from .binding import Binding, bind, is_async
+from .codecs.known import Codecs
 from .errors import NotFound, shown
 from .gates import Gate
 from .specs import TensorSpec
@@ -36,6 +37,8 @@ class Model:
         writable: bool,
         load: Callable[[], Any] | None,
         ready: Callable[[], Any] | None,
+        content_type: str | None,
+        codecs: Codecs,
         max_concurrency: int,
         max_queue: int,
         timeout: float | None,
@@ -53,10 +56,16 @@ class Model:
         self._check_limits(max_concurrency, max_queue, run)
         self.gate = Gate(max_concurrency, max_queue)
         self.run: Literal["async", "thread", "inline"] = "async" if is_async(function) else run
-        self.binding: Binding = bind(function, tuple(inputs))
-        self.outputs = tuple(outputs) or self.binding.outputs
+        self.content_type = content_type
+        self.codecs = codecs
+        self._check_content_types((*inputs, *outputs))
+        self.binding: Binding = bind(function, tuple(inputs), codecs, content_type)
+        self.outputs = tuple(outputs) or self.binding.returned.specs
+        self._check_content_types((*self.binding.inputs, *self.outputs))
         self._check_unique("input", self.binding.inputs)
         self._check_unique("output", self.outputs)
+        whole = codecs.only_whole() if self.binding.is_free and content_type is None else []
+        self._whole_bindings = {name: bind(function, (), codecs, name) for name in whole}
 
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -92,6 +101,23 @@ class Model:
             raise ValueError(
                 f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
             )
+
+    def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
+        if self.content_type is not None:
+            self.codecs.check_declared(self.content_type, str(self), whole=True)
+        for spec in specs:
+            if spec.content_type is None:
+                continue
+            self.codecs.check_declared(spec.content_type, f"{self}: TensorSpec {spec.name!r}", whole=False)
+            datatype = self.codecs.inputs[spec.content_type].datatype
+            if datatype not in (None, spec.datatype):
+                raise ValueError(
+                    f"{self}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}"
+                )
+
+    def binding_for(self, content_type: object) -> Binding:
+        """How the model is called for a request with this content type, or None: `pd` makes one frame of all tensors where it can."""
+        return self.binding if content_type is None else self._whole_bindings.get(str(content_type), self.binding)
 
     def _check_unique(self, what: str, specs: Sequence[TensorSpec]) -> None:
         names = [spec.name for spec in specs]
@@ -158,6 +184,8 @@ class Models:
     def metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
         document = schemas.ModelMetadata(model.name, model.platform, _described(model.binding.inputs), _described(model.outputs))
+        if model.content_type is not None:
+            document.parameters = {"content_type": model.content_type}
         versions = [version for version in self._by_name[model.name] if version is not None]
         if versions:
             document.versions = versions
@@ -172,4 +200,8 @@ def _default(versions: list[str | None]) -> str | None:
 
 
 def _described(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
-    return [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]
+    described = [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]
+    for document, spec in zip(described, specs, strict=True):
+        if spec.content_type is not None:
+            document.parameters = {"content_type": spec.content_type}
+    return described

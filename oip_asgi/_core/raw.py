@@ -5,7 +5,6 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import Final, TypeAlias
 
@@ -29,10 +28,15 @@ def count(shape: tuple[int, ...] | list[int]) -> int:
     """
     if len(shape) > MAX_RANK:
         raise InvalidRequest(f"shape has {len(shape)} dimensions: at most {MAX_RANK} are possible")
-    elements = math.prod(shape)
-    if (elements or math.prod(filter(None, shape))) > MAX_ELEMENTS:
-        raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
-    return elements
+    elements, empty = 1, False
+    for dimension in shape:
+        if dimension == 0:
+            empty = True
+        else:
+            elements *= dimension
+            if elements > MAX_ELEMENTS:
+                raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
+    return 0 if empty else elements
 
 
 def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -83,6 +87,13 @@ def _split(data: Buffer, elements: int) -> list[bytes]:
     if position != end:
         raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
     return found
+
+
+def view_raw(array: Array) -> Buffer:
+    """The same as `to_raw`, as a view of the array where that is possible."""
+    if array.dtype.hasobject:
+        return to_raw(array)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def to_raw(array: Array) -> bytes:

@@ -6,35 +6,44 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension.
 from __future__ import annotations
 
 import re
-from typing import Final, NoReturn
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from . import schemas
-from .datatypes import DType, dtype_of
-from .errors import InvalidRequest, shown
+from .datatypes import FLOATING, DType, dtype_of
+from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import Buffer, count, from_raw, to_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, InferenceResponse, Tensor
+
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
 
 _strict: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
 _lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 _encode: Final = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
 
 _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for code in range(256))
 """For each byte of JSON text: [ and { go one deeper, ] and } one back, 2 stands for a quote."""
 
+_DECIMAL: Final = re.compile("[0-9]{1,18}")
+
 _CHUNK: Final = 2**20
 
-_STRING_OR_LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-?(?:NaN|Infinity)', re.DOTALL)
-_MARK: Final = b'{"\\u0000literal"'
-_LITERAL: Final = _MARK + b':["%b"]}'
-_LITERALS: Final = (b"NaN", b"-Infinity", b"Infinity")
+_LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
+"""What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
+
+_NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 
 
 def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
@@ -47,23 +56,49 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    if header_length is None:
-        text: Buffer = body
-    elif header_length <= len(body):
-        text = memoryview(body)[:header_length]
-    else:
-        raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
+    text, binary = _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     document = _decode_document(text)
-    binary = _BinaryData(memoryview(body)[len(text) :], framed=header_length is not None)
-    inputs = [_decode_input(item, f"inputs[{place}]", binary) for place, item in enumerate(document.inputs)]
-    binary.finish()
+    inputs = _decode_tensors(document.inputs, "inputs", binary)
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):
         _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     _check_flag(document.parameters, "binary_data_output", "parameters")
     return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
+
+
+def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
+    """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`.
+
+    Args:
+        body: The whole body.
+        header_length: How many of its bytes are JSON; None where the response did not say, and all of them are.
+
+    Raises:
+        InvalidResponse: The body is an error, or not what the specification describes; the text says which.
+    """
+    try:
+        text, binary = _split(body, header_length)
+        document = _decode_closely(bytes(text), _response, lambda document: document.outputs or [])
+        if document.error is not None:
+            raise InvalidResponse(f"the server answered with an error: {document.error}")
+        if document.outputs is None:
+            raise InvalidRequest("outputs is missing: expected a list of tensors")
+        outputs = _decode_tensors(document.outputs, "outputs", binary)
+    except InvalidRequest as error:
+        raise InvalidResponse(f"the response is not one of inference: {error}") from None
+    return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
+
+
+def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, _BinaryData]:
+    """The JSON of a body, and what is behind it."""
+    if header_length is None:
+        return body, _BinaryData(memoryview(b""), framed=False)
+    if header_length > len(body):
+        raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
+    whole = memoryview(body)
+    return whole[:header_length], _BinaryData(whole[header_length:], framed=True)
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
@@ -124,10 +159,16 @@ class _BinaryData:
     def finish(self) -> None:
         left = len(self._data) - self._position
         if left:
-            raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of the inputs")
+            raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_input(item: schemas.RequestInput, place: str, binary: _BinaryData) -> Tensor:
+def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, binary: _BinaryData) -> list[Tensor]:
+    tensors = [_decode_tensor(item, f"{field}[{place}]", binary) for place, item in enumerate(items)]
+    binary.finish()
+    return tensors
+
+
+def _decode_tensor(item: schemas.RequestInput, place: str, binary: _BinaryData) -> Tensor:
     try:
         dtype = dtype_of(item.datatype)
         shape = tuple(item.shape)
@@ -138,7 +179,7 @@ def _decode_input(item: schemas.RequestInput, place: str, binary: _BinaryData) -
         if "binary_data_size" not in parameters:
             if absent:
                 raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-            array = from_json(_unmark_literals(data, dtype), dtype, shape)
+            array = from_json(data, dtype, shape)
         else:
             if not absent:
                 raise InvalidRequest("both data and binary_data_size are given: expected one of them")
@@ -159,47 +200,56 @@ def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
 
 
 def _decode_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:
+    """The JSON as a document.
+
+    The strict decoder takes most requests. It skips no field unseen but `data`, which its own decoder looks at, so nothing it takes can
+    hide deep nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
+    """
     try:
         return _strict(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Unknown fields, the literals of Python's json, or a mistake: all are rare, so they pay for the closer look
-        return _decode_closely(bytes(text))
+        return _decode_closely(bytes(text), _lenient, lambda document: document.inputs)
 
 
-def _decode_closely(text: bytes) -> schemas.InferenceRequest:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason} at byte {error.start}") from None
+def _decode_closely(text: bytes, decode: Callable[[bytes], T], tensors: Callable[[T], Sequence[schemas.RequestInput]]) -> T:
+    _check_utf8(text)
+    # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
+    text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
     if _depth(text) > MAX_DEPTH:
         raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
-    marked = _mark_literals(text)
+    spelled = _spell_literals(text) if b"NaN" in text or b"Infinity" in text else text
     try:
-        msgspec.json.decode(marked)  # unlike the typed decoder, reads what unknown fields hold
-        return _lenient(marked)
+        document = decode(spelled)
     except msgspec.ValidationError as error:
-        _refuse(str(error), has_literals=marked is not text)
+        problem, _, path = str(error).replace("`", "").partition(" - at $")
+        hint = "" if spelled is text else f" ({_NO_JSON})"
+        raise InvalidRequest(f"{path.lstrip('.') or 'the body'}: {problem[0].lower()}{problem[1:]}{hint}") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    if spelled is not text:
+        taken = sum(_count_spelled(bytes(item.data)) for item in tensors(document) if item.datatype in FLOATING)
+        if _count_spelled(text) or taken != _count_spelled(spelled):
+            raise InvalidRequest(f"{_NO_JSON}: expected them as elements of floating-point data only")
+    return document
 
 
-def _refuse(message: str, *, has_literals: bool) -> NoReturn:
-    problem, _, path = message.replace("`", "").partition(" - at $")
-    problem = problem[0].lower() + problem[1:]
-    text = f"{path.lstrip('.') or 'the body'}: {problem}"
-    if has_literals:
-        text += "; NaN, Infinity and -Infinity are no JSON and are taken only as elements of floating-point data"
-    raise InvalidRequest(text)
+def _check_utf8(text: bytes) -> None:
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), _CHUNK):
+            decoder.decode(text[start : start + _CHUNK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets outside strings nest, at one pass of numpy's over bounded chunks."""
+    """How deep brackets outside strings nest, in text without escaped quotes, at one pass of numpy's over bounded chunks."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return 0
-    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     deepest, depth, quotes = 0, 0, 0
-    for start in range(0, len(plain), _CHUNK):
-        steps = np.frombuffer(plain[start : start + _CHUNK].translate(_STEPS), np.int8)
+    for start in range(0, len(text), _CHUNK):
+        steps = np.frombuffer(text[start : start + _CHUNK].translate(_STEPS), np.int8)
         inside = quotes + np.cumsum(steps == 2)
         quotes = int(inside[-1])
         depths = depth + np.cumsum(np.where((inside % 2 == 1) | (steps == 2), 0, steps), dtype=np.int64)
@@ -207,24 +257,25 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _mark_literals(text: bytes) -> bytes:
-    """Wrap NaN, Infinity and -Infinity, which are no JSON, into objects that no field takes for anything else."""
-    if b"NaN" not in text and b"Infinity" not in text:
-        return text
-    if _MARK in text:
-        raise InvalidRequest("the JSON holds both NaN or Infinity literals and a field called \\u0000literal")
-    return _STRING_OR_LITERAL.sub(lambda match: match[0] if match[0][:1] == b'"' else _LITERAL % match[0], text)
+def _spell_literals(text: bytes) -> bytes:
+    """Write the literals outside strings as strings, in text without escaped quotes, over bounded chunks."""
+    parts: list[bytes] = []
+    start, inside = 0, 0
+    while start < len(text):
+        end = text.find(b",", start + _CHUNK)  # no literal holds a comma
+        end = len(text) if end < 0 else end
+        pieces = text[start:end].split(b'"')
+        for place in range(inside, len(pieces), 2):
+            for literal, spelling in _LITERALS.items():
+                pieces[place] = pieces[place].replace(literal, spelling)
+        inside ^= (len(pieces) - 1) % 2
+        parts.append(b'"'.join(pieces))
+        start = end
+    return b"".join(parts)
 
 
-def _unmark_literals(data: bytes, dtype: DType) -> bytes:
-    """The `data` of a floating tensor with wrapped literals as the strings that mean the same there."""
-    if _MARK not in data:
-        return data
-    if dtype.kind not in "fV":
-        raise InvalidRequest("data holds NaN or Infinity: expected them in floating-point datatypes only")
-    for literal in _LITERALS:
-        data = data.replace(_LITERAL % literal, b'"%b"' % literal)
-    return data
+def _count_spelled(text: bytes) -> int:
+    return sum(map(text.count, _LITERALS.values()))
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[bytes]]:
@@ -239,22 +290,8 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     """
     every = request.parameters.get("binary_data_output", False)
     asked = {output.name: (output.parameters or {}).get("binary_data", every) for output in request.outputs}
-    outputs: list[schemas.ResponseOutput] = []
-    binary: list[bytes] = []
-    for tensor in response.outputs:
-        output = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
-        parameters = tensor.parameters
-        if asked.get(tensor.name, every):
-            binary.append(to_raw(tensor.array))
-            parameters = {**parameters, "binary_data_size": len(binary[-1])}
-        else:
-            try:
-                output.data = msgspec.Raw(to_json(tensor.array))
-            except InvalidRequest as error:
-                raise InvalidRequest(f"output {shown(tensor.name)}: {error}") from None
-        if parameters:
-            output.parameters = parameters
-        outputs.append(output)
+    remedy = 'ask for this output with "binary_data": true'
+    outputs, binary = _encode_tensors(response.outputs, lambda name: bool(asked.get(name, every)), "output", remedy)
     document = schemas.InferenceResponse(response.model_name, outputs)
     if response.model_version is not None:
         document.model_version = response.model_version
@@ -263,3 +300,58 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     if response.parameters:
         document.parameters = response.parameters
     return _encode(document), binary
+
+
+def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[bytes]]:
+    """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`.
+
+    Args:
+        request: The request.
+        binary: Whether the inputs are sent as bytes behind the JSON.
+
+    Raises:
+        InvalidRequest: An input cannot be JSON; the text says what to do.
+    """
+    inputs, parts = _encode_tensors(request.inputs, lambda _: binary, "input", "use to_http(binary=True)")
+    document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
+    return _encode(document), parts
+
+
+def _encode_tensors(
+    tensors: Sequence[Tensor], is_binary: Callable[[str], bool], what: str, remedy: str
+) -> tuple[list[schemas.ResponseOutput], list[bytes]]:
+    documents: list[schemas.ResponseOutput] = []
+    binary: list[bytes] = []
+    for tensor in tensors:
+        document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
+        parameters = tensor.parameters
+        if is_binary(tensor.name):
+            binary.append(to_raw(tensor.array))
+            parameters = {**parameters, "binary_data_size": len(binary[-1])}
+        else:
+            try:
+                document.data = msgspec.Raw(to_json(tensor.array))
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{what} {shown(tensor.name)}: {error}: {remedy}") from None
+        if parameters:
+            document.parameters = parameters
+        documents.append(document)
+    return documents, binary
+
+
+def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:
+    """A request as headers and body. `InferenceRequest.to_http` says more."""
+    text, parts = encode_request(request, binary=binary)
+    if not binary:
+        return {"Content-Type": "application/json"}, text
+    return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])
+
+
+def from_http(headers: Mapping[str, str], body: Buffer) -> InferenceResponse:
+    """Headers and body as a response. `InferenceResponse.from_http` says more."""
+    lengths = [value for name, value in headers.items() if name.lower() == HEADER_LENGTH.lower()]
+    if not lengths:
+        return decode_response(body, None)
+    if len(lengths) > 1 or not _DECIMAL.fullmatch(lengths[0]):
+        raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
+    return decode_response(body, int(lengths[0]))

@@ -5,48 +5,94 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from .binding import Returned
+from .codecs.base import AnyInputCodec
+from .codecs.known import Codecs
+from .codecs.pandas import PandasCodec, column_to_tensor, columns_of, is_series_class
 from .datatypes import Array, cast, dtype_of
-from .errors import InvalidRequest, ModelFault, shown
-from .schemas import RequestOutput
+from .errors import InvalidRequest, ModelFault, listed, shown
+from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, wire_array
+
+T = TypeVar("T")
 
 _PLAIN: Final = (bool, int, float, str, bytes, np.generic)
 
 
-def to_response(result: Any, declared: Sequence[TensorSpec]) -> InferenceResponse:
+def to_response(
+    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
+) -> InferenceResponse:
     """Whatever a model returned as a response with its outputs.
 
     Args:
-        result: An `InferenceResponse`; a mapping of names to arrays; a tuple or list in the order of the declared outputs; else
-            one array, or what numpy makes one of. A Python or numpy scalar has shape `[1]`.
+        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple or list in the order of the declared outputs;
+            else one array, or what numpy makes one of, or a codec. A Python or numpy scalar has shape `[1]`.
         declared: The declared outputs, or nothing.
+        returned: What the return annotation says.
+        codecs: Those of the server.
+        asked: The content types that the request asks outputs to have, by name.
 
     Raises:
         ModelFault: It cannot be that, or does not keep the declaration.
+        InvalidRequest: An output cannot have the content type that is asked for.
     """
     if isinstance(result, InferenceResponse):
-        outputs = result.outputs
-        parameters = result.parameters
+        outputs = [
+            _rechecked(tensor)
+            if tensor.parameters.get("content_type") == asked.get(tensor.name, tensor.parameters.get("content_type"))
+            else _asked(tensor.name, tensor.array, asked[tensor.name], codecs)
+            for tensor in result.outputs
+        ]
+        response = InferenceResponse(outputs, _checked("the response", result.parameters))
     else:
-        outputs = [_tensor(name, value) for name, value in _named(result, declared)]
-        parameters = {}
+        response = _encoded(result, declared, returned, codecs, asked)
+    names = [tensor.name for tensor in response.outputs]
     if declared:
-        outputs = _keep(outputs, declared)
-    elif len({tensor.name for tensor in outputs}) != len(outputs):
-        raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} have the same name twice")
+        response.outputs = _keep(response.outputs, declared)
+    elif len(set(names)) != len(names):
+        raise ModelFault(f"outputs {names} have the same name twice")
+    return response
+
+
+def _encoded(
+    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
+) -> InferenceResponse:
+    whole = returned.whole or codecs.whole_of_value(result)
+    parameters: Parameters = {}
+    if whole is None:
+        named = _named(result, declared, returned, codecs)
+    elif whole is PandasCodec:
+        named = _faults(columns_of, result)
+        parameters = {"content_type": PandasCodec.content_type}
+    else:
+        return _faults(whole.encode_response, "", result)
+    annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
+    written_as = {spec.name: spec.content_type for spec in declared if spec.content_type is not None}
+    outputs: list[Tensor] = []
+    for (name, value), codec in zip(named, annotated, strict=True):
+        _printable(name)
+        if value is None:
+            raise ModelFault(f"output {name!r} is None: a model returns its result")
+        if name in asked:
+            outputs.append(_asked(name, value, asked[name], codecs))
+        elif name in written_as:
+            outputs.append(_written(name, value, codecs.inputs[written_as[name]]))
+        else:
+            outputs.append(_tensor(name, value, codec or codecs.of_value(value)))
     return InferenceResponse(outputs, parameters)
 
 
-def _named(result: Any, declared: Sequence[TensorSpec]) -> list[tuple[str, Any]]:
+def _named(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> list[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return list(result.items())
-    values = list(result) if _is_several(result, declared) else [result]
+    is_one = len(declared) < 2 and isinstance(result, list) and (any(returned.codecs) or codecs.of_value(result) is not None)
+    values = list(result) if not is_one and _is_several(result, declared) else [result]
     names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
@@ -62,11 +108,34 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
-def _tensor(name: Any, value: Any) -> Tensor:
-    if not isinstance(name, str):
-        raise ModelFault(f"an output is called {shown(name)}: expected a string")
-    if value is None:
-        raise ModelFault(f"output {name!r} is None: a model returns its result")
+def _rechecked(tensor: Tensor) -> Tensor:
+    """A tensor that the model made itself, and may have changed since."""
+    made = _tensor(_printable(tensor.name), tensor.array, None)
+    made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
+    return made
+
+
+def _printable(name: Any) -> str:
+    if not isinstance(name, str) or not name.isprintable():
+        raise ModelFault(f"an output is called {shown(name)}: expected a printable string")
+    return name
+
+
+def _checked(where: str, parameters: Parameters) -> Parameters:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float)):
+            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}, which has more than 64 bits")
+    return parameters
+
+
+def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
+    """An output for which neither the request nor the declaration names a content type, through the codec for it where there is one."""
+    if codec is not None:
+        return _written(name, value, codec)
+    if is_series_class(type(value)):
+        return _faults(column_to_tensor, name, value)
     try:
         array = wire_array(value)
     except (TypeError, ValueError) as error:
@@ -74,6 +143,29 @@ def _tensor(name: Any, value: Any) -> Tensor:
     if array.ndim == 0 and not isinstance(value, np.ndarray):
         array = array.reshape(1)
     return Tensor(name, array)
+
+
+def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
+    try:
+        return _written(name, value, codecs.inputs[content_type])
+    except ModelFault as error:
+        raise InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}") from None
+
+
+def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
+    """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
+    if codec.content_type == "np":
+        value = np.asarray(value)
+    elif is_series_class(type(value)) or (isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,))):
+        value = np.asarray(value).reshape(-1).tolist()
+    return _faults(codec.encode_output, name, value)
+
+
+def _faults(encode: Callable[..., T], *args: Any) -> T:
+    try:
+        return encode(*args)
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"the result cannot be encoded: {error}") from error
 
 
 def _keep(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
@@ -88,6 +180,8 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar for a declared scalar
+    if "content_type" in tensor.parameters:
+        array = spec.without_unit(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if tensor.datatype != spec.datatype:
@@ -125,10 +219,11 @@ def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
     Raises:
         InvalidRequest: One is unknown, or asked for twice.
     """
+    there = frozenset(known)
     seen: set[str] = set()
     for output in asked:
         if output.name in seen:
             raise InvalidRequest(f"output {shown(output.name)} is asked for twice: expected each name once")
         seen.add(output.name)
-        if output.name not in known:
-            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {', '.join(shown(name) for name in known)}")
+        if output.name not in there:
+            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {listed(known)}")

@@ -24,7 +24,7 @@ class RequestInput(msgspec.Struct):
     data: Raw = Raw()
 
 
-class RequestOutput(msgspec.Struct):
+class RequestOutput(msgspec.Struct, omit_defaults=True):
     """`$request_output`: an output tensor that the client asks for.
 
     Args:
@@ -86,12 +86,33 @@ class InferenceResponse(msgspec.Struct):
     parameters: Parameters | UnsetType = UNSET
 
 
+class SentRequest(msgspec.Struct, omit_defaults=True):
+    """`$inference_request` as a client writes it."""
+
+    inputs: list[ResponseOutput]
+    id: str | None = None
+    parameters: Parameters = {}
+    outputs: list[RequestOutput] = []
+
+
+class ReceivedResponse(msgspec.Struct):
+    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers write null for what they leave out."""
+
+    model_name: str | None = None
+    outputs: list[RequestInput] | None = None
+    model_version: str | None = None
+    id: str | None = None
+    parameters: Parameters | None = None
+    error: str | None = None
+
+
 class MetadataTensor(msgspec.Struct):
     """`$metadata_tensor`."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
+    parameters: Parameters | UnsetType = UNSET
 
 
 class ModelMetadata(msgspec.Struct):
@@ -102,6 +123,7 @@ class ModelMetadata(msgspec.Struct):
     inputs: list[MetadataTensor]
     outputs: list[MetadataTensor]
     versions: list[str] | UnsetType = UNSET
+    parameters: Parameters | UnsetType = UNSET
 
 
 class ServerMetadata(msgspec.Struct):

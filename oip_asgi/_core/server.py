@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final
 
 from . import schemas
+from .codecs.known import Codecs
 from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
 from .gates import Place
 from .loading import Loading
@@ -38,12 +39,13 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Server:
     """The protocol without any transport. Its arguments are those of `InferenceServer`."""
 
-    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool) -> None:
+    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool, codecs: Codecs) -> None:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
+        self.codecs = codecs
         self.models = Models()
         self.loading = Loading(self.models)
         self.stopping = False
@@ -125,9 +127,10 @@ class Server:
         Raises:
             InferenceError: The request does not fit the model, the model raised one, failed, or took too long.
         """
-        _check_parameters(request)
+        _check_parameters(request, self.codecs)
         seconds = _seconds(model, request)
-        model.binding.names.check(request)
+        binding = model.binding_for(request.parameters.get("content_type"))
+        binding.accept(request)
         if request.outputs and model.outputs:
             check_asked(request.outputs, [spec.name for spec in model.outputs])
         for tensor in request.inputs:
@@ -139,14 +142,23 @@ class Server:
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
-        args, kwargs = model.binding.arguments(request, context)
+        def call() -> Any:
+            args, kwargs = binding.arguments(request, context)
+            return model.function(*args, **kwargs)
+
         deadline = place.since + seconds
-        function = _hold_async if model.run == "async" else _hold
         try:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
-            result = yield Call(function, [place, model.function, args, kwargs], {}, model.run, deadline, for_client=True)
-            response = to_response(no_coroutine(result), model.outputs)
+            if model.run == "async":
+                step = Call(
+                    _hold_async, [place, model.function, *binding.arguments(request, context)], {}, "async", deadline, for_client=True
+                )
+            else:
+                # large frames are made in the thread of the model
+                step = Call(_hold, [place, call], {}, model.run, deadline, for_client=True)
+            result = yield step
+            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, _asked_types(request))
         except InferenceError:
             raise
         except DeadlinePassed:
@@ -187,12 +199,12 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
-def _hold(place: Place, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _hold(place: Place, call: Callable[[], Any]) -> Any:
     """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more."""
     if not place.start():
         raise Stopped
     try:
-        return function(*args, **kwargs)
+        return call()
     finally:
         place.end()
 
@@ -227,20 +239,34 @@ def _seconds(model: Model, request: InferenceRequest) -> float:
     return min(most, asked / 1e6) if asked < _ENDLESS * 10**6 else most
 
 
-def _check_parameters(request: InferenceRequest) -> None:
-    _refuse_unsupported(request.parameters, "the request")
+def own_fault(error: Exception) -> InferenceError:
+    """What the client is told where this package itself failed, after the log was told more."""
+    _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
+    return InferenceError("internal error: see the server's log", status=500)
+
+
+def _asked_types(request: InferenceRequest) -> dict[str, str]:
+    """The content types that a request asks outputs to have."""
+    return {
+        output.name: str(output.parameters["content_type"])
+        for output in request.outputs
+        if output.parameters and "content_type" in output.parameters
+    }
+
+
+def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
+    _check(request.parameters, "the request", codecs, whole=True)
     for tensor in request.inputs:
         if tensor.parameters:
-            _refuse_unsupported(tensor.parameters, f"input {shown(tensor.name)}")
+            _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
     for output in request.outputs:
         if output.parameters:
-            _refuse_unsupported(output.parameters, f"requested output {shown(output.name)}")
+            _check(output.parameters, f"requested output {shown(output.name)}", codecs)
 
 
-def _refuse_unsupported(parameters: Parameters, where: str) -> None:
+def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
     for name in _UNSUPPORTED:
         if name in parameters:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
-    content_type = parameters.get("content_type", "np")
-    if content_type != "np":
-        raise InvalidRequest(f"{where} has the content_type {shown(content_type)}: expected np, the one that this server knows")
+    if "content_type" in parameters:
+        codecs.check(parameters["content_type"], where, whole=whole)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .datatypes import MAX_RANK, dtype_of
-from .errors import InvalidRequest, shown
+from .datatypes import MAX_RANK, Array, dtype_of
+from .errors import InvalidRequest, listed, shown
 from .tensors import InferenceRequest, Tensor
 
 
@@ -21,17 +21,20 @@ class TensorSpec:
         name: The tensor's name.
         datatype: One of the protocol's datatypes, such as "FP32".
         shape: Its dimensions; -1 stands for any size.
+        content_type: How its values are read or written where a request says nothing else, such as "str". In metadata it is among
+            the tensor's `parameters`.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: The datatype is unknown, or a dimension is below -1.
 
-    Specification: `$metadata_tensor`.
+    Specification: `$metadata_tensor`; Content Types, Model Metadata.
     """
 
     name: str
     datatype: str
     shape: Sequence[int]
+    content_type: str | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -45,6 +48,8 @@ class TensorSpec:
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
         if any(dimension < -1 for dimension in self.shape) or len(self.shape) > MAX_RANK:
             raise ValueError(f"{here}: dimensions must be -1 (any size) or more, and at most {MAX_RANK}")
+        if self.content_type is not None and not isinstance(self.content_type, str):
+            raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
 
     def fits(self, shape: tuple[int, ...]) -> bool:
@@ -53,6 +58,11 @@ class TensorSpec:
             declared in (-1, dimension) for declared, dimension in zip(self.shape, shape, strict=True)
         )
 
+    def without_unit(self, array: Array) -> Array:
+        """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
+        is_column = len(self.shape) == 1 and array.ndim == 2 and array.shape[1] == 1
+        return array.reshape(-1) if is_column else array
+
 
 class InputNames:
     """Which input tensors a model takes.
@@ -60,16 +70,28 @@ class InputNames:
     Args:
         specs: What is declared of inputs, by name.
         required: Inputs that a request must have.
-        optional: Inputs that it may have; None means any other name too.
+        optional: Inputs that it may have; None means any other name too, but the reserved ones.
+        reserved: Names that belong to parameters which are no tensors.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], required: frozenset[str], optional: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        specs: Sequence[TensorSpec],
+        required: frozenset[str],
+        optional: frozenset[str] | None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._required = required
         self._known = None if optional is None else required | optional
+        self._reserved = reserved
 
-    def check(self, request: InferenceRequest) -> None:
-        """Hold a request's inputs against the declaration.
+    def check(self, request: InferenceRequest, *, has_content_type: bool) -> None:
+        """Hold a request's inputs against the declaration. Where it says a content type, `[N, 1]` becomes a declared `[-1]`.
+
+        Args:
+            request: The request.
+            has_content_type: Whether it says one for the whole.
 
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
@@ -81,13 +103,18 @@ class InputNames:
                 raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {shown(name)}: expected {_listed(self._known)}")
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+            if name in self._reserved:
+                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
             spec = self._specs.get(name)
             if spec is not None:
+                if has_content_type or "content_type" in tensor.parameters:
+                    tensor.array = spec.without_unit(tensor.array)
                 check_tensor(tensor, spec)
         if not self._required <= seen:
-            missing = _listed(self._required - seen)
-            raise InvalidRequest(f"missing input {missing}: expected {_listed(self._required)}, but got {_listed(seen)}")
+            raise InvalidRequest(
+                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
+            )
 
 
 def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
@@ -102,5 +129,5 @@ def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
         raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
-def _listed(names: frozenset[str] | set[str]) -> str:
-    return ", ".join(shown(name) for name in sorted(names)) or "no inputs"
+def _named(names: frozenset[str] | set[str]) -> str:
+    return listed(sorted(names)) or "no inputs"

@@ -89,5 +89,5 @@ def no_coroutine(result: Any) -> Any:
     """
     if inspect.iscoroutine(result):
         result.close()
-        raise ModelFault("it returned a coroutine: register the async def itself, or mark the callable with inspect.markcoroutinefunction")
+        raise ModelFault("it returned a coroutine: register the async def itself")
     return result

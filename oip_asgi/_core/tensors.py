@@ -5,14 +5,14 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from .datatypes import Array, datatype_of
-from .errors import shown
+from .datatypes import Array, DType, datatype_of
+from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
 
@@ -62,6 +62,27 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     return array.reshape(shape)
+
+
+def integer_array(elements: list[int], dtype: DType, place: str) -> Array:
+    """A flat array of integers that were read as wider ones.
+
+    Args:
+        elements: The integers.
+        dtype: An integer dtype of the protocol.
+        place: Where the elements stood, for the error.
+
+    Raises:
+        InvalidRequest: One of them is out of the datatype's range.
+    """
+    try:
+        return np.array(elements, dtype)
+    except OverflowError:
+        limits = np.iinfo(dtype)
+        index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
+        raise InvalidRequest(
+            f"{place}: element {index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+        ) from None
 
 
 class Tensor(msgspec.Struct, eq=False):
@@ -124,6 +145,25 @@ class InferenceRequest(msgspec.Struct, eq=False):
         """
         return _named(self.inputs, name, "input")
 
+    def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
+        """The request as any HTTP client sends it, to `models/{name}/infer`.
+
+        Args:
+            binary: Whether the inputs go as bytes behind the JSON, not in it. Outputs come back so where the request's parameter
+                `binary_data_output` is true.
+
+        Returns:
+            Headers and body. The client adds Content-Length.
+
+        Raises:
+            InvalidRequest: A BYTES element is not UTF-8, so JSON cannot carry it: send it as binary.
+
+        Specification: Inference Request JSON Object, Binary Tensor Data Extension.
+        """
+        from .rest import to_http  # a convenience: what is below knows no wire form
+
+        return to_http(self, binary=binary)
+
 
 class InferenceResponse(msgspec.Struct, eq=False):
     """An inference response. A model that returns one decides its outputs and parameters; the server adds the rest.
@@ -152,6 +192,26 @@ class InferenceResponse(msgspec.Struct, eq=False):
         """
         return _named(self.outputs, name, "output")
 
+    @classmethod
+    def from_http(cls, headers: Mapping[str, str], body: bytes | bytearray | memoryview) -> InferenceResponse:
+        """A response as any HTTP client received it.
+
+        Args:
+            headers: Its headers; upper and lower case are alike.
+            body: Its body, decompressed.
+
+        Returns:
+            Tensors whose arrays are views of the body where it is binary.
+
+        Raises:
+            InvalidResponse: It is an error, whose text is in the message, or not an inference response.
+
+        Specification: Inference Response JSON Object, Binary Tensor Data Extension.
+        """
+        from .rest import from_http  # as in InferenceRequest.to_http
+
+        return from_http(headers, body)
+
 
 def _named(tensors: list[Tensor], name: str, what: str) -> Array:
     for tensor in tensors:
@@ -160,16 +220,24 @@ def _named(tensors: list[Tensor], name: str, what: str) -> Array:
     raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
 
 
+def joined(headers: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Headers for `InferenceContext`: repeated ones are joined by a comma."""
+    by_name: dict[str, str] = {}
+    for name, value in headers:
+        by_name[name] = f"{by_name[name]}, {value}" if name in by_name else value
+    return by_name
+
+
 class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
 
     Args:
         id: The request's identifier, None where it has none.
-        headers: The request's headers, names in lower case.
+        headers: The request's headers, or its metadata over gRPC; names in lower case.
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
-        transport: The way in's own object: ASGI scope, WSGI environ. The host's user, session or pool is reached through it.
+        transport: The way in's own object: ASGI scope, WSGI environ, gRPC context. The host's user, session or pool is reached through it.
     """
 
     id: str | None

@@ -1,0 +1,272 @@
+"""What a codec is, and what the codecs of BYTES tensors share. Knows no content type by name.
+
+A codec is a class whose methods are called on the class itself; an instance of one, for codecs with settings, serves as well.
+
+Specification: Content Types (and Codecs), Codecs.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from ..errors import InvalidRequest, shown
+from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class InputCodec(Generic[T]):
+    """Turns Python values into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+
+    A subclass sets `content_type` and defines `can_encode`, `encode_input` and `decode_input`. A tensor has the same form in a request
+    as in a response, so `encode_output` and `decode_output` are those unless they are defined too.
+
+    Specification: Input Codecs.
+    """
+
+    content_type: ClassVar[str]
+    """The name in `parameters.content_type`."""
+
+    type_hint: ClassVar[Any] = None
+    """The annotation that chooses this codec, such as `list[str]`; None for only by name or in `Annotated`."""
+
+    datatype: ClassVar[str | None] = None
+    """The only datatype that it reads; None for any."""
+
+    @classmethod
+    def yields(cls, annotation: Any) -> bool:
+        """Whether an annotation asks for what this codec decodes to."""
+        return cls.type_hint is not None and bool(annotation == cls.type_hint)
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        """Whether a value is one that this codec encodes."""
+        raise NotImplementedError
+
+    @classmethod
+    def encode_input(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
+        """A value as an input tensor.
+
+        Args:
+            name: The tensor's name.
+            payload: The value.
+            use_bytes: As on MLServer, where it decides between `bytes` and `str` elements. A `Tensor` holds `bytes` and its JSON
+                strings, so here it decides nothing.
+
+        Raises:
+            TypeError: The value is not what this codec encodes.
+            ValueError: It is, but holds what cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> T:
+        """The value of an input tensor.
+
+        Raises:
+            InferenceError: The tensor does not hold one; the text says what it holds. Codecs of your own may raise ValueError too: a
+                server answers 400 with the text.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def encode_output(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
+        """A value as an output tensor; the arguments are those of `encode_input`."""
+        return cls.encode_input(name, payload, use_bytes)
+
+    @classmethod
+    def decode_output(cls, response_output: Tensor) -> T:
+        """The value of an output tensor, as `decode_input`."""
+        return cls.decode_input(response_output)
+
+
+class RequestCodec(Generic[T]):
+    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines all methods.
+
+    Specification: Request Codecs.
+    """
+
+    content_type: ClassVar[str]
+    type_hint: ClassVar[Any] = None
+
+    @classmethod
+    def yields(cls, annotation: Any) -> bool:
+        """Whether an annotation asks for what this codec decodes to."""
+        return cls.type_hint is not None and bool(annotation == cls.type_hint)
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        """Whether a value is one that this codec encodes."""
+        raise NotImplementedError
+
+    @classmethod
+    def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:
+        """A value as a request, ready for `to_http`.
+
+        Args:
+            payload: The value.
+            use_bytes: As on `InputCodec.encode_input`.
+
+        Raises:
+            TypeError: The value is not what this codec encodes.
+            ValueError: It is, but holds what cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> T:
+        """The value of a request.
+
+        Raises:
+            InferenceError: The request does not hold one; or ValueError, as in `InputCodec.decode_input`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        """A value as a response.
+
+        Args:
+            model_name: The model that answers.
+            payload: The value.
+            model_version: Its version.
+            use_bytes: As on `InputCodec.encode_input`.
+
+        Raises:
+            TypeError: The value is not what this codec encodes.
+            ValueError: It is, but holds what cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_response(cls, response: InferenceResponse) -> T:
+        """The value of a response.
+
+        Raises:
+            InferenceError: The response does not hold one.
+        """
+        raise NotImplementedError
+
+
+AnyInputCodec: TypeAlias = type[InputCodec[Any]] | InputCodec[Any]
+AnyRequestCodec: TypeAlias = type[RequestCodec[Any]] | RequestCodec[Any]
+
+
+class SingleTensorCodec(RequestCodec[T]):
+    """A request codec for requests and responses that are one tensor, which `input_codec` reads and writes.
+
+    The names `input-1` and `output-1` are those of MLServer.
+    """
+
+    input_codec: ClassVar[type[InputCodec[Any]]]
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return cls.input_codec.can_encode(payload)
+
+    @classmethod
+    def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:
+        tensor = cls.input_codec.encode_input("input-1", payload, use_bytes)
+        return InferenceRequest([tensor], parameters={"content_type": cls.content_type})
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> T:
+        value: T = cls.input_codec.decode_input(_only(request.inputs, cls.content_type))
+        return value
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        tensor = cls.input_codec.encode_output("output-1", payload, use_bytes)
+        return InferenceResponse([tensor], {"content_type": cls.content_type}, model_name=model_name, model_version=model_version)
+
+    @classmethod
+    def decode_response(cls, response: InferenceResponse) -> T:
+        value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
+        return value
+
+
+def _only(tensors: list[Tensor], content_type: str) -> Tensor:
+    if len(tensors) != 1:
+        names = [tensor.name for tensor in tensors]
+        raise InvalidRequest(
+            f"the content_type {content_type!r} of the whole is for one tensor, but there are {len(tensors)}: {shown(names)}"
+        )
+    return tensors[0]
+
+
+def normal(annotation: Any) -> Any:
+    """An annotation in the spelling that codecs compare with: `typing.List[str]` is `list[str]`."""
+    return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
+
+
+def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
+    """A list as a BYTES tensor of shape [N, 1], as MLServer writes it.
+
+    Raises:
+        TypeError: The payload is no list, or `encode` refuses an element; the text names it.
+        ValueError: `encode` refuses an element's value.
+    """
+    if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
+        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
+    elements: list[bytes] = []
+    try:
+        elements.extend(map(encode, payload))
+    except (TypeError, ValueError) as error:
+        place = len(elements)  # those before it are there
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
+    return Tensor(name, object_array(elements, (len(elements), 1)), {"content_type": content_type})
+
+
+def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
+    """The elements of a BYTES tensor of shape [N] or [N, 1].
+
+    Args:
+        tensor: The tensor.
+        decode: From an element's bytes to its value.
+        content_type: What is being read, for errors.
+        expected: What an element should be, for errors.
+
+    Raises:
+        InvalidRequest: The tensor has another datatype or shape, or `decode` raised ValueError; the text names the element.
+    """
+    elements = bytes_of(tensor, content_type)
+    values: list[V] = []
+    try:
+        values.extend(map(decode, elements))
+    except ValueError as error:
+        place = len(values)  # those before it are there
+        raise InvalidRequest(
+            f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}, which is not {expected} "
+            f"as the content_type {content_type!r} wants: {error}"
+        ) from None
+    return values
+
+
+def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
+    """The elements of a BYTES tensor of shape [N] or [N, 1] as they are.
+
+    Raises:
+        InvalidRequest: The tensor has another datatype or shape.
+    """
+    if tensor.datatype != "BYTES":
+        raise InvalidRequest(f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
+    elements: list[bytes] = rows_of(tensor, wanted).tolist()
+    return elements
+
+
+def rows_of(tensor: Tensor, wanted: str) -> Any:
+    """The array of a tensor of shape [N] or [N, 1], as [N].
+
+    Raises:
+        InvalidRequest: The tensor has another shape.
+    """
+    shape = tensor.shape
+    if len(shape) == 1:
+        return tensor.array
+    if len(shape) == 2 and shape[1] == 1:
+        return tensor.array.reshape(shape[0])
+    raise InvalidRequest(f"tensor {shown(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")

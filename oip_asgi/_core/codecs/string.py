@@ -1,0 +1,48 @@
+"""The content type `str`: BYTES tensors as lists of `str`, in UTF-8.
+
+Specification: Content Types, UTF-8 String.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensors import Tensor
+from .base import InputCodec, SingleTensorCodec, decode_elements, encode_elements
+
+
+class StringCodec(InputCodec[list[str]]):
+    """Lists of strings. Writes `[N, 1]`, reads `[N]` and `[N, 1]`."""
+
+    content_type = "str"
+    type_hint = list[str]
+    datatype = "BYTES"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload, list) and all(isinstance(element, str) for element in payload)
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
+        return encode_elements(name, payload, _to_utf8, cls.content_type)
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[str]:
+        return decode_elements(request_input, bytes.decode, cls.content_type, "UTF-8")
+
+
+def _to_utf8(element: str | bytes) -> bytes:
+    if isinstance(element, str):
+        return element.encode()
+    if isinstance(element, bytes):
+        element.decode()
+        return element
+    raise TypeError("expected a string")
+
+
+class StringRequestCodec(SingleTensorCodec[list[str]]):
+    """One list of strings as a whole request or response, under MLServer's names `input-1` and `output-1`."""
+
+    content_type = "str"
+    type_hint = list[str]
+    input_codec = StringCodec

@@ -1,0 +1,156 @@
+"""gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
+
+Specification: gRPC, Message Contents and Tensor Data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from . import schemas
+from .datatypes import Array, DType, dtype_of
+from .errors import InvalidRequest, shown
+from .raw import Buffer, count, from_raw, view_raw
+from .schemas import Parameters, RequestOutput
+from .tensors import InferenceRequest, InferenceResponse, Tensor, integer_array, object_array
+
+TYPED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "BOOL": "bool_contents",
+        "UINT8": "uint_contents",
+        "UINT16": "uint_contents",
+        "UINT32": "uint_contents",
+        "UINT64": "uint64_contents",
+        "INT8": "int_contents",
+        "INT16": "int_contents",
+        "INT32": "int_contents",
+        "INT64": "int64_contents",
+        "FP32": "fp32_contents",
+        "FP64": "fp64_contents",
+        "BYTES": "bytes_contents",
+    }
+)
+"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
+
+_CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
+_INT64_MAX: Final = 2**63 - 1
+
+
+def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
+    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
+
+    Args:
+        message: The message. `binary_data` and `binary_data_output`, which choose a form on REST, mean nothing here.
+        raw: Its `raw_input_contents`.
+
+    Raises:
+        InvalidRequest: The message is not what the specification describes; the text names the place.
+    """
+    if raw and len(raw) != len(message.inputs):
+        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(message.inputs)} inputs, or none")
+    inputs = [_decode_input(item, f"inputs[{place}]", raw[place] if raw else None) for place, item in enumerate(message.inputs)]
+    outputs = [
+        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
+        for place, item in enumerate(message.outputs)
+    ]
+    return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
+
+
+def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
+    shape = _shape(item.shape, place)
+    try:
+        dtype = dtype_of(item.datatype)
+        if raw is None:
+            array = _from_contents(item.contents, item.datatype, dtype, shape)
+        elif item.HasField("contents"):
+            raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
+        else:
+            array = from_raw(raw, dtype, shape)
+        parameters = _decode_parameters(item.parameters, "parameters")
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{place} ({shown(item.name)}): {error}") from None
+    parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
+    return Tensor(item.name, array, parameters)
+
+
+def _shape(dimensions: Any, place: str) -> tuple[int, ...]:
+    for axis, dimension in enumerate(dimensions):
+        if dimension < 0:
+            raise InvalidRequest(f"{place}.shape[{axis}]: expected int >= 0")
+    return tuple(dimensions)
+
+
+def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
+    field = TYPED.get(datatype)
+    if field is None:
+        raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
+    for other, _ in contents.ListFields():
+        if other.name != field:
+            raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
+    elements = getattr(contents, field)
+    expected = count(shape)
+    if len(elements) != expected:
+        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
+    if dtype.kind == "O":
+        return object_array(list(elements), shape)
+    if dtype.kind in "ui":
+        return integer_array(list(elements), dtype, f"contents.{field}").reshape(shape)
+    return np.fromiter(elements, dtype, len(elements)).reshape(shape)
+
+
+def _decode_parameters(parameters: Any, place: str) -> Parameters:
+    return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
+
+
+def _value(parameter: Any, place: str) -> Any:
+    choice = parameter.WhichOneof("parameter_choice")
+    if choice is None:
+        raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
+    return getattr(parameter, choice)
+
+
+def encode_response(response: InferenceResponse, asked: Any, message: Any) -> list[Buffer]:
+    """Fill a `ModelInferResponse`.
+
+    Args:
+        response: What the model answered.
+        asked: The `ModelInferRequest`. Outputs are raw, unless its inputs came in `contents`; where one of the outputs has a
+            datatype without a field there, all are raw, as the two forms do not mix.
+        message: The empty message to fill.
+
+    Returns:
+        Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible.
+    """
+    message.model_name = response.model_name
+    message.model_version = response.model_version or ""
+    message.id = response.id or ""
+    _encode_parameters(response.parameters, message.parameters)
+    typed = any(item.HasField("contents") for item in asked.inputs) and all(tensor.datatype in TYPED for tensor in response.outputs)
+    for tensor in response.outputs:
+        output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        _encode_parameters(tensor.parameters, output.parameters)
+        if typed:
+            getattr(output.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
+    return [] if typed else [view_raw(tensor.array) for tensor in response.outputs]
+
+
+def _encode_parameters(parameters: Parameters, message: Any) -> None:
+    for name, value in parameters.items():
+        field = next(field for kind, field in _CHOICES if isinstance(value, kind))
+        if field == "int64_param" and value > _INT64_MAX:  # type: ignore[operator]
+            field = "uint64_param"
+        setattr(message[name], field, value)
+
+
+def encode_metadata(document: schemas.ModelMetadata, message: Any) -> None:
+    """Fill a `ModelMetadataResponse` with a model's metadata."""
+    message.name = document.name
+    message.platform = document.platform
+    message.versions.extend(document.versions or ())
+    for described, tensors in ((message.inputs, document.inputs), (message.outputs, document.outputs)):
+        for tensor in tensors:
+            described.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

@@ -1,0 +1,75 @@
+"""The top level of a serialized protobuf message: bytes fields are taken off it as views, and put behind it. Knows no messages.
+
+A library that parses or serializes a message copies its bytes fields twice each way, which for tensors is most of the work.
+
+Format: Protocol Buffers, Encoding. A message is its fields one after the other, whichever their order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .raw import Buffer
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_MAX_FIELDS: Final = 1000
+"""A message of more fields than this is parsed faster than it is looked through."""
+
+
+def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
+    """Take a bytes field off a serialized message.
+
+    Args:
+        message: The message.
+        field: The number of the field.
+
+    Returns:
+        The message without the field, and the field's values in order. A message that is malformed comes back whole, for the
+        parser to refuse.
+    """
+    view = memoryview(message)
+    kept: list[memoryview] = []
+    taken: list[memoryview] = []
+    position, end = 0, len(view)
+    try:
+        while position < end:
+            start = position
+            tag, position = _varint(view, position)
+            value = position
+            if tag & 7 == _BYTES:
+                length, value = _varint(view, position)
+                position = value + length
+            elif tag & 7 == _VARINT:
+                _, position = _varint(view, position)
+            else:
+                position += {_FIXED64: 8, _FIXED32: 4}[tag & 7]
+            if position > end or len(kept) + len(taken) == _MAX_FIELDS:
+                return message, []
+            if tag == field << 3 | _BYTES:
+                taken.append(view[value:position])
+            else:
+                kept.append(view[start:position])
+    except (IndexError, KeyError):
+        return message, []
+    return b"".join(kept), taken
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    """The number at `position`, and where it ends."""
+    number = shift = 0
+    while view[position] & 0x80:
+        number |= (view[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+    return number | view[position] << shift, position + 1
+
+
+def bytes_field(field: int, value: Buffer) -> tuple[bytes, Buffer]:
+    """What to put behind a serialized message so that a bytes field has one more value."""
+    head = bytearray()
+    for number in (field << 3 | _BYTES, len(value)):
+        while number > 0x7F:
+            head.append(number & 0x7F | 0x80)
+            number >>= 7
+        head.append(number)
+    return bytes(head), value

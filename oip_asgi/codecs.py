@@ -1,0 +1,25 @@
+"""Codecs for models and clients: Python values to tensors, requests and responses, and back. The names and methods are MLServer's.
+
+`PandasCodec.encode_request(frame).to_http()` gives headers and body for any HTTP client.
+
+Specification: Content Types (and Codecs).
+"""
+
+from ._core.codecs.base import InputCodec, RequestCodec
+from ._core.codecs.base64 import Base64Codec
+from ._core.codecs.datetime import DatetimeCodec
+from ._core.codecs.numpy import NumpyCodec, NumpyRequestCodec
+from ._core.codecs.pandas import PandasCodec
+from ._core.codecs.string import StringCodec, StringRequestCodec
+
+__all__ = [
+    "Base64Codec",
+    "DatetimeCodec",
+    "InputCodec",
+    "NumpyCodec",
+    "NumpyRequestCodec",
+    "PandasCodec",
+    "RequestCodec",
+    "StringCodec",
+    "StringRequestCodec",
+]

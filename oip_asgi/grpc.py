@@ -1,0 +1,128 @@
+"""The way in over gRPC, for servers of grpc and of grpc.aio. It translates calls and decides nothing.
+
+Knows grpc and protobuf, the extra `[grpc]`; the answers come from the core.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from ._core import rpc
+from ._core.errors import InvalidRequest
+from ._drive import drive, drive_async
+from .server import InferenceServer
+
+if TYPE_CHECKING:
+    GRPCServer: TypeAlias = grpc.Server | grpc.aio.Server
+    AwaitingContext: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+    Context: TypeAlias = grpc.ServicerContext | AwaitingContext
+
+
+def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: bool = True, reflection: bool = True) -> None:
+    """Serve the protocol's `GRPCInferenceService` from a gRPC server.
+
+    Starting and stopping the gRPC server, its ports, credentials and limits stay with whoever made it. Models load when
+    `InferenceServer.lifespan` or `start` says so, else at the first call that needs one.
+
+    Args:
+        server: The server whose models it serves.
+        grpc_server: A server made by `grpc.server` or `grpc.aio.server`, before it is started.
+        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready, where the package
+            grpcio-health-checking is installed. Switch it off where the host has a health service of its own.
+        reflection: Whether server reflection describes these services, where the package grpcio-reflection is installed.
+            Switch it off where the host has its own.
+
+    Specification: gRPC.
+    """
+    # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto/grpc_predict_v2.binpb").read_bytes()).file:
+        pool.Add(file)
+    names = [rpc.SERVICE]
+    if health and _add_health(pool):
+        names.append(rpc.HEALTH)
+    grpc_server.add_generic_rpc_handlers([_handler(server, pool, name, grpc_server) for name in names])
+    if reflection:
+        _add_reflection(names, pool, grpc_server)
+
+
+def _add_health(pool: DescriptorPool) -> bool:
+    try:
+        from grpc_health.v1 import health_pb2
+    except ImportError:
+        return False
+    pool.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)
+    return True
+
+
+def _add_reflection(names: list[str], pool: DescriptorPool, grpc_server: GRPCServer) -> None:
+    try:
+        from grpc_reflection.v1alpha import reflection, reflection_pb2
+    except ImportError:
+        return
+    pool.AddSerializedFile(reflection_pb2.DESCRIPTOR.serialized_pb)
+    reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], grpc_server, pool)
+
+
+class _Method(NamedTuple):
+    name: str
+    request: type[Message]
+    response: type[Message]
+
+    def call(self, request: bytes, context: Context) -> rpc.Call:
+        return rpc.Call(self.name, request, self._parse, self.response(), lambda: _metadata(context), context)
+
+    def _parse(self, data: bytes) -> Message:
+        try:
+            return self.request.FromString(data)
+        except DecodeError:
+            raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {self.request.DESCRIPTOR.full_name}") from None
+
+
+def _metadata(context: Context) -> Iterator[tuple[str, str]]:
+    for name, value in context.invocation_metadata() or ():
+        # names that end in -bin have bytes as values, which travel so
+        yield name, b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
+    answerer = _awaiting if isinstance(grpc_server, grpc.aio.Server) else _blocking
+    described = pool.FindServiceByName(service).methods_by_name
+    # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        name: grpc.unary_unary_rpc_method_handler(
+            answerer(server, _Method(name, GetMessageClass(described[name].input_type), GetMessageClass(described[name].output_type)))
+        )
+        for name in rpc.METHODS[service]
+    }
+    return grpc.method_handlers_generic_handler(service, handlers)
+
+
+def _blocking(server: InferenceServer, method: _Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+        reply = drive(rpc.exchange(server.core, method.call(request, context)), server.running)
+        if reply.code != "OK":
+            context.abort(grpc.StatusCode[reply.code], reply.details)
+        return reply.message
+
+    return answer
+
+
+def _awaiting(server: InferenceServer, method: _Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+    async def answer(request: bytes, context: AwaitingContext) -> bytes:
+        reply = await drive_async(rpc.exchange(server.core, method.call(request, context)), server.running)
+        if reply.code != "OK":
+            await context.abort(grpc.StatusCode[reply.code], reply.details)
+        return reply.message
+
+    return answer

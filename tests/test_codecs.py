@@ -1,0 +1,505 @@
+"""The codecs on their own: the examples of the text as wire vectors in both directions, every kind of column, and what is refused.
+
+"Both directions" is: the value is encoded to exactly this JSON, and this JSON is decoded to the value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, Tensor
+from oip_asgi._core import rest
+from oip_asgi.codecs import (
+    Base64Codec,
+    DatetimeCodec,
+    NumpyCodec,
+    NumpyRequestCodec,
+    PandasCodec,
+    StringCodec,
+    StringRequestCodec,
+)
+
+PANDAS_3 = int(pd.__version__.partition(".")[0]) >= 3
+
+
+def through_http(request: InferenceRequest, *, binary: bool) -> InferenceRequest:
+    """What a server sees of a request."""
+    headers, body = request.to_http(binary=binary)
+    length = headers.get("Inference-Header-Content-Length")
+    return rest.decode_request(body, None if length is None else int(length))
+
+
+def sent(request: InferenceRequest) -> Any:
+    headers, body = request.to_http()
+    assert headers == {"Content-Type": "application/json"}
+    return json.loads(body)
+
+
+def received(document: Any) -> InferenceRequest:
+    return rest.decode_request(json.dumps(document).encode(), None)
+
+
+class Vector(NamedTuple):
+    """A value and the JSON of its request."""
+
+    value: Any
+    encode: Callable[[Any], InferenceRequest]
+    decode: Callable[[InferenceRequest], Any]
+    document: Any
+
+
+def tensor(name: str, datatype: str, shape: list[int], data: list[Any], content_type: str | None = None) -> dict[str, Any]:
+    parameters = {"parameters": {"content_type": content_type}} if content_type else {}
+    return {"name": name, "shape": shape, "datatype": datatype, **parameters, "data": data}
+
+
+def one(codec: Any) -> dict[str, Any]:
+    """Encode and decode through a request that holds one tensor, called `foo`."""
+    return {
+        "encode": lambda value: InferenceRequest([codec.encode_input("foo", value, use_bytes=False)]),
+        "decode": lambda request: codec.decode_input(request.inputs[0]),
+    }
+
+
+def whole(codec: Any) -> dict[str, Any]:
+    return {"encode": codec.encode_request, "decode": codec.decode_request}
+
+
+ABC = pd.DataFrame({name: [f"{name.lower()}{row}" for row in range(1, 5)] for name in "ABC"})
+NOON = datetime(2022, 1, 11, 11, 0, 0)
+VECTORS = {
+    "names and ages": Vector(
+        pd.DataFrame({"First Name": ["Joanne", "Michael"], "Age": np.array([34, 22], "i4")}),
+        **whole(PandasCodec),
+        document={
+            "inputs": [tensor("First Name", "BYTES", [2], ["Joanne", "Michael"], "str"), tensor("Age", "INT32", [2], [34, 22])],
+            "parameters": {"content_type": "pd"},
+        },
+    ),
+    "A, B and C": Vector(
+        ABC,
+        **whole(PandasCodec),
+        document={
+            "inputs": [tensor(name, "BYTES", [4], ABC[name].tolist(), "str") for name in "ABC"],
+            "parameters": {"content_type": "pd"},
+        },
+    ),
+    "np": Vector(
+        np.array([[1, 2], [3, 4]], "i4"), **one(NumpyCodec), document={"inputs": [tensor("foo", "INT32", [2, 2], [1, 2, 3, 4], "np")]}
+    ),
+    "np, NaN": Vector(
+        np.array([[1.2, 2.3], [np.nan, 4.5]]),
+        **one(NumpyCodec),
+        document={"inputs": [tensor("foo", "FP64", [2, 2], [1.2, 2.3, None, 4.5], "np")]},
+    ),
+    "np, the whole": Vector(
+        np.array([[1], [2]]),
+        **whole(NumpyRequestCodec),
+        document={"inputs": [tensor("input-1", "INT64", [2, 1], [1, 2], "np")], "parameters": {"content_type": "np"}},
+    ),
+    "str": Vector(["bar", "bar2"], **one(StringCodec), document={"inputs": [tensor("foo", "BYTES", [2, 1], ["bar", "bar2"], "str")]}),
+    "str, the whole": Vector(
+        ["bar", "bar2"],
+        **whole(StringRequestCodec),
+        document={"inputs": [tensor("input-1", "BYTES", [2, 1], ["bar", "bar2"], "str")], "parameters": {"content_type": "str"}},
+    ),
+    "base64": Vector(
+        [b"Python is fun"],
+        **one(Base64Codec),
+        document={"inputs": [tensor("foo", "BYTES", [1, 1], ["UHl0aG9uIGlzIGZ1bg=="], "base64")]},
+    ),
+    "datetime": Vector(
+        [NOON], **one(DatetimeCodec), document={"inputs": [tensor("foo", "BYTES", [1, 1], ["2022-01-11T11:00:00"], "datetime")]}
+    ),
+    "pd, NaN": Vector(
+        pd.DataFrame({"x": np.array([1.5, np.nan], "f4")}),
+        **whole(PandasCodec),
+        document={"inputs": [tensor("x", "FP32", [2], [1.5, None])], "parameters": {"content_type": "pd"}},
+    ),
+    "pd, missing string": Vector(
+        pd.DataFrame({"x": ["a", None]}),
+        **whole(PandasCodec),
+        document={"inputs": [tensor("x", "BYTES", [2], ['"a"', "null"], "pd_json")], "parameters": {"content_type": "pd"}},
+    ),
+}
+
+
+def assert_same(got: Any, expected: Any) -> None:
+    if isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(got, expected)
+    elif isinstance(expected, np.ndarray):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+    else:
+        assert got == expected
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
+def test_a_vector_in_both_directions(vector: Vector) -> None:
+    request = vector.encode(vector.value)
+    assert sent(request) == vector.document
+    assert_same(vector.decode(received(vector.document)), vector.value)
+    assert_same(vector.decode(through_http(request, binary=True)), vector.value)
+
+
+MLSERVER_FRAME = (
+    '{"parameters":{"content_type":"pd"},"inputs":[{"name":"First Name","shape":[2,1],"datatype":"BYTES",'
+    '"parameters":{"content_type":"str"},"data":["Joanne","Michael"]},{"name":"Age","shape":[2,1],"datatype":"INT64","data":[34,22]},{"name":"Weight","shape":[2,1],'
+    '"datatype":"FP64","data":[60.5,null]},{"name":"Tags","shape":[2,1],"datatype":"BYTES","parameters":{"content_type":"pd_json"},'
+    '"data":["[\\"a\\"]","2"]}]}'
+)
+MLSERVER_LISTS = (
+    '{"inputs":[{"name":"foo","shape":[1,1],"datatype":"BYTES","parameters":{"content_type":"base64"},"data":["UHl0aG9uIGlzIGZ1bg=="]},'
+    '{"name":"bar","shape":[1,1],"datatype":"BYTES","parameters":{"content_type":"datetime"},"data":["2022-01-11T11:00:00"]}]}'
+)
+MLSERVER_STRINGS = (
+    '{"parameters":{"content_type":"str"},"inputs":[{"name":"input-1","shape":[2,1],"datatype":"BYTES",'
+    '"parameters":{"content_type":"str"},"data":["bar","é"]}]}'
+)
+MLSERVER_ARRAY = (
+    '{"parameters":{"content_type":"np"},"inputs":[{"name":"input-1","shape":[2,1],"datatype":"FP64",'
+    '"parameters":{"content_type":"np"},"data":[1.5,null]}]}'
+)
+MLSERVER_RESPONSE = (
+    '{"model_name":"m","parameters":{"content_type":"pd"},"outputs":[{"name":"First Name","shape":[2,1],"datatype":"BYTES",'
+    '"parameters":{"content_type":"str"},"data":["Joanne","Michael"]},{"name":"Weight","shape":[2,1],"datatype":"FP64","data":[60.5,null]}]}'
+)
+
+
+def test_what_mlserver_wrote_is_read() -> None:
+    """Recorded from its codecs, 1.7.1; tests/peers asks them themselves."""
+    tags = pd.Series([["a"], 2], dtype=object)
+    people = pd.DataFrame({"First Name": ["Joanne", "Michael"], "Age": [34, 22], "Weight": [60.5, np.nan], "Tags": tags})
+    assert_same(PandasCodec.decode_request(received(json.loads(MLSERVER_FRAME))), people)
+    assert_same(NumpyRequestCodec.decode_request(received(json.loads(MLSERVER_ARRAY))), np.array([[1.5], [np.nan]]))
+    assert StringRequestCodec.decode_request(received(json.loads(MLSERVER_STRINGS))) == ["bar", "é"]
+    foo, bar = received(json.loads(MLSERVER_LISTS)).inputs
+    assert (Base64Codec.decode_input(foo), DatetimeCodec.decode_input(bar)) == ([b"Python is fun"], [NOON])
+    response = InferenceResponse.from_http({}, MLSERVER_RESPONSE.encode())
+    assert_same(PandasCodec.decode_response(response), people[["First Name", "Weight"]])
+
+
+@pytest.mark.parametrize("name", ["str", "base64", "datetime"])
+def test_lists_are_read_from_one_dimension_too(name: str) -> None:
+    vector = VECTORS[name]
+    [item] = vector.document["inputs"]
+    flat = {"inputs": [{**item, "shape": item["shape"][:1]}]}
+    assert vector.decode(received(flat)) == vector.value
+
+
+def test_outputs_and_responses_are_as_inputs_and_requests() -> None:
+    assert StringCodec.decode_output(StringCodec.encode_output("foo", ["é"])) == ["é"]
+    response = StringRequestCodec.encode_response("m", ["a"], "2")
+    assert (response.model_name, response.model_version, response.outputs[0].name) == ("m", "2", "output-1")
+    assert StringRequestCodec.decode_response(response) == ["a"]
+    frames = PandasCodec.encode_response("m", ABC)
+    assert frames.parameters == {"content_type": "pd"}
+    assert_same(PandasCodec.decode_response(frames), ABC)
+    assert NumpyRequestCodec.can_encode(np.ones(1))
+    assert not NumpyRequestCodec.can_encode([1])
+    assert Base64Codec.can_encode([b"a"])
+    assert not Base64Codec.can_encode(["a"])
+
+
+def test_an_array_keeps_its_shape_but_for_one_dimension() -> None:
+    shapes = {shape: NumpyCodec.encode_input("x", np.zeros(shape)).shape for shape in [(), (3,), (3, 1), (2, 3), (0,)]}
+    assert shapes == {(): (), (3,): (3, 1), (3, 1): (3, 1), (2, 3): (2, 3), (0,): (0, 1)}
+
+
+def test_strings_of_numpy_are_bytes_on_every_transport() -> None:
+    array = NumpyCodec.decode_input(NumpyCodec.encode_input("x", np.array(["a", "é"])))
+    assert array.tolist() == [[b"a"], ["é".encode()]]
+
+
+def test_a_single_value_is_a_list_of_one_where_the_text_writes_it_so() -> None:
+    assert Base64Codec.decode_input(Base64Codec.encode_input("foo", b"Python is fun")) == [b"Python is fun"]
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("foo", NOON)) == [NOON]
+
+
+@given(st.lists(st.datetimes(timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=-5, minutes=-30))]))))
+def test_datetimes_come_back(values: list[datetime]) -> None:
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", values)) == values
+
+
+@given(st.lists(st.binary()))
+def test_bytes_come_back(values: list[bytes]) -> None:
+    request = InferenceRequest([Base64Codec.encode_input("x", values)])
+    assert Base64Codec.decode_input(through_http(request, binary=False).inputs[0]) == values
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_strings_come_back(values: list[str]) -> None:
+    request = InferenceRequest([StringCodec.encode_input("x", values)])
+    assert StringCodec.decode_input(through_http(request, binary=False).inputs[0]) == values
+
+
+def bytes_tensor(*elements: bytes, shape: tuple[int, ...] | None = None) -> Tensor:
+    array = np.empty(len(elements), object)
+    array[:] = elements
+    return Tensor("foo", array.reshape(shape or -1))
+
+
+@pytest.mark.parametrize(
+    ("codec", "tensor", "message"),
+    [
+        (StringCodec, bytes_tensor(b"a", b"\xff"), r"tensor 'foo': element 1 is b'\\xff', which is not UTF-8"),
+        (StringCodec, Tensor("foo", np.ones(2)), "tensor 'foo' has datatype FP64: expected BYTES for 'str'"),
+        (StringCodec, bytes_tensor(b"a", shape=(1, 1, 1)), r"tensor 'foo' has shape \[1, 1, 1\]: expected \[N\] or \[N, 1\]"),
+        (StringCodec, bytes_tensor(b"a", b"b", shape=(1, 2)), r"has shape \[1, 2\]"),
+        (Base64Codec, bytes_tensor(b"YQ==", b"YQ"), "element 1 is b'YQ', which is not base64"),
+        (Base64Codec, bytes_tensor(b"not base64!"), "element 0 is b'not base64!', which is not base64"),
+        (DatetimeCodec, bytes_tensor(b"2022-01-11", b"11/1/2022"), "element 1 is b'11/1/2022', which is not an ISO 8601 date and time"),
+        (DatetimeCodec, bytes_tensor(b"NaT"), "element 0 is b'NaT'"),
+    ],
+)
+def test_what_a_tensor_may_not_hold(codec: Any, tensor: Tensor, message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        codec.decode_input(tensor)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("codec", "value", "error", "message"),
+    [
+        (StringCodec, ["a", 5], TypeError, "tensor 'foo': element 1 is 5: expected a string"),
+        (StringCodec, "text", TypeError, "is for a list, and this is 'text'"),
+        (StringCodec, [b"\xff"], ValueError, "element 0 is"),
+        (Base64Codec, ["text"], TypeError, "element 0 is 'text'"),
+        (DatetimeCodec, [NOON, pd.NaT], ValueError, "element 1 is NaT: a missing value"),
+        (DatetimeCodec, ["tomorrow"], ValueError, "element 0 is 'tomorrow'"),
+        (DatetimeCodec, [5], TypeError, r"expected a datetime.datetime"),
+        (NumpyCodec, np.array([1j]), TypeError, "no datatype for numpy dtype complex128"),
+    ],
+)
+def test_what_a_codec_does_not_encode(codec: Any, value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        codec.encode_input("foo", value)
+
+
+def test_a_whole_that_is_not_one_tensor() -> None:
+    two = InferenceRequest([bytes_tensor(b"a"), bytes_tensor(b"b")])
+    with pytest.raises(InferenceError, match="'str' of the whole is for one tensor, but there are 2"):
+        StringRequestCodec.decode_request(two)
+    with pytest.raises(InferenceError, match="there are 0"):
+        NumpyRequestCodec.decode_response(InferenceResponse([]))
+
+
+def dates(*texts: Any, zone: Any = None) -> Any:
+    values = pd.Series(pd.to_datetime(list(texts), format="ISO8601"))
+    return values.dt.tz_localize(zone) if zone else values
+
+
+TEXTS = ["a", "é", ""]
+COLUMNS: dict[str, Any] = {
+    **{
+        f"numpy {dtype}": np.array([0, 1, 100]).astype(dtype)
+        for dtype in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+    },
+    "float with NaN": [1.5, np.nan, np.inf],
+    "all NaN": [np.nan] * 3,
+    "bool": [True, False, True],
+    **{f"nullable {dtype}": pd.array([1, 2, 3], dtype=dtype) for dtype in ("Int8", "UInt16", "Int64", "Float32", "Float64")},
+    **{f"missing {dtype}": pd.array([1, None, 3], dtype=dtype) for dtype in ("Int8", "UInt16", "Int64", "Float32", "Float64")},
+    "nullable Int64 beyond a float": pd.array([2**63 - 1, None, 2**53 + 1], dtype="Int64"),
+    "boolean": pd.array([True, False, True], dtype="boolean"),
+    "missing UInt64 beyond a float": pd.array([2**64 - 1, None, 2**53 + 1], dtype="UInt64"),
+    "missing boolean": pd.array([True, None, False], dtype="boolean"),
+    "text": TEXTS,
+    "missing text": ["a", None, "b"],
+    "object text": pd.Series(TEXTS, dtype=object),
+    "missing object text": pd.Series(["a", None, "b"], dtype=object),
+    "string": pd.array(TEXTS, dtype="string"),
+    "missing string": pd.array(["a", None, "b"], dtype="string"),
+    "category": pd.Categorical(["x", "y", "x"]),
+    "missing category": pd.Categorical(["x", None, "x"]),
+    "category of integers": pd.Categorical([3, 1, 3]),
+    "datetime": dates("2022-01-11T11:00:00", "1970-01-01", "2262-01-01"),
+    "datetime with fractions": dates("2022-01-11T11:00:00.000001", "2022-01-11T11:00:00.5", "2022-01-11"),
+    "datetime of nanoseconds": pd.Series(np.array([1, 2, 3], "M8[ns]")),
+    "datetime of seconds": pd.Series(np.array([1, 2, 3], "M8[s]")),
+    "missing datetime": dates("2022-01-11T11:00:00", None, "2022-01-12"),
+    "no datetime at all": dates(None, None, None),
+    "datetime with zone": dates("2022-01-11T11:00:00", "2022-07-11T11:00:00", "1999-12-31", zone="Europe/Amsterdam"),
+    "missing datetime with zone": dates("2022-01-11T11:00:00", None, "1999-12-31", zone="UTC"),
+    "datetime with offset": dates("2022-01-11T11:00:00", None, "1999-12-31", zone=timezone(timedelta(hours=2))),
+    "no datetime with zone at all": dates(None, None, None, zone="Asia/Tokyo"),
+    "bytes": [b"a", b"\xff\x00", b""],
+    "mixed": pd.Series([1, "a", 2.5], dtype=object),
+    "datetimes as objects": pd.Series([NOON] * 3, dtype=object),
+    "documents": pd.Series([{"a": [1, None]}, [], "é"], dtype=object),
+    "nothing at all": pd.Series([None, None, None], dtype=object),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 1, 0])
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_comes_back_as_it_was(name: str, binary: bool, rows: int) -> None:
+    frame = pd.DataFrame({"x": COLUMNS[name]}).iloc[:rows]
+    if "category" in name:
+        frame["x"] = frame["x"].cat.remove_unused_categories()
+        if rows == 0:
+            return  # a category without values says nothing of what they were
+    back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=binary))
+    pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+
+
+def test_what_the_index_and_names_become() -> None:
+    frame = pd.DataFrame([[1, 2]], columns=[0, "b"], index=["gone"])
+    back = PandasCodec.decode_request(PandasCodec.encode_request(frame))
+    assert list(back.columns) == ["0", "b"]
+    assert back.index.tolist() == [0]
+
+
+def test_scalars_of_numpy_in_objects_are_numbers() -> None:
+    frame = pd.DataFrame({"x": pd.Series([[np.int64(1), np.True_], {"a": np.float32(0.5)}], dtype=object)})
+    assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
+
+
+def test_dates_that_are_text_already() -> None:
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
+
+
+def test_a_frame_without_columns() -> None:
+    assert PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame())).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "message"),
+    [
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, "column 'a' is there twice"),
+        (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, "column '1' is there twice"),
+        (pd.DataFrame({("a", "b"): [1]}), TypeError, r"column \('a', 'b'\) is neither called by a string nor by an integer"),
+        (pd.DataFrame({"x": pd.to_timedelta([1])}), TypeError, "column 'x' has dtype timedelta64"),
+        (pd.DataFrame({"x": np.ones(1, np.longdouble)}), TypeError, "column 'x': the protocol has no datatype for numpy dtype"),
+        (pd.DataFrame({"x": pd.Series([float("inf"), "a"], dtype=object)}), TypeError, "column 'x', row 0 is inf, which has no JSON form"),
+        (pd.DataFrame({"x": [1j]}), TypeError, "column 'x' has dtype complex128"),
+        (pd.DataFrame({"x": pd.period_range("2022", periods=1, freq="D")}), TypeError, r"column 'x' has dtype period\[D\]"),
+        (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
+        (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
+        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
+        (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
+        ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
+    ],
+)
+def test_frames_that_cannot_be_sent(frame: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        PandasCodec.encode_request(frame)
+
+
+def column(datatype: str, data: list[Any], content_type: str | None = None, **more: Any) -> dict[str, Any]:
+    document = tensor("x", datatype, more.pop("shape", [len(data)]), data, content_type)
+    document["parameters"] = {**document.get("parameters", {}), **more}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([column("INT64", [1]), tensor("y", "INT64", [2], [1, 2])], "column 'y' has 2 rows, but those before it have 1"),
+        ([column("INT64", [1]), column("INT64", [1])], "column 'x' is there twice"),
+        ([column("INT64", [1, 2], shape=[1, 2])], r"tensor 'x' has shape \[1, 2\]: expected \[N\] or \[N, 1\]"),
+        ([column("INT64", [1], shape=[])], r"tensor 'x' has shape \[\]"),
+        ([column("INT64", [1], "str")], "tensor 'x' has datatype INT64: expected BYTES for 'str'"),
+        ([column("BYTES", ["1", "{"], "pd_json")], r"element 1 is b'\{', which is not JSON"),
+        ([column("BYTES", ["[1", "2],3"], "pd_json")], r"element 0 is b'\[1', which is not JSON"),
+        ([column("BYTES", ["[" * 100_000], "pd_json")], "element 0 is .* nested too deep"),
+        ([column("BYTES", ["2022-01-11", "today"], "datetime")], "element 1 is b'today', which is not an ISO 8601"),
+        ([column("BYTES", ["now"], "datetime")], "element 0 is b'now'"),
+        ([column("BYTES", [""], "datetime")], "element 0 is b''"),
+        ([column("BYTES", ["nan"], "datetime")], "element 0 is b'nan'"),
+        ([column("BYTES", ["2022-13-11"], "datetime")], "element 0 is b'2022-13-11'"),
+        ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
+        ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
+        ([column("BYTES", ["2" * 50], "datetime")], "element 0 has 50 characters"),
+        ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
+        ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
+        ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
+        ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),
+        ([column("BYTES", ["300"], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([column("BYTES", ["99999999999999999999", "null"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ['"5"'], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["true"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["5"], "str", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP64", [1e300], pd_dtype="Float32")], "column 'x' cannot be Float32"),
+        ([column("FP64", ["Infinity"], pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP16", [1], pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("INT64", [1], pd_dtype="string")], "column 'x' cannot be string"),
+        ([column("BYTES", ["{}"], "pd_json", pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
+        ([column("BYTES", ["1", '"a"'], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([column("INT64", [1], pd_dtype="datetime64[ns]")], r"column 'x' cannot be datetime64\[ns\]"),
+        ([column("BYTES", ["2022-01-11"], "datetime", pd_dtype="datetime64[ns, Nowhere/City]")], "column 'x' cannot be datetime64"),
+    ],
+)
+def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        PandasCodec.decode_request(received({"inputs": inputs}))
+    assert caught.value.status == 400
+
+
+HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
+HINTS += ["datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
+ODD_COLUMNS = [
+    *[column(datatype, [1]) for datatype in ("INT64", "UINT64", "FP16", "FP64", "BOOL")],
+    *[column("FP64", [value]) for value in (None, "Infinity", 1e300, -1.5)],
+    *[column("BYTES", [value], "pd_json") for value in ("99999999999999999999", "1e400", "true", "null", '"5"', '{"a": 1}', "[1]")],
+    *[column("BYTES", [value], "datetime") for value in ("NaT", "0001-01-01", "9999-12-31T23:59:59Z", "2022-03-27T02:30:00")],
+    *[column("BYTES", ["YQ=="], content_type) for content_type in (None, "str", "np", "base64")],
+    *[column("BYTES", [], content_type) for content_type in (None, "str", "np", "base64", "datetime", "pd_json")],
+]
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_any_dtype_for_any_column_is_a_frame_or_refused(hint: str) -> None:
+    made = []
+    for odd in ODD_COLUMNS:
+        request = received({"inputs": [{**odd, "parameters": {**odd["parameters"], "pd_dtype": hint}}]})
+        with contextlib.suppress(InferenceError):
+            made.append(PandasCodec.decode_request(request))
+    assert made or hint.endswith("zone]")
+
+
+def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:
+    frame = PandasCodec.decode_request(
+        received(
+            {
+                "inputs": [
+                    tensor("s", "BYTES", [2, 1], ["a", "b"]),
+                    tensor("n", "BYTES", [2], ["c", "d"], "np"),
+                    tensor("b", "BOOL", [2], [1, 0]),
+                ]
+            }
+        )
+    )
+    pd.testing.assert_frame_equal(
+        frame, pd.DataFrame({"s": ["a", "b"], "n": pd.Series([b"c", b"d"], dtype=object), "b": [True, False]}), check_column_type=False
+    )
+
+
+def test_points_in_time_with_offsets_keep_their_instant() -> None:
+    texts = ["2022-01-11T11:00:00+02:00", "20220111T100000Z", "2022-01-11 11:00-0530", "NaT"]
+    [values] = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]})).to_numpy().T.tolist()
+    assert [value.isoformat() for value in values[:3]] == [
+        "2022-01-11T09:00:00+00:00",
+        "2022-01-11T10:00:00+00:00",
+        "2022-01-11T16:30:00+00:00",
+    ]
+    assert values[3] is pd.NaT
+
+
+def test_a_decoded_frame_may_be_written_to() -> None:
+    frame = PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": [1.0, 2.0]})), binary=True))
+    frame.loc[0, "x"] = 5.0
+    assert frame["x"].tolist() == [5.0, 2.0]

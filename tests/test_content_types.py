@@ -1,0 +1,640 @@
+"""Content types of requests and responses: what decides, what a model receives, what is answered.
+
+Each over every way in, as JSON and as binary data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor, TensorSpec
+from oip_asgi._core.datatypes import Array
+from oip_asgi.codecs import (
+    Base64Codec,
+    DatetimeCodec,
+    InputCodec,
+    NumpyCodec,
+    NumpyRequestCodec,
+    PandasCodec,
+    RequestCodec,
+    StringCodec,
+    StringRequestCodec,
+)
+
+from .asking import ask, error, get
+from .ways import Answer, Request, over_asgi, ways_into
+
+
+class Colour(NamedTuple):
+    """A type of the user's."""
+
+    red: int
+    green: int
+    blue: int
+
+
+class ColourCodec(InputCodec[list[Colour]]):
+    """Colours as `#rrggbb`."""
+
+    content_type = "colour"
+    type_hint = list[Colour]
+    datatype = "BYTES"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload, list) and bool(payload) and all(isinstance(element, Colour) for element in payload)
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Colour], use_bytes: bool = True) -> Tensor:
+        elements = [b"#%02x%02x%02x" % colour for colour in payload]
+        return Tensor(name, np.array(elements, object), {"content_type": cls.content_type})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Colour]:
+        return [Colour(*bytes.fromhex(element.decode().removeprefix("#"))) for element in request_input.array.ravel().tolist()]
+
+
+class PairCodec(RequestCodec["tuple[Array, Array]"]):
+    """Two tensors as one pair."""
+
+    content_type = "pair"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return False
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> tuple[Array, Array]:
+        if len(request.inputs) != 2:
+            raise ValueError(f"a pair has 2 tensors, not {len(request.inputs)}")
+        first, second = request.inputs
+        return first.array, second.array
+
+    @classmethod
+    def encode_response(
+        cls, model_name: str, payload: tuple[Array, Array], model_version: str | None = None, use_bytes: bool = True
+    ) -> InferenceResponse:
+        first, second = payload
+        return InferenceResponse([Tensor("first", first), Tensor("second", second)], {"content_type": cls.content_type})
+
+
+def make_server(seen: list[Any]) -> InferenceServer:
+    server = InferenceServer(codecs=[ColourCodec, PairCodec])
+
+    def note(function: Callable[..., Any], name: str, **more: Any) -> None:
+        server.register(name, function, **more)
+
+    @server.model("frame")
+    def frame(df: pd.DataFrame) -> pd.DataFrame:
+        seen.append(df)
+        return df
+
+    @server.model("frame and more")
+    def frame_and_more(df: pd.DataFrame, limit: Array, context: InferenceContext, names: list[str] | None = None) -> Any:
+        seen.append((df, limit, context.model_name, names))
+        return len(df)
+
+    @server.model(
+        "declared frame",
+        content_type="pd",
+        inputs=[TensorSpec("First Name", "BYTES", [-1], content_type="str"), TensorSpec("Born", "BYTES", [-1], content_type="datetime")],
+    )
+    def declared_frame(df):  # type: ignore[no-untyped-def]
+        seen.append(df)
+        return len(df)
+
+    @server.model("array")
+    def array(x: Array) -> Array:
+        seen.append(x)
+        return x
+
+    @server.model("free")
+    def free(x):  # type: ignore[no-untyped-def]
+        seen.append(x)
+        return 1
+
+    @server.model("free str", inputs=[TensorSpec("x", "BYTES", [-1], content_type="str")])
+    def free_str(x):  # type: ignore[no-untyped-def]
+        seen.append(x)
+        return 1
+
+    @server.model("annotated str")
+    def annotated_str(x: Annotated[Any, TensorSpec("x", "BYTES", [-1], content_type="str")]) -> int:
+        seen.append(x)
+        return 1
+
+    @server.model("model str", content_type="str", run="inline")
+    def model_str(x):  # type: ignore[no-untyped-def]
+        seen.append(x)
+        return 1
+
+    @server.model("strings")
+    async def strings(x: list[str]) -> list[str]:
+        seen.append(x)
+        return x
+
+    @server.model("bytes")
+    def raw_bytes(x: list[bytes]) -> list[bytes]:
+        seen.append(x)
+        return x
+
+    @server.model("datetimes")
+    def datetimes(x: list[datetime] | None = None) -> list[datetime]:
+        seen.append(x)
+        return x or []
+
+    @server.model("series")
+    def series(x: pd.Series) -> pd.Series:
+        seen.append(x)
+        return x
+
+    @server.model("declared", inputs=[TensorSpec("x", "FP64", [-1])], outputs=[TensorSpec("y", "FP64", [-1], content_type="np")])
+    def declared(x: Array) -> Array:
+        seen.append(x)
+        return x
+
+    @server.model("rest")
+    def rest(**inputs: list[str]) -> dict[str, list[str]]:
+        seen.append(inputs)
+        return inputs
+
+    @server.model("two")
+    def two(x: Array, names: list[str]) -> tuple[Array, list[str]]:
+        seen.append((x, names))
+        return x, names
+
+    @server.model("colours")
+    def colours(x: list[Colour]) -> Any:
+        seen.append(x)
+        return x
+
+    @server.model("named codec")
+    def named_codec(x: Annotated[Any, ColourCodec]) -> Annotated[Any, ColourCodec]:
+        seen.append(x)
+        return x
+
+    @server.model("pair")
+    def pair(both: Annotated[Any, PairCodec]) -> Annotated[Any, PairCodec]:
+        seen.append(both)
+        return both
+
+    @server.model("whole")
+    def whole(request: InferenceRequest) -> InferenceResponse:
+        seen.append(request)
+        return InferenceResponse(request.inputs)
+
+    return server
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def server(seen: list[Any]) -> Iterator[InferenceServer]:
+    made = make_server(seen)
+    yield made
+    made.stop()  # the event loop that async models had under WSGI
+
+
+def bytes_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
+    array = np.empty(len(elements), object)
+    array[:] = list(elements)
+    return Tensor(name, array, parameters)
+
+
+def request_of(*tensors: Tensor, outputs: Sequence[RequestOutput] = (), **parameters: Any) -> InferenceRequest:
+    return InferenceRequest(list(tensors), None, parameters, list(outputs))
+
+
+def http(model: str, request: InferenceRequest, *, binary: bool) -> Request:
+    headers, body = request.to_http(binary=binary)
+    return Request("POST", f"/models/{model.replace(' ', '%20')}/infer", tuple(headers.items()), body)
+
+
+def send(server: InferenceServer, model: str, request: InferenceRequest, *, binary: bool = False) -> Answer:
+    return over_asgi(OIPApp(server), "")(http(model, request, binary=binary))
+
+
+def response_of(answer: Answer) -> InferenceResponse:
+    assert answer.status == 200, answer.body
+    return InferenceResponse.from_http(answer.headers, answer.body)
+
+
+PEOPLE = pd.DataFrame({"First Name": ["Joanne", "Michael"], "Age": [34, 22]})
+NOON = datetime(2022, 1, 11, 11)
+NAMES = bytes_tensor("x", [b"Joanne", b"Micha\xc3\xabl"])
+BASE64 = bytes_tensor("x", [b"YQ==", b"/w=="], content_type="base64")
+FLOATS = Tensor("x", np.array([1.5, 2.5]))
+ONE = Tensor("y", np.array([1]))
+DATED = bytes_tensor("x", [b"2022-01-11T11:00:00"], content_type="datetime")
+COLOURS = bytes_tensor("x", [b"#ff0001"], content_type="colour")
+RED = [Colour(255, 0, 1)]
+
+
+class Case(NamedTuple):
+    """A request, and the Python value that the model must receive."""
+
+    model: str
+    request: InferenceRequest
+    value: Any
+
+
+def with_type(tensor: Tensor, content_type: str) -> Tensor:
+    return Tensor(tensor.name, tensor.array, {**tensor.parameters, "content_type": content_type})
+
+
+CASES = {
+    "frame, by its annotation": Case("frame", InferenceRequest(PandasCodec.encode_request(PEOPLE).inputs), PEOPLE),
+    "frame, by the request": Case("frame", PandasCodec.encode_request(PEOPLE), PEOPLE),
+    "frame, as [N, 1]": Case("frame", request_of(Tensor("a", np.array([[1], [2]])), content_type="pd"), pd.DataFrame({"a": [1, 2]})),
+    "frame, stacked": Case(
+        "frame",
+        request_of(with_type(NAMES, "str"), Tensor("y", DATED.array.repeat(2), DATED.parameters), content_type="pd"),
+        pd.DataFrame({"x": ["Joanne", "Michaël"], "y": pd.Series([NOON] * 2)}),
+    ),
+    "frame, with a user's codec": Case("frame", request_of(COLOURS), pd.DataFrame({"x": pd.Series(RED, dtype=object)})),
+    "frame and more": Case(
+        "frame and more",
+        request_of(Tensor("limit", np.array([7])), Tensor("a", np.array([1, 2])), bytes_tensor("names", [b"n"]), content_type="pd"),
+        (pd.DataFrame({"a": [1, 2]}), np.array([7]), "frame and more", ["n"]),
+    ),
+    "declared frame": Case(
+        "declared frame",
+        request_of(bytes_tensor("First Name", [b"Joanne"]), bytes_tensor("Born", [b"2022-01-11T11:00:00"])),
+        pd.DataFrame({"First Name": ["Joanne"], "Born": [NOON]}),
+    ),
+    "the request beats the declaration": Case(
+        "declared frame",
+        request_of(bytes_tensor("First Name", [b"YQ=="], content_type="base64"), bytes_tensor("Born", [b"a"], content_type="str")),
+        pd.DataFrame({"First Name": pd.Series([b"a"], dtype=object), "Born": ["a"]}),
+    ),
+    "array": Case("array", request_of(FLOATS), FLOATS.array),
+    "array, np": Case("array", request_of(with_type(FLOATS, "np"), content_type="np"), FLOATS.array),
+    "array, input-1": Case("array", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array.reshape(2, 1)),
+    "nothing said": Case("free", request_of(NAMES), NAMES.array),
+    "said by the tensor": Case("free", request_of(BASE64), [b"a", b"\xff"]),
+    "said by the request": Case("free", request_of(NAMES, content_type="str"), ["Joanne", "Michaël"]),
+    "said by both, the tensor decides": Case("free", request_of(BASE64, content_type="str"), [b"a", b"\xff"]),
+    "said by the request for the whole": Case("free", PandasCodec.encode_request(PEOPLE), PEOPLE),
+    "declared for the tensor": Case("free str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "declared in an annotation": Case("annotated str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "declared, another said": Case("free str", request_of(BASE64), [b"a", b"\xff"]),
+    "declared, [N, 1] said": Case("free str", request_of(StringCodec.encode_input("x", ["a"])), ["a"]),
+    "declared for the model": Case("model str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "strings, by annotation": Case("strings", request_of(NAMES), ["Joanne", "Michaël"]),
+    "strings, input-1": Case("strings", StringRequestCodec.encode_request(["a", "b"]), ["a", "b"]),
+    "bytes as they are": Case("bytes", request_of(bytes_tensor("x", [b"YQ=="])), [b"YQ=="]),
+    "bytes, base64": Case("bytes", request_of(bytes_tensor("x", [b"YQ=="], content_type="base64")), [b"a"]),
+    "datetimes, by annotation": Case("datetimes", request_of(bytes_tensor("x", [b"2022-01-11T11:00:00"])), [NOON]),
+    "datetimes, said": Case("datetimes", request_of(DatetimeCodec.encode_input("x", [NOON])), [NOON]),
+    "datetimes, left out": Case("datetimes", request_of(), None),
+    "series": Case("series", request_of(FLOATS), pd.Series([1.5, 2.5], name="x")),
+    "series, said": Case("series", request_of(DATED), pd.Series([NOON], name="x")),
+    "[N, 1] for a declared [-1]": Case("declared", request_of(NumpyCodec.encode_input("x", FLOATS.array)), FLOATS.array),
+    "[N, 1] of the whole": Case("declared", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array),
+    "rest": Case("rest", request_of(NAMES, bytes_tensor("y", [b"b"])), {"x": ["Joanne", "Michaël"], "y": ["b"]}),
+    "two": Case("two", request_of(FLOATS, bytes_tensor("names", [b"b"])), (FLOATS.array, ["b"])),
+    "a user's codec, by annotation": Case("colours", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
+    "a user's codec, said": Case("free", request_of(COLOURS), RED),
+    "a user's codec, named": Case("named codec", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
+    "a user's request codec": Case("pair", request_of(FLOATS, ONE), (FLOATS.array, ONE.array)),
+    "a user's request codec, said": Case("pair", request_of(FLOATS, ONE, content_type="pair"), (FLOATS.array, ONE.array)),
+}
+
+
+def assert_same(got: Any, expected: Any) -> None:
+    if isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(got, expected, check_dtype=False, check_column_type=False)
+    elif isinstance(expected, pd.Series):
+        pd.testing.assert_series_equal(got, expected, check_dtype=False)
+    elif isinstance(expected, np.ndarray):
+        assert type(got) is np.ndarray
+        assert (got.dtype, got.shape, got.tolist()) == (expected.dtype, expected.shape, expected.tolist())
+    elif type(expected) is tuple:
+        for one, other in zip(got, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert type(got) is type(expected)
+        assert got == expected
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_a_model_receives_over_every_way_in(case: Case, server: InferenceServer, seen: list[Any]) -> None:
+    answers = {
+        (binary, name): way(http(case.model, case.request, binary=binary))
+        for binary in (False, True)
+        for name, way in ways_into(server).items()
+    }
+    assert {answer.status for answer in answers.values()} == {200}, answers
+    assert len({answer.body for answer in answers.values()}) == 1
+    assert len(seen) == len(answers)
+    for value in seen:
+        assert_same(value, case.value)
+
+
+class Bad(NamedTuple):
+    """A request, and what the text of its 400 must hold."""
+
+    model: str
+    request: InferenceRequest
+    text: tuple[str, ...]
+
+
+KNOWN = "np, str, base64, datetime, pd_json, colour"
+BAD = {
+    "unknown, of the tensor": Bad("array", request_of(with_type(FLOATS, "nope")), ("input 'x'", "'nope'", KNOWN)),
+    "unknown, of the request": Bad("array", request_of(FLOATS, content_type="nope"), ("the request", "'nope'", f"{KNOWN}, pd, pair")),
+    "unknown, of an output": Bad(
+        "array",
+        request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "nope"})]),
+        ("requested output 'output_0'", "'nope'", KNOWN),
+    ),
+    "unknown, though the model takes the whole": Bad("whole", request_of(with_type(FLOATS, "nope")), ("'nope'",)),
+    "no string": Bad("array", request_of(Tensor("x", FLOATS.array, {"content_type": 5})), ("unknown content_type 5",)),
+    "in other letters": Bad("array", request_of(with_type(FLOATS, "NP")), ("'NP'",)),
+    "pd on a tensor": Bad("array", request_of(with_type(FLOATS, "pd")), ("'pd'", "whole request")),
+    "str for an array": Bad("array", request_of(with_type(NAMES, "str")), ("'str'", "ndarray")),
+    "pd for an array": Bad("array", request_of(FLOATS, content_type="pd"), ("'pd'", "x: numpy.ndarray")),
+    "np for a frame": Bad("frame", request_of(FLOATS, content_type="np"), ("'np'", "DataFrame")),
+    "np for strings": Bad("strings", request_of(with_type(NAMES, "np")), ("'np'", "list[str]")),
+    "base64 for strings": Bad("strings", request_of(BASE64), ("'base64'", "list[str]")),
+    "datetime for bytes": Bad("bytes", request_of(DATED), ("'datetime'", "list[bytes]")),
+    "str of the request for datetimes": Bad("datetimes", request_of(NAMES, content_type="str"), ("'str'", "datetime")),
+    "str for numbers": Bad("free", request_of(with_type(FLOATS, "str")), ("'x'", "FP64", "BYTES", "'str'")),
+    "numbers for strings": Bad("strings", request_of(FLOATS), ("'x'", "FP64", "BYTES")),
+    "not UTF-8": Bad("strings", request_of(bytes_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
+    "not UTF-8 in a frame": Bad("frame", request_of(bytes_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
+    "not base64": Bad("bytes", request_of(bytes_tensor("x", [b"a"], content_type="base64")), ("'x'", "element 0", "base64")),
+    "no date": Bad("datetimes", request_of(bytes_tensor("x", [b"2022-01-11", b"soon"])), ("'x'", "element 1", "b'soon'")),
+    "three dimensions of strings": Bad("strings", request_of(Tensor("x", NAMES.array.reshape(1, 2, 1))), ("[1, 2, 1]",)),
+    "rows that differ": Bad("frame", request_of(FLOATS, Tensor("y", np.array([1]))), ("'y'", "1 rows", "2")),
+    "two for the whole": Bad("array", request_of(FLOATS, Tensor("y", np.array([1])), content_type="np"), ("'y'",)),
+    "another name, nothing said": Bad("array", request_of(Tensor("input-1", FLOATS.array)), ("unknown input 'input-1'", "'x'")),
+    "[N, 1] for a declared [-1], nothing said": Bad("declared", request_of(Tensor("x", FLOATS.array.reshape(2, 1))), ("[2, 1]", "[-1]")),
+    "[1, N] for a declared [-1]": Bad("declared", request_of(Tensor("x", FLOATS.array.reshape(1, 2), {"content_type": "np"})), ("[1, 2]",)),
+    "declared frame, a column too many": Bad("declared frame", request_of(FLOATS), ("unknown input 'x'",)),
+    "what a user's codec refuses": Bad("colours", request_of(bytes_tensor("x", [b"red"])), ("input 'x'", "fromhex()")),
+    "what a user's request codec refuses": Bad("pair", request_of(FLOATS), ("a pair has 2 tensors, not 1",)),
+    "an output that cannot be so": Bad(
+        "array", request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "str"})]), ("'output_0'", "'str'", "1.5")
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_what_is_refused_over_every_way_in(bad: Bad, server: InferenceServer, seen: list[Any]) -> None:
+    for binary in (False, True):
+        if not binary and any(
+            b"\xff" in element for tensor in bad.request.inputs if tensor.datatype == "BYTES" for element in tensor.array.ravel()
+        ):
+            continue  # no JSON string can hold it
+        for name, way in ways_into(server).items():
+            answer = way(http(bad.model, bad.request, binary=binary))
+            status, text = error(answer)
+            assert (name, status) == (name, 400), text
+            for part in bad.text:
+                assert part in text, (name, text)
+    if "an output" not in str(bad.text):
+        assert bad.model == "array" or not seen
+
+
+ODD_DATA: dict[str, list[list[Any]]] = {
+    "BYTES": [["a"], [""], ["\u0000"], ["NaT"], ["null"], ["2022-01-11"], ["1"], ["é" * 50], ["YQ=="], ["a", "b"], []],
+    "FP64": [[1.5], [None], [1.0, 2.0], []],
+    "INT8": [[1], []],
+    "BOOL": [[True]],
+}
+CONTENT_TYPES = [None, "np", "str", "base64", "datetime", "pd_json", "pd", "pair", "nope", 1, True, ""]
+ODD_DTYPES = [None, "Int64", "category", "string", "datetime64[ns]", "datetime64[us, UTC]", "boolean", 5]
+
+
+def odd_requests() -> Iterator[tuple[str, bytes]]:
+    """Some thousands of combinations of models, content types, datatypes, shapes and elements, most of them wrong."""
+    models = ["frame", "array", "free", "strings", "bytes", "datetimes", "series", "colours", "pair", "free%20str", "model%20str", "whole"]
+    for datatype, datas in ODD_DATA.items():
+        for data in datas:
+            for shape in ([len(data)], [len(data), 1], [1, len(data)]):
+                for place, content_type in enumerate(CONTENT_TYPES):
+                    parameters = {} if content_type is None else {"content_type": content_type}
+                    hint = ODD_DTYPES[(place + len(shape) + len(data)) % len(ODD_DTYPES)]
+                    of_tensor = parameters if hint is None else {**parameters, "pd_dtype": hint}
+                    item = {"name": "x", "shape": shape, "datatype": datatype, "data": data}
+                    for document in ({"inputs": [{**item, "parameters": of_tensor}]}, {"inputs": [item], "parameters": parameters}):
+                        model = models[place * 5 % len(models)]
+                        yield models[(place + len(shape)) % len(models)], json.dumps(document).encode()
+                        yield model, json.dumps(document).encode()
+                        yield "frame", json.dumps(document).encode()
+
+
+def test_no_odd_request_is_the_servers_fault(server: InferenceServer) -> None:
+    send_to = over_asgi(OIPApp(server), "")
+    statuses: list[int] = []
+    for model, body in odd_requests():
+        answer = send_to(Request("POST", f"/models/{model}/infer", (), body))
+        assert answer.status in (200, 400), (model, body, answer.body)
+        statuses.append(answer.status)
+    assert statuses.count(200) > 100
+    assert statuses.count(400) > 1000
+
+
+def described(answer: Answer) -> list[tuple[str, list[int], str | None, Any]]:
+    """Each output's name, shape, content type and data."""
+    assert answer.status == 200, answer.body
+    return [
+        (output["name"], output["shape"], output.get("parameters", {}).get("content_type"), output["data"])
+        for output in json.loads(answer.body)["outputs"]
+    ]
+
+
+def test_results_by_their_return_annotation(server: InferenceServer) -> None:
+    assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2, 1], "str", ["Joanne", "Michaël"])]
+    assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
+    assert described(send(server, "datetimes", request_of())) == [("output_0", [0, 1], "datetime", [])]
+    assert described(send(server, "bytes", request_of(bytes_tensor("x", [b"YQ=="])))) == [("output_0", [1], None, ["YQ=="])]
+    assert described(send(server, "rest", request_of(bytes_tensor("y", [b"b"])))) == [("y", [1, 1], "str", ["b"])]
+    assert described(send(server, "two", request_of(FLOATS, bytes_tensor("names", [b"b"])))) == [
+        ("output_0", [2], None, [1.5, 2.5]),
+        ("output_1", [1, 1], "str", ["b"]),
+    ]
+    assert described(send(server, "named codec", request_of(COLOURS))) == [("output_0", [1], "colour", ["#ff0001"])]
+
+
+def test_results_by_their_value(server: InferenceServer) -> None:
+    assert described(send(server, "colours", request_of(COLOURS))) == [("output_0", [1], "colour", ["#ff0001"])]
+    assert described(send(server, "series", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
+    server.register("dates", lambda: [NOON, NOON])
+    server.register("text", lambda: ["a", "b"])
+    assert described(ask(server, "dates")) == [("output_0", [2, 1], "datetime", ["2022-01-11T11:00:00"] * 2)]
+    assert described(ask(server, "text")) == [("output_0", [2], None, ["a", "b"])]
+
+
+def test_np_by_name_writes_one_dimension_as_two(server: InferenceServer) -> None:
+    def named() -> Annotated[Array, NumpyCodec]:
+        return np.array([1, 2])
+
+    server.register("by name", named)
+    assert described(ask(server, "by%20name")) == [("output_0", [2, 1], "np", [1, 2])]
+    assert described(send(server, "array", request_of(FLOATS))) == [("output_0", [2], None, [1.5, 2.5])]
+
+
+def test_a_frame_answers_as_one(server: InferenceServer) -> None:
+    response = response_of(send(server, "frame", PandasCodec.encode_request(PEOPLE)))
+    assert response.parameters == {"content_type": "pd"}
+    pd.testing.assert_frame_equal(PandasCodec.decode_response(response), PEOPLE)
+
+
+def test_a_whole_response_of_a_users_codec(server: InferenceServer) -> None:
+    response = response_of(send(server, "pair", request_of(FLOATS, Tensor("y", np.array([1])))))
+    assert ([tensor.name for tensor in response.outputs], response.parameters) == (["first", "second"], {"content_type": "pair"})
+    assert response.model_name == "pair"
+
+
+def test_a_declared_output_keeps_its_shape_and_says_its_content_type(server: InferenceServer) -> None:
+    assert described(send(server, "declared", request_of(FLOATS))) == [("y", [2], "np", [1.5, 2.5])]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "value", "expected"),
+    [
+        ("np", np.array([1, 2]), ([2, 1], [1, 2])),
+        ("np", [1, 2], ([2, 1], [1, 2])),
+        ("np", np.ones((1, 2)), ([1, 2], [1.0, 1.0])),
+        ("str", np.array(["a"]), ([1, 1], ["a"])),
+        ("str", ["a"], ([1, 1], ["a"])),
+        ("str", pd.Series(["a"]), ([1, 1], ["a"])),
+        ("base64", [b"\xff"], ([1, 1], ["/w=="])),
+        ("datetime", [NOON], ([1, 1], ["2022-01-11T11:00:00"])),
+        ("colour", RED, ([1], ["#ff0001"])),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True], ids=["value", "InferenceResponse"])
+def test_a_content_type_that_the_client_asks_for(content_type: str, value: Any, expected: Any, whole: bool) -> None:
+    server = InferenceServer(codecs=[ColourCodec])
+    if whole and content_type in ("np", "str"):
+        server.register("m", lambda: InferenceResponse([Tensor("output_0", np.asarray(value))]))
+    else:
+        server.register("m", lambda: {"output_0": value})
+    answer = send(server, "m", request_of(outputs=[RequestOutput("output_0", {"content_type": content_type})]))
+    assert described(answer) == [("output_0", expected[0], content_type, expected[1])]
+
+
+def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
+    asked = [RequestOutput("Age", {"content_type": "np"}), RequestOutput("First Name")]
+    request = InferenceRequest(PandasCodec.encode_request(PEOPLE).inputs, outputs=asked)
+    assert described(send(server, "frame", request)) == [("Age", [2, 1], "np", [34, 22]), ("First Name", [2], "str", ["Joanne", "Michael"])]
+
+
+@pytest.mark.parametrize(
+    ("function", "outputs", "message"),
+    [
+        (lambda: [1], [TensorSpec("y", "BYTES", [-1], content_type="str")], "element 0 is 1: expected a string"),
+        (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), [], "column 'a' is there twice"),
+        (lambda: pd.DataFrame({"x": [1j]}), [], "complex128"),
+        (lambda: pd.Series([1j]), [], "complex128"),
+    ],
+)
+def test_results_that_are_the_models_fault(function: Any, outputs: list[TensorSpec], message: str) -> None:
+    server = InferenceServer(debug=True)
+    server.register("m", function, outputs=outputs)
+    status, text = error(ask(server, "m"))
+    assert status == 500
+    assert "ModelFault" in text
+
+
+def returns_numbers() -> list[str]:
+    return [1]  # type: ignore[list-item]
+
+
+def test_a_result_that_is_not_what_its_annotation_says() -> None:
+    server = InferenceServer(debug=True)
+    server.register("m", returns_numbers)
+    assert error(ask(server, "m"))[0] == 500
+
+
+def test_metadata_shows_what_is_declared(server: InferenceServer) -> None:
+    status, metadata = get(server, "/models/declared%20frame")
+    assert status == 200
+    assert metadata["parameters"] == {"content_type": "pd"}
+    assert metadata["inputs"] == [
+        {"name": "First Name", "datatype": "BYTES", "shape": [-1], "parameters": {"content_type": "str"}},
+        {"name": "Born", "datatype": "BYTES", "shape": [-1], "parameters": {"content_type": "datetime"}},
+    ]
+    assert get(server, "/models/declared")[1]["outputs"] == [
+        {"name": "y", "datatype": "FP64", "shape": [-1], "parameters": {"content_type": "np"}}
+    ]
+    assert "parameters" not in get(server, "/models/array")[1]
+
+
+def test_what_can_never_work_fails_at_registration() -> None:
+    server = InferenceServer()
+    strings = TensorSpec("x", "BYTES", [-1], content_type="str")
+
+    def takes_array(x: Array) -> Any: ...
+    def takes_float(x: float) -> Any: ...
+    def takes_colours(x: list[Colour]) -> Any: ...
+    def takes_two_frames(a: pd.DataFrame, b: pd.DataFrame) -> Any: ...
+    def takes_frame_and_rest(a: pd.DataFrame, **inputs: Any) -> Any: ...
+    def takes_floats(**inputs: float) -> Any: ...
+    def takes_frames(**inputs: Annotated[Any, PandasCodec]) -> Any: ...
+
+    registrations: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (
+            lambda: server.register("m", takes_array, inputs=[strings]),
+            TypeError,
+            r"content_type 'str' .* 'x' cannot become numpy",
+        ),
+        (lambda: server.register("m", takes_array, content_type="str"), TypeError, "content_type 'str'"),
+        (lambda: server.register("m", takes_array, content_type="pd"), TypeError, "no parameter for content_type='pd'"),
+        (lambda: server.register("m", np.add, content_type="pd"), TypeError, "wrap it in a def"),
+        (lambda: server.register("m", takes_float), TypeError, r"annotated float, .* list\[str\]"),
+        (lambda: server.register("m", takes_floats), TypeError, "float is what no tensor can become"),
+        (lambda: server.register("m", takes_frames), TypeError, "a parameter of its own"),
+        (lambda: server.register("m", takes_colours), TypeError, "Colour"),
+        (lambda: server.register("m", takes_two_frames), TypeError, "only one parameter"),
+        (lambda: server.register("m", takes_frame_and_rest), TypeError, "only one parameter"),
+        (lambda: server.register("m", takes_array, content_type="nope"), ValueError, "unknown content_type 'nope': expected one of np"),
+        (lambda: server.register("m", len, inputs=[TensorSpec("x", "FP32", [1], content_type="str")]), ValueError, "needs datatype BYTES"),
+        (lambda: server.register("m", len, inputs=[TensorSpec("x", "BYTES", [1], content_type="pd")]), ValueError, "whole request"),
+        (lambda: TensorSpec("x", "BYTES", [1], content_type=5), TypeError, "content_type=5 must be a string"),  # type: ignore[arg-type]
+        (lambda: InferenceServer(codecs=[object]), TypeError, "has no content_type"),  # type: ignore[list-item]
+        (lambda: InferenceServer(codecs=[type("C", (), {"content_type": "c"})]), TypeError, "neither an InputCodec nor a RequestCodec"),
+    ]
+    for register, kind, message in registrations:
+        with pytest.raises(kind, match=message):
+            register()
+    assert get(server, "/models")[1] == {"models": []}
+
+
+def test_servers_share_no_codecs() -> None:
+    plain = InferenceServer()
+    plain.register("free", lambda x: x)
+    assert "unknown content_type 'colour'" in error(send(plain, "free", request_of(COLOURS)))[1]
+
+
+def test_an_instance_serves_as_a_codec_and_takes_the_place_of_another() -> None:
+    class Shouting(StringCodec):
+        content_type = "str"
+
+        def __init__(self, mark: str) -> None:
+            self.mark = mark
+
+        def decode_input(self, request_input: Tensor) -> list[str]:  # type: ignore[override]
+            return [text.upper() + self.mark for text in StringCodec.decode_input(request_input)]
+
+    server = InferenceServer(codecs=[Shouting("!")])
+    server.register("free", lambda x: np.array(x))
+    assert described(send(server, "free", request_of(with_type(NAMES, "str")))) == [("output_0", [2], None, ["JOANNE!", "MICHAËL!"])]
+
+
+def test_base64_of_the_client_side() -> None:
+    tensor = Base64Codec.encode_input("x", [b"\xff"])
+    assert (tensor.shape, tensor.array.tolist()) == ((1, 1), [[b"/w=="]])
