@@ -64,7 +64,8 @@ def exchange(data: bytes) -> None:
         return into.finish()
 
     response = drive(http.exchange(SERVER.core, head), SERVER.running, read)
-    assert response.status == 200 or 400 <= response.status < 500, response
+    # a request may ask for a timeout of microseconds, and has its wish
+    assert response.status == 200 or 400 <= response.status < 500 or (response.status == 504 and b"timeout" in data), response
     content = b"".join(response.parts)
     assert dict(response.headers)[b"content-length"] == b"%d" % len(content) or method == "HEAD"
     for name, value in response.headers:
