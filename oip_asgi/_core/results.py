@@ -116,10 +116,14 @@ def _rechecked(tensor: Tensor) -> Tensor:
 
 
 def _sendable(name: Any) -> str:
-    # any other character may come from a client whose input's name the model gives back
-    if not isinstance(name, str) or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
-    return name
+    # control characters too may come from a client, whose input's name the model gives back
+    if isinstance(name, str):
+        try:
+            name.encode()
+            return name
+        except UnicodeEncodeError:
+            pass
+    raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
 
 
 def _checked(where: str, parameters: Parameters) -> Parameters:
