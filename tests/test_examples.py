@@ -123,7 +123,7 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
 
 
 def test_every_snippet_is_run() -> None:
-    assert len(SNIPPETS) == 8
+    assert len(SNIPPETS) == 9
 
 
 def test_the_commands_are_those_of_ci() -> None:
