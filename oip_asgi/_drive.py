@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -30,6 +30,13 @@ class Finished(Generic[T]):
 
 
 Steps: TypeAlias = Generator[Step, Any, T]
+
+
+class Threads(Protocol):
+    """Worker threads that an event loop may wait for."""
+
+    def in_thread(self, function: Callable[[], T], *, aside: bool) -> Coroutine[Any, Any, T]:
+        """Run a blocking function: among the models, or aside from them. The function goes on if this is cancelled."""
 
 
 def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None = None) -> T:
@@ -82,7 +89,7 @@ def _together(step: Together, running: Running) -> None:
 
 
 async def drive_async(
-    steps: Steps[T], running: Running, read: Callable[[Body], Awaitable[Any]] | None = None, gone: Gone | None = None
+    steps: Steps[T], threads: Threads, read: Callable[[Body], Awaitable[Any]] | None = None, gone: Gone | None = None
 ) -> T:
     """Finish `steps` on this event loop, with what blocks in worker threads.
 
@@ -95,7 +102,7 @@ async def drive_async(
             step = _call(steps, step)
             continue
         if isinstance(step, Call) and step.run != "async":
-            step = await _call_in_thread_async(steps, step, running, gone)
+            step = await _call_in_thread_async(steps, step, threads, gone)
             continue
         value: Any = None
         try:
@@ -103,7 +110,7 @@ async def drive_async(
                 assert read is not None  # only requests have bodies
                 value = await read(step.body)
             elif isinstance(step, Together):
-                await _together_async(step, running)
+                await _together_async(step, threads)
             else:
                 work = finished(step.future) if isinstance(step, Wait) else step.function(*step.args, **step.kwargs)
                 value = await attended(work, step.deadline, gone if step.for_client else None)
@@ -117,9 +124,9 @@ async def drive_async(
     return cast(T, step.value)
 
 
-async def _call_in_thread_async(steps: Steps[T], call: Call, running: Running, gone: Gone | None) -> Step | Finished[T]:
+async def _call_in_thread_async(steps: Steps[T], call: Call, threads: Threads, gone: Gone | None) -> Step | Finished[T]:
     trip = _Trip(steps, call)
-    in_thread = running.in_thread(trip.make, aside=call.run == "aside")
+    in_thread = threads.in_thread(trip.make, aside=call.run == "aside")
     try:
         return await attended(in_thread, call.deadline, gone if call.for_client else None, trip.abandon)
     except DeadlinePassed as error:
@@ -131,10 +138,10 @@ async def _call_in_thread_async(steps: Steps[T], call: Call, running: Running, g
         raise
 
 
-async def _together_async(step: Together, running: Running) -> None:
+async def _together_async(step: Together, threads: Threads) -> None:
     async with anyio.create_task_group() as group:
         for part in step.parts:
-            group.start_soon(drive_async, part, running)
+            group.start_soon(drive_async, part, threads)
 
 
 class _Trip(Generic[T]):

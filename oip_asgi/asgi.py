@@ -5,10 +5,10 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ._core import http
 from ._core.bodies import Body
@@ -19,7 +19,10 @@ from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
+
+AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+"""An application of any framework: each has its own types for the same three arguments."""
 
 _NOT_HERE: Final = "OIPApp answers HTTP only"
 
@@ -121,7 +124,7 @@ class OIPMiddleware:
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, app: ASGIApp, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
+    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
         self._server = server
         self._app = OIPApp(server, compress_responses=compress_responses)
@@ -140,10 +143,19 @@ class OIPMiddleware:
 
 
 def _path(scope: Scope) -> str:
-    """The path behind the mount: most hosts keep the mount's prefix in it and name that in `root_path`, some have cut it off."""
+    """The path behind the mount.
+
+    Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
+    application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
+    """
     path: str = scope["path"]
-    behind = http.behind(path, scope.get("root_path", "").rstrip("/"))
-    return path if behind is None else behind
+    mount: str = scope.get("root_path", "").rstrip("/")
+    application: str = scope.get("app_root_path", "").rstrip("/")
+    for prefix in (mount, mount.removeprefix(application)):
+        behind = http.behind(path, prefix)
+        if behind is not None:
+            return behind
+    return path
 
 
 async def _is_gone(receive: Receive) -> bool:
@@ -173,7 +185,7 @@ async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _shared_lifespan(host: ASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
+async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
     """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
     answered = received = False
     async with AsyncExitStack() as stack:

@@ -26,8 +26,8 @@ _ASYNC_AT_ONCE: Final = 256
 class InferenceServer:
     """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
 
-    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware` or `oip_asgi.grpc.add_to_server`; several of them
-    may share it.
+    Hand it to `OIPApp`, `OIPMiddleware`, `OIPWSGIApp`, `OIPWSGIMiddleware`, `oip_asgi.flask.blueprint`, `oip_asgi.django.urls` or
+    `oip_asgi.grpc.add_to_server`; several of them may share it.
 
     Args:
         name: The server's name, for its metadata.

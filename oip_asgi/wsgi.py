@@ -1,19 +1,20 @@
 """The ways in over WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers` and `read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.http import HTTP_STATUS_CODES
 
 from ._core import http
 from ._core.bodies import Body
+from ._core.steps import Response
 from ._drive import drive
 from .server import InferenceServer
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _CHUNK: Final = 2**20
+
+
+class Stream(Protocol):
+    """What a body is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class OIPWSGIApp:
@@ -40,17 +47,9 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        head = http.Head(
-            method=environ["REQUEST_METHOD"],
-            path=http.encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-            headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
-            body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
-            transport=environ,
-            compress=self._compress,
-        )
-        response = drive(http.exchange(self._server.core, head), self._server.running, partial(_read, environ["wsgi.input"]))
-        headers = [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
-        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers)
+        described = head(environ, path, environ)._replace(compress=self._compress)
+        response = answer(self._server, described, partial(read, environ["wsgi.input"]))
+        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
         return response.parts
 
 
@@ -85,10 +84,33 @@ def _path(environ: WSGIEnvironment) -> str:
     return path.encode("latin-1").decode(errors="replace")
 
 
-def _read(stream: IO[bytes], body: Body) -> bytes | bytearray:
+def head(environ: WSGIEnvironment, path: str, transport: object) -> http.Head:
+    """A request's head from its `environ`, for a path behind the mount that is already known."""
+    return http.Head(
+        method=environ["REQUEST_METHOD"],
+        path=http.encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
+        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
+        body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
+        transport=transport,
+    )
+
+
+def answer(server: InferenceServer, head: http.Head, read: Callable[[Body], Any]) -> Response:
+    """Answer a request in this thread."""
+    return drive(http.exchange(server.core, head), server.running, read)
+
+
+def headers(response: Response) -> list[tuple[str, str]]:
+    """A response's headers as WSGI and its frameworks take them."""
+    return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
+
+
+def read(stream: Stream, body: Body) -> bytes | bytearray:
+    """Feed a stream into a body, and return what it finishes with."""
     try:
         while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
             body.feed(chunk)
-    except OSError:  # how servers say that the client is gone
+    except OSError:
+        # how servers and frameworks say that the client went away, or broke its chunks
         return body.finish(cut_off=True)
     return body.finish()

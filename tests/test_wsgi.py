@@ -115,3 +115,19 @@ def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:
     assert client.post("/own", data="hello").text == "hello"
     assert client.get("/v2").json == {"name": "wsgi", "version": "1", "extensions": ["binary_tensor_data"]}
     assert client.post("/v2/models/m/infer", data=BODY).status_code == 200
+
+
+class Breaking(BytesIO):
+    """A stream whose client goes away: servers raise some OSError or other."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise ConnectionResetError("the client is gone")
+        return super().read(10)
+
+
+def test_a_client_that_goes_away_is_no_error_of_ours(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    status, body = post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Breaking(BODY)})
+    assert status == "400 Bad Request"
+    assert body == b'{"error":"the body ended after 10 bytes: expected %d"}' % len(BODY)
+    assert caplog.records == []

@@ -13,15 +13,17 @@ class Body:
         length: The announced length in bytes, None where none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None where it is not.
+        keep: Whether the bytes are wanted; they are only counted else.
 
     Raises:
         TooLarge: The announced length is above the limit.
     """
 
-    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None) -> None:
+    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None, *, keep: bool = True) -> None:
         self._length = length
         self._limit = limit
         self._decoder = None if coding is None else Decoder(coding)
+        self._is_kept = keep
         self._received = 0
         self._first = b""
         self._all: bytearray | None = None
@@ -60,6 +62,8 @@ class Body:
             self._keep(piece)
 
     def _keep(self, chunk: bytes) -> None:
+        if not self._is_kept:
+            return
         if self._all is not None:
             self._all += chunk
         elif self._first:

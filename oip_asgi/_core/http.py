@@ -8,7 +8,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -20,7 +20,7 @@ from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Call, Exchange, Read, Response
+from .steps import Call, Exchange, Read, Response, Step
 from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
@@ -64,19 +64,59 @@ class Head(NamedTuple):
 
 def exchange(server: Server, head: Head) -> Exchange:
     """Answer one request. Raises nothing but what is not an `Exception`."""
+    incoming = _Incoming(head, server.max_body_bytes)
     try:
         try:
-            response = yield from _route(server, head)
+            response = yield from _route(server, head, incoming)
         except InferenceError as error:
             response = _refusal(error)
     except Exception as error:
         response = _refusal(own_fault(error))
     if head.compress and response.status == 200:
         response = _compressed(response, head)
+    yield from incoming.drop()
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
 
-def _route(server: Server, head: Head) -> Exchange:
+class _Incoming:
+    """A request's body, which is read once or not at all."""
+
+    def __init__(self, head: Head, limit: int | None) -> None:
+        self._head = head
+        self._limit = limit
+        self._is_left = True
+
+    def read(self, length: int | None, coding: Coding | None) -> Generator[Step, Any, bytes | bytearray]:
+        """The whole body, of the announced length.
+
+        Raises:
+            InferenceError: It is too large, cut off, or its end cannot be told.
+        """
+        self._is_left = False
+        if length is None and not self._head.body_is_bounded:
+            raise LengthRequired(
+                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
+            )
+        body: bytes | bytearray = yield Read(Body(length, self._limit, coding))
+        return body
+
+    def drop(self) -> Generator[Step, Any, None]:
+        """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
+        if not self._is_left:
+            return
+        names = {name for name, _ in self._head.headers}
+        is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)
+        if not is_there or b"expect" in names:  # a client that expects 100 Continue sends nothing before somebody reads
+            return
+        try:
+            length = _length(self._head, b"content-length")
+            if length != 0:
+                yield Read(Body(length, self._limit, keep=False))
+        except Exception:
+            return  # the answer stands, whatever becomes of the rest
+
+
+def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
     path = head.path.removesuffix("/")
     if not path.startswith("/") and path:
         raise _unknown_path(path)
@@ -96,12 +136,12 @@ def _route(server: Server, head: Head) -> Exchange:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
         case ["models", *segments]:
-            return (yield from _route_model(server, head, segments))
+            return (yield from _route_model(server, head, incoming, segments))
         case _:
             raise _unknown_path(path)
 
 
-def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
+def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Exchange:
     path, version = "/".join(["/models", *segments]), None
     action = segments.pop() if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
     if len(segments) > 2 and segments[-2] == "versions":
@@ -114,7 +154,7 @@ def _route_model(server: Server, head: Head, segments: list[str]) -> Exchange:
     model = server.models.find(name, version)
     if action == "infer":
         _allow(head, "POST")
-        return (yield from _infer(server, head, model))
+        return (yield from _infer(server, head, incoming, model))
     _allow(head, *_GET)
     if action == "ready":
         ready = yield from server.is_model_ready(model)
@@ -135,15 +175,13 @@ def _allow(head: Head, *methods: str) -> None:
         raise MethodNotAllowed(f"method {shown(head.method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
 
 
-def _infer(server: Server, head: Head, model: Model) -> Exchange:
+def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exchange:
     body_length = _length(head, b"content-length")
     header_length = _length(head, HEADER_LENGTH)
     encoding = _joined(head, b"content-encoding")
     coding = coding_of(encoding) if encoding else None
     yield from server.admit(model)
-    if body_length is None and not head.body_is_bounded:
-        raise LengthRequired("the request has no Content-Length, and the server in front does not tell where its body ends: send a length")
-    body: bytes | bytearray = yield Read(Body(body_length, server.max_body_bytes, coding))
+    body = yield from incoming.read(body_length, coding)
     with server.enter(model) as place:
         if len(body) > _LARGE and model.run != "inline":
             request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)

@@ -1,0 +1,80 @@
+"""A FastAPI application whose model is served over the Open Inference Protocol.
+
+    uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app
+    curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
+
+FastAPI's dependencies, such as `Depends(HTTPBasic())`, do not reach mounted applications. Its middleware does, so that is where
+authentication is; health is open, for probes have no password.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from werkzeug.datastructures import Authorization
+
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
+
+# The application as it was -----------------------------------------------------------------------------------------
+
+PASSWORDS = {"ada": "lovelace"}
+FLOWERS: dict[str, int] = {}
+
+app = FastAPI()
+
+
+def user_of(header: str | None) -> str | None:
+    """Whom an Authorization header is from, None for nobody that we know."""
+    given = Authorization.from_header(header)
+    if given is None or not given.username or not given.password:
+        return None
+    is_right = secrets.compare_digest(PASSWORDS.get(given.username, "").encode(), given.password.encode())
+    return given.username if is_right else None
+
+
+@app.middleware("http")
+async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    if request.url.path.startswith("/v2/health/"):
+        return await call_next(request)
+    user = user_of(request.headers.get("authorization"))
+    if user is None:
+        return JSONResponse({"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"})
+    request.state.user = user
+    return await call_next(request)
+
+
+@app.get("/history")
+async def history(request: Request) -> dict[str, Any]:
+    user = request.state.user
+    return {"user": user, "flowers": FLOWERS.get(user, 0)}
+
+
+# And its model -----------------------------------------------------------------------------------------------------
+
+data = load_iris()
+classifier = make_pipeline(StandardScaler(), LogisticRegression())
+server = InferenceServer("fastapi-example")
+
+
+@server.model(
+    "iris",
+    platform="sklearn_pipeline",
+    inputs=[TensorSpec("x", "FP64", [-1, 4])],
+    outputs=[TensorSpec("species", "BYTES", [-1])],
+    load=lambda: classifier.fit(data.data, data.target),
+)
+def iris(x: Any, context: InferenceContext) -> Any:
+    user = context.transport["state"]["user"]
+    FLOWERS[user] = FLOWERS.get(user, 0) + len(x)
+    return data.target_names[classifier.predict(x)]
+
+
+OIPApp(server).install(app, "/v2")

@@ -1,0 +1,87 @@
+"""The way in over Django: URL patterns, so that the project's middleware, its users and sessions apply.
+
+Knows Django's requests and responses, under WSGI and under ASGI; the answers come from the core, by way of `wsgi`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from . import wsgi
+from ._core import http
+from ._core.bodies import Body
+from ._core.steps import Response
+from ._drive import drive_async
+from .server import InferenceServer
+
+T = TypeVar("T")
+
+
+def urls(server: InferenceServer) -> list[URLPattern]:
+    """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
+
+    They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
+
+    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` among the models
+    it is an async one, so that they run on the event loop of Django's: register the models first.
+
+    A model reaches Django's request, its user and session, through `InferenceContext.transport`.
+
+    Args:
+        server: The server whose models it serves.
+    """
+
+    @csrf_exempt
+    def view(request: HttpRequest, path: str) -> HttpResponse:
+        return _response(wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request))))
+
+    async def async_view(request: HttpRequest, path: str) -> HttpResponse:
+        if not isinstance(request, ASGIRequest):
+            # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
+            return await sync_to_async(view)(request, path)
+
+        async def read(body: Body) -> bytes | bytearray:
+            return await sync_to_async(wsgi.read)(request, body)
+
+        return _response(await drive_async(http.exchange(server.core, _head(request, path)), _RequestThread(), read))
+
+    # Django 4.2's csrf_exempt makes a plain view of an async one
+    async_view.csrf_exempt = True  # type: ignore[attr-defined]
+
+    is_async = any(model.run == "async" for model in server.core.models)
+    return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
+
+
+class _RequestThread:
+    """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
+
+    async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:  # noqa: ARG002  (nothing queues in it)
+        return await sync_to_async(function)()
+
+
+def _head(request: HttpRequest, path: str) -> http.Head:
+    head = wsgi.head(request.META, path, request)
+    if isinstance(request, ASGIRequest):
+        raw_path: bytes | None = request.scope.get("raw_path")
+        target = None if raw_path is None else raw_path.decode("latin-1")
+        head = head._replace(path=http.encoded(path, target), body_is_bounded=True)
+    return head
+
+
+def _stream(request: HttpRequest) -> Any:
+    # Django takes a body without a length for empty, even where the server marks its end
+    if "CONTENT_LENGTH" not in request.META and request.META.get("wsgi.input_terminated"):
+        return request.META["wsgi.input"]
+    return request
+
+
+def _response(response: Response) -> HttpResponse:
+    return HttpResponse(response.parts, status=response.status, headers=dict(wsgi.headers(response)))

@@ -1,0 +1,67 @@
+"""The way in over Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
+
+Knows Flask's request and response; the answers come from the core, by way of `wsgi`.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+from flask.sansio.blueprints import BlueprintSetupState
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.routing import BaseConverter, Rule
+
+from . import wsgi
+from ._core import http
+from ._core.bodies import Body
+from ._core.errors import TooLarge
+from .server import InferenceServer
+
+
+def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2") -> Blueprint:
+    """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
+
+    A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
+    context too, with `flask.g`, `current_app` and extensions such as Flask-SQLAlchemy.
+
+    Args:
+        server: The server whose models it serves.
+        name: The blueprint's name, for applications with several.
+        url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
+
+    Raises:
+        ValueError: When it is registered: the prefix does not begin with a slash.
+    """
+    served = Blueprint(name, __name__, url_prefix=url_prefix)
+
+    def view(path: str | None = None) -> Response:
+        response = wsgi.answer(server, wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ), _read)
+        return Response(response.parts, response.status, wsgi.headers(response))
+
+    def add_rules(state: BlueprintSetupState) -> None:
+        # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
+        endpoint = f"{state.name_prefix}.{state.name}.v2".lstrip(".")
+        prefix = http.prefix(state.url_prefix or "/")
+        state.app.view_functions[endpoint] = view
+        state.app.url_map.converters["oip_anything"] = _Anything
+        for rule in (prefix or "/", f"{prefix}/<oip_anything:path>"):
+            state.app.url_map.add(Rule(rule, endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
+
+    served.record(add_rules)
+    return served
+
+
+class _Anything(BaseConverter):
+    """Any rest of a path, slashes and line ends included."""
+
+    regex = r"[\s\S]*"
+    part_isolating = False
+
+
+def _read(body: Body) -> bytes | bytearray:
+    """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH."""
+    try:
+        return wsgi.read(request.stream, body)
+    except RequestEntityTooLarge:
+        raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
+    except ClientDisconnected:
+        return body.finish(cut_off=True)
