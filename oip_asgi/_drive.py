@@ -10,12 +10,10 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
-import anyio
-
 from ._core.bodies import Body
 from ._core.steps import Call, DeadlinePassed, Read, Step, Together, Wait
 from ._running import Running
-from ._waiting import ClientGone, Gone, attended, finished
+from ._waiting import ClientGone, Gone, all_of, attended, finished
 
 T = TypeVar("T")
 
@@ -110,7 +108,7 @@ async def drive_async(
                 assert read is not None  # only requests have bodies
                 value = await read(step.body)
             elif isinstance(step, Together):
-                await _together_async(step, threads)
+                await all_of([drive_async(part, threads) for part in step.parts])
             else:
                 work = finished(step.future) if isinstance(step, Wait) else step.function(*step.args, **step.kwargs)
                 value = await attended(work, step.deadline, gone if step.for_client else None)
@@ -136,12 +134,6 @@ async def _call_in_thread_async(steps: Steps[T], call: Call, threads: Threads, g
         if call.for_client and trip.abandon():
             steps.close()
         raise
-
-
-async def _together_async(step: Together, threads: Threads) -> None:
-    async with anyio.create_task_group() as group:
-        for part in step.parts:
-            group.start_soon(drive_async, part, threads)
 
 
 class _Trip(Generic[T]):

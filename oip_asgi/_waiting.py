@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -55,6 +55,23 @@ def _soon() -> Callable[[Callable[[], None]], Any]:
         import trio
 
         return trio.lowlevel.current_trio_token().run_sync_soon
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Finish several coroutines at the same time. All are cancelled with this, and awaited."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        async with anyio.create_task_group() as group:
+            for work in works:
+                group.start_soon(_finish, work)
+        return
+    # not a group of anyio's: until version 4 it swallowed asyncio's own cancellation
+    await asyncio.gather(*works)
+
+
+async def _finish(work: Awaitable[None]) -> None:
+    await work
 
 
 async def attended(

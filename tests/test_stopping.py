@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
@@ -83,6 +84,19 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     [record] = caplog.records
     assert record.getMessage() == "model 'bad': load= raised, so it will never be ready"
     server.stop()
+
+
+def test_models_load_under_trio_too() -> None:
+    server = InferenceServer()
+    met = threading.Barrier(3)
+    for name in "abc":
+        server.register(name, lambda: 1, load=lambda: met.wait(20))
+
+    async def main() -> None:
+        async with server.lifespan():
+            assert [model.state for model in server.core.models] == ["ready"] * 3
+
+    anyio.run(main, backend="trio")
 
 
 def test_a_host_that_gives_up_starting_can_start_again() -> None:
