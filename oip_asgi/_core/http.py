@@ -74,7 +74,8 @@ def exchange(server: Server, head: Head) -> Exchange:
         response = _refusal(own_fault(error))
     if head.compress and response.status == 200:
         response = _compressed(response, head)
-    yield from incoming.drop()
+    if incoming.is_left:
+        yield from incoming.drop()
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
 
@@ -84,7 +85,7 @@ class _Incoming:
     def __init__(self, head: Head, limit: int | None) -> None:
         self._head = head
         self._limit = limit
-        self._is_left = True
+        self.is_left = True
 
     def read(self, length: int | None, coding: Coding | None) -> Generator[Step, Any, bytes | bytearray]:
         """The whole body, of the announced length.
@@ -92,7 +93,7 @@ class _Incoming:
         Raises:
             InferenceError: It is too large, cut off, or its end cannot be told.
         """
-        self._is_left = False
+        self.is_left = False
         if length is None and not self._head.body_is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
@@ -102,8 +103,6 @@ class _Incoming:
 
     def drop(self) -> Generator[Step, Any, None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
-        if not self._is_left:
-            return
         names = {name for name, _ in self._head.headers}
         is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)
         if not is_there or b"expect" in names:  # a client that expects 100 Continue sends nothing before somebody reads

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from . import schemas
 from .codecs.known import Codecs
@@ -21,6 +21,8 @@ from .results import check_asked, select, to_response
 from .schemas import Parameters
 from .steps import Call, DeadlinePassed, Step, Stopped, Wait, no_coroutine
 from .tensors import InferenceContext, InferenceRequest, InferenceResponse
+
+Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 
@@ -142,22 +144,13 @@ class Server:
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
-        def call() -> Any:
-            args, kwargs = binding.arguments(request, context)
-            return model.function(*args, **kwargs)
-
         deadline = place.since + seconds
         try:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
-            if model.run == "async":
-                step = Call(
-                    _hold_async, [place, model.function, *binding.arguments(request, context)], {}, "async", deadline, for_client=True
-                )
-            else:
-                # large frames are made in the thread of the model
-                step = Call(_hold, [place, call], {}, model.run, deadline, for_client=True)
-            result = yield step
+            hold = _hold_async if model.run == "async" else _hold
+            arguments = [place, model.function, lambda: binding.arguments(request, context)]
+            result = yield Call(hold, arguments, {}, model.run, deadline, for_client=True)
             response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, _asked_types(request))
         except InferenceError:
             raise
@@ -199,21 +192,26 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
-def _hold(place: Place, call: Callable[[], Any]) -> Any:
-    """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more."""
+def _hold(place: Place, function: Callable[..., Any], arguments: Callable[[], Arguments]) -> Any:
+    """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
+
+    Its arguments are made here too: large frames are, in the thread of the model.
+    """
     if not place.start():
         raise Stopped
     try:
-        return call()
+        args, kwargs = arguments()
+        return function(*args, **kwargs)
     finally:
         place.end()
 
 
-async def _hold_async(place: Place, function: Callable[..., Awaitable[Any]], args: list[Any], kwargs: dict[str, Any]) -> Any:
+async def _hold_async(place: Place, function: Callable[..., Awaitable[Any]], arguments: Callable[[], Arguments]) -> Any:
     """The same for a coroutine function."""
     if not place.start():
         raise Stopped
     try:
+        args, kwargs = arguments()
         return await function(*args, **kwargs)
     finally:
         place.end()
