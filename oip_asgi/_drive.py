@@ -156,14 +156,11 @@ class _Trip(Generic[T]):
         """What the generator yields or returns next; nothing of meaning where it has been abandoned."""
         if self._owner == "caller":
             return None  # before the call has begun
-        value, error = None, None
         try:
             value = self._call.function(*self._call.args, **self._call.kwargs)
-        except Exception as raised:
-            error = raised
-        if not self._claim("thread"):
-            return None
-        return _advance(self._steps.send, value) if error is None else _advance(self._steps.throw, error)
+        except Exception as error:
+            return _advance(self._steps.throw, error) if self._claim("thread") else None
+        return _advance(self._steps.send, value) if self._claim("thread") else None
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:
         with self._lock:
