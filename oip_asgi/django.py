@@ -40,10 +40,10 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     """
 
     @csrf_exempt
-    def view(request: HttpRequest, path: str) -> HttpResponse:
+    def view(request: HttpRequest, path: str, **_: object) -> HttpResponse:  # a prefix may have variables of its own
         return _response(wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request))))
 
-    async def async_view(request: HttpRequest, path: str) -> HttpResponse:
+    async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponse:
         if not isinstance(request, ASGIRequest):
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
@@ -78,7 +78,7 @@ def _head(request: HttpRequest, path: str) -> http.Head:
 
 def _stream(request: HttpRequest) -> Any:
     # Django takes a body without a length for empty, even where the server marks its end
-    if "CONTENT_LENGTH" not in request.META and request.META.get("wsgi.input_terminated"):
+    if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
         return request.META["wsgi.input"]
     return request
 

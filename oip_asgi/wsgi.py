@@ -21,7 +21,7 @@ from .server import InferenceServer
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-_CHUNK: Final = 2**20
+CHUNK: Final = 2**20
 
 
 class Stream(Protocol):
@@ -108,7 +108,7 @@ def headers(response: Response) -> list[tuple[str, str]]:
 def read(stream: Stream, body: Body) -> bytes | bytearray:
     """Feed a stream into a body, and return what it finishes with."""
     try:
-        while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
+        while (wanted := body.wanted(CHUNK)) and (chunk := stream.read(wanted)):
             body.feed(chunk)
     except OSError:
         # how servers and frameworks say that the client went away, or broke its chunks
