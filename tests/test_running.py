@@ -351,6 +351,30 @@ def test_a_load_that_is_given_up_is_taken_up_again() -> None:
     assert loaded == [1, 1]
 
 
+def test_loads_that_are_given_up_before_they_begin_are_taken_up_again() -> None:
+    loaded: list[str] = []
+    server = InferenceServer()
+    for name in ("m", "n"):
+
+        async def load(name: str = name) -> None:
+            loaded.append(name)
+
+        server.register(name, lambda: 1, load=load)
+
+    async def main() -> None:
+        first = asyncio.create_task(send(OIPApp(server), INFER))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert loaded == []
+        assert (await send(OIPApp(server), INFER))[0] == 200
+        assert (await send(OIPApp(server), READY))[0] == 200
+
+    asyncio.run(main())
+    assert loaded == ["m", "n"]
+
+
 def test_lifespan_and_start_load_each_time_they_begin() -> None:
     loaded: list[str] = []
     server = loading_server(lambda: loaded.append(threading.current_thread().name))

@@ -5,6 +5,7 @@ A server is started by its host, or else by the first request; whoever comes whi
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Generator
@@ -67,7 +68,13 @@ def _load(models: list[Model]) -> Generator[Step, Any, None]:
     if len(models) == 1:
         yield from _load_one(models[0])
     elif models:
-        yield Together([_load_one(model) for model in models])
+        parts = [_load_one(model) for model in models]
+        try:
+            yield Together(parts)
+        finally:
+            for model, part in zip(models, parts, strict=True):
+                if inspect.getgeneratorstate(part) == inspect.GEN_CREATED:  # given up before its turn
+                    model.state = "waiting"
 
 
 def _load_one(model: Model) -> Generator[Step, Any, None]:
