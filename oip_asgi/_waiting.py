@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 
-from ._core.steps import DeadlinePassed
+from ._core.steps import CancelledWithin, DeadlinePassed
 
 T = TypeVar("T")
 
@@ -88,11 +88,25 @@ async def attended(
     Raises:
         DeadlinePassed: The deadline passed first.
         ClientGone: The client went first.
+        CancelledWithin: It ended cancelled, and nobody had cancelled this.
     """
     try:
-        asyncio.get_running_loop()
+        task = asyncio.current_task()
     except RuntimeError:
         return await _attended_by_tasks(work, deadline, gone, may_stop)
+    assert task is not None  # a coroutine of ours is always some task's
+    try:
+        return await _attended_by_timers(work, deadline, gone, may_stop, task)
+    except asyncio.CancelledError:
+        if task.cancelling():
+            raise
+        raise CancelledWithin from None
+
+
+async def _attended_by_timers(
+    work: Coroutine[Any, Any, T], deadline: float, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]
+) -> T:
+    """`attended` under asyncio."""
     try:
         waits_for = work.send(None)
     except StopIteration as end:
@@ -101,7 +115,7 @@ async def attended(
     rest = _rest(work, waits_for)
     if deadline == math.inf and gone is None:
         return await rest
-    return await _Attendance(gone, may_stop).attend(rest, deadline)
+    return await _Attendance(gone, may_stop, task).attend(rest, deadline)
 
 
 @coroutine
@@ -124,13 +138,11 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
 class _Attendance:
     """`attended` under asyncio, by timers alone as long as nothing takes long."""
 
-    def __init__(self, gone: Gone | None, may_stop: Callable[[], bool]) -> None:
+    def __init__(self, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]) -> None:
         self._gone = gone
         self._may_stop = may_stop
         self._watcher: asyncio.Task[None] | None = None
         self._reason: type[DeadlinePassed | ClientGone] | None = None
-        task = asyncio.current_task()
-        assert task is not None  # a coroutine of ours is always some task's
         self._task = task
 
     async def attend(self, work: Awaitable[T], deadline: float) -> T:

@@ -458,6 +458,29 @@ def test_a_model_that_exits_the_interpreter_is_not_caught() -> None:
         ask(server, "m")
 
 
+@ways
+@pytest.mark.parametrize("how", ["awaits", "raises", "raises later"])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_model_that_is_cancelled_by_nobody_of_ours(
+    way: Callable[[InferenceServer], Way], how: str, timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = InferenceServer()
+
+    @server.model("m", timeout=timeout)
+    async def model() -> None:
+        if how == "awaits":
+            task = asyncio.create_task(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+        if how == "raises later":
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    assert error(way(server)(INFER)) == (500, "model 'm' failed: see the server's log")
+    assert "CancelledWithin" in caplog.text
+    server.stop()
+
+
 def test_trio_runs_it_too() -> None:
     loaded: list[int] = []
     server = loading_server(lambda: loaded.append(1))

@@ -65,6 +65,10 @@ class DeadlinePassed(Exception):
     """Thrown into the generator whose step took longer than its deadline."""
 
 
+class CancelledWithin(Exception):
+    """Thrown into the generator whose call ended cancelled, though nobody had cancelled it: it awaited what somebody else did."""
+
+
 class Stopped(Exception):
     """Thrown into the generator whose step was cancelled because the server stops."""
 
