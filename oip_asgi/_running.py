@@ -1,40 +1,130 @@
-"""What waits: worker threads, and the background event loop of WSGI. Decides nothing and knows no requests."""
+"""What runs user code: worker threads, and the background event loop of WSGI. Decides nothing and knows no requests."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError, Future
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar
 
-import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
+from ._core.steps import Stopped
+from ._waiting import attended, finished
 
 T = TypeVar("T")
+
+_IDLE_SECONDS: Final = 10.0
+"""How long a worker thread waits for more to do before it ends."""
+
+_END_SECONDS: Final = 1.0
+"""How long the end of threads is waited for. Calls have had their time by then: this is for what follows them, such as encoding."""
+
+_STOP_SECONDS: Final = 5.0
+"""How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
 
 
 class Running:
     """Where a server's user code runs.
 
     Args:
-        worker_threads: How many models may be in worker threads at once, for each event loop.
+        worker_threads: How many models may be in worker threads at once.
     """
 
     def __init__(self, worker_threads: int) -> None:
-        self._worker_threads = worker_threads
-        # one pair for each event loop, the server's own: the process-wide default belongs to the host
-        self._limiters: RunVar[dict[bool, anyio.CapacityLimiter]] = RunVar("oip_asgi")
+        self._models = WorkerThreads(worker_threads)
+        self._aside = WorkerThreads(worker_threads)
         self.background = BackgroundLoop()
 
+    def submit(self, function: Callable[[], T], *, aside: bool) -> Future[T]:
+        """Run a function in a worker thread: among the models', or aside from them."""
+        return (self._aside if aside else self._models).submit(function)
+
     async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:
-        """Run a blocking function in a worker thread: among the models', or aside from them."""
-        limiters = self._limiters.get(None)
-        if limiters is None:
-            limiters = {key: anyio.CapacityLimiter(self._worker_threads) for key in (False, True)}
-            self._limiters.set(limiters)
-        return await anyio.to_thread.run_sync(function, limiter=limiters[aside])
+        """The same, awaited. The function goes on if this is cancelled."""
+        return await finished(self.submit(function, aside=aside))
+
+    def stop(self) -> None:
+        """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
+        self.background.stop()
+        self._models.stop()
+        self._aside.stop()
+
+
+class WorkerThreads:
+    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending.
+
+    Args:
+        most: How many there may be. A call that nobody waits for any more counts until it ends.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ready = threading.Condition()
+        self._jobs: deque[tuple[Future[Any], Context, Callable[[], Any]]] = deque()
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._stopping = False
+        self._pid = os.getpid()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Run a function, with the context variables of the caller."""
+        if self._pid != os.getpid():
+            self._begin()  # threads do not survive a fork, such as that of gunicorn's workers behind --preload
+        future: Future[T] = Future()
+        with self._ready:
+            self._stopping = False
+            self._jobs.append((future, copy_context(), function))
+            if self._idle >= len(self._jobs):
+                self._ready.notify()
+            elif len(self._threads) < self._most:
+                thread = threading.Thread(target=self._work, name="oip_asgi worker", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        return future
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            with self._ready:
+                while not self._jobs:
+                    self._idle += 1
+                    woken = not self._stopping and self._ready.wait(_IDLE_SECONDS)
+                    self._idle -= 1
+                    if not self._jobs and (self._stopping or not woken):
+                        self._threads.discard(thread)
+                        return
+                job = self._jobs.popleft()
+            _do(*job)
+            del job  # an idle thread holds no request's arrays
+
+    def stop(self) -> None:
+        """End the threads. One that is in user code ends behind that, and is waited for no longer than a second."""
+        if self._pid != os.getpid():
+            return
+        with self._ready:
+            self._stopping = True
+            self._ready.notify_all()
+            threads = set(self._threads)
+        deadline = time.monotonic() + _END_SECONDS
+        for thread in threads - {threading.current_thread()}:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _do(future: Future[Any], context: Context, function: Callable[[], Any]) -> None:
+    try:
+        result = context.run(function)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class BackgroundLoop:
@@ -46,9 +136,21 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._pid = 0
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Finish a coroutine on the loop, and return its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf) -> T:
+        """Finish a coroutine on the loop, and return its result.
+
+        Args:
+            coroutine: What to finish.
+            deadline: When it is cancelled, and awaited to its end, in seconds of `time.monotonic`.
+
+        Raises:
+            DeadlinePassed: That has happened.
+            Stopped: The loop was stopped meanwhile.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(attended(coroutine, deadline), self._started()).result()
+        except CancelledError:
+            raise Stopped from None
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -56,15 +158,28 @@ class BackgroundLoop:
             if self._loop is None or self._pid != os.getpid():
                 self._loop = asyncio.new_event_loop()
                 self._pid = os.getpid()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="oip_asgi", daemon=True)
+                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
                 self._thread.start()
             return self._loop
 
     def stop(self) -> None:
-        """End the loop and its thread; a later `run` starts them anew."""
+        """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-            if loop is not None and thread is not None and self._pid == os.getpid():
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join()
-                loop.close()
+        if loop is not None and thread is not None and self._pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_STOP_SECONDS)
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.run_until_complete(_cancel_all())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

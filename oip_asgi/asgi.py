@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ._core import http
 from ._core.bodies import Body
 from ._drive import drive_async
+from ._running import Running
+from ._waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -32,10 +34,13 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
+            numbers hardly compress: leave it to text, or to a slow line.
     """
 
-    def __init__(self, server: InferenceServer) -> None:
+    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
         self._server = server
+        self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -54,8 +59,14 @@ class OIPApp:
             headers=scope["headers"],
             body_is_bounded=True,
             transport=scope,
+            compress=self._compress,
         )
-        response = await drive_async(http.exchange(self._server.core, head), self._server.running, partial(_read, receive))
+        running = self._server.running
+        try:
+            exchange = http.exchange(self._server.core, head)
+            response = await drive_async(exchange, running, partial(_read, receive, running), partial(_is_gone, receive))
+        except ClientGone:
+            response = http.CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
         *parts, last = response.parts or [b""]
         for part in parts:
@@ -107,15 +118,16 @@ class OIPMiddleware:
         app: The application around which it is put.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        compress_responses: As in `OIPApp`.
 
     Raises:
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2") -> None:
+    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
         self._server = server
-        self._app = OIPApp(server)
+        self._app = OIPApp(server, compress_responses=compress_responses)
         self._prefix = http.prefix(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,12 +158,20 @@ def _path(scope: Scope) -> str:
     return path
 
 
-async def _read(receive: Receive, body: Body) -> bytes | bytearray:
+async def _is_gone(receive: Receive) -> bool:
+    # behind the body there is nothing else to be told
+    return bool((await receive())["type"] == "http.disconnect")
+
+
+async def _read(receive: Receive, running: Running, body: Body) -> bytes | bytearray:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return body.finish(cut_off=True)
-        body.feed(message.get("body", b""))
+        if body.is_compressed:
+            await running.in_thread(partial(body.feed, message.get("body", b"")), aside=True)
+        else:
+            body.feed(message.get("body", b""))
         if not message.get("more_body", False):
             return body.finish()
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -31,7 +32,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
 
     The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` among the models
-    it is an async one, so that they run on the event loop of Django's: register the models first.
+    it is an async one, so that they run on the event loop of Django's: register the models first. `ATOMIC_REQUESTS` is for plain views.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
@@ -40,10 +41,10 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     """
 
     @csrf_exempt
-    def view(request: HttpRequest, path: str) -> HttpResponse:
+    def view(request: HttpRequest, path: str, **_: object) -> HttpResponse:  # a prefix may have variables of its own
         return _response(wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request))))
 
-    async def async_view(request: HttpRequest, path: str) -> HttpResponse:
+    async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponse:
         if not isinstance(request, ASGIRequest):
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
@@ -55,6 +56,9 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
+    for alias in connections:
+        # under ATOMIC_REQUESTS Django refuses async views that do not say so
+        transaction.non_atomic_requests(alias)(async_view)
 
     is_async = any(model.run == "async" for model in server.core.models)
     return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
@@ -78,7 +82,7 @@ def _head(request: HttpRequest, path: str) -> http.Head:
 
 def _stream(request: HttpRequest) -> Any:
     # Django takes a body without a length for empty, even where the server marks its end
-    if "CONTENT_LENGTH" not in request.META and request.META.get("wsgi.input_terminated"):
+    if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
         return request.META["wsgi.input"]
     return request
 

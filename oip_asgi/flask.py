@@ -33,7 +33,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     """
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
-    def view(path: str | None = None) -> Response:
+    def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         response = wsgi.answer(server, wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ), _read)
         return Response(response.parts, response.status, wsgi.headers(response))
 
@@ -58,8 +58,9 @@ class _Anything(BaseConverter):
 
 
 def _read(body: Body) -> bytes | bytearray:
-    """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH."""
+    """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read and Flask has kept."""
     try:
+        body.feed(request.stream.read(body.wanted(wsgi.CHUNK)) or request.get_data())
         return wsgi.read(request.stream, body)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None

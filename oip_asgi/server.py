@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from ._core.codecs.known import AnyCodec, Codecs
 from ._core.models import Model
 from ._core.server import Server
+from ._core.signature import is_async
 from ._core.specs import TensorSpec
 from ._drive import drive, drive_async
 from ._running import Running
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_ASYNC_AT_ONCE: Final = 256
+"""Coroutines mostly wait for others; this many cost memory alone."""
 
 
 class InferenceServer:
@@ -31,7 +36,9 @@ class InferenceServer:
         max_body_bytes: The largest body of a request over HTTP, in bytes; None for no limit.
         ready_when_empty: Whether the server counts as ready while no model is registered.
         debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
-        worker_threads: Under ASGI and grpc.aio, how many `def` models may run at once, for each event loop.
+        worker_threads: How many calls may be in worker threads at once, of all `def` models together.
+        shutdown_timeout: How many seconds the calls that run have to finish when the server stops. Keep it below the grace that the
+            host itself is given.
         codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
             content type of ours takes its place.
 
@@ -50,6 +57,7 @@ class InferenceServer:
         ready_when_empty: bool = False,
         debug: bool = False,
         worker_threads: int = 40,
+        shutdown_timeout: float = 10.0,
         codecs: Sequence[AnyCodec] = (),
     ) -> None:
         self.core = Server(
@@ -61,6 +69,7 @@ class InferenceServer:
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
         )
         self.running = Running(worker_threads)
+        self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
 
@@ -78,6 +87,9 @@ class InferenceServer:
         writable: bool = False,
         load: Callable[[], Any] | None = None,
         ready: Callable[[], Any] | None = None,
+        max_concurrency: int | None = None,
+        max_queue: int = 100,
+        timeout: float | None = None,
     ) -> None:
         """Register a callable as a model.
 
@@ -102,6 +114,12 @@ class InferenceServer:
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
+            max_concurrency: How many calls may run at once. Left out: for a `def`, as many as this process has CPUs, and two at
+                least, as more would take memory and time from each other without an answer coming sooner; for an `async def`, 256.
+            max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
+                `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
+            timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
+                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -121,6 +139,9 @@ class InferenceServer:
                 writable=writable,
                 load=load,
                 ready=ready,
+                max_concurrency=_at_once(function) if max_concurrency is None else max_concurrency,
+                max_queue=max_queue,
+                timeout=timeout,
                 content_type=content_type,
                 codecs=self.core.codecs,
             )
@@ -139,6 +160,9 @@ class InferenceServer:
         writable: bool = False,
         load: Callable[[], Any] | None = None,
         ready: Callable[[], Any] | None = None,
+        max_concurrency: int | None = None,
+        max_queue: int = 100,
+        timeout: float | None = None,
     ) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
 
@@ -163,6 +187,9 @@ class InferenceServer:
                 writable=writable,
                 load=load,
                 ready=ready,
+                max_concurrency=max_concurrency,
+                max_queue=max_queue,
+                timeout=timeout,
                 content_type=content_type,
             )
             return function
@@ -171,18 +198,17 @@ class InferenceServer:
 
     def start(self) -> None:
         """Load the models, for hosts that block. Without it they load at the first request that needs one."""
-        with self._lock:
-            self._starts += 1
+        self._begin()
         drive(self.core.loading.start(), self.running)
 
     def stop(self) -> None:
-        """The counterpart of `start`: ends the background event loop. Models are loaded again at the next start."""
-        with self._lock:
-            self._starts = max(0, self._starts - 1)
-            if self._starts:
-                return
-        self.core.loading.forget()
-        self.running.background.stop()
+        """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
+
+        While it waits, at most `shutdown_timeout`, new requests are answered 503. Models are loaded again at the next start.
+        """
+        if self._is_last():
+            drive(self.core.stop(self._shutdown_timeout), self.running)
+            self._end()
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -190,10 +216,37 @@ class InferenceServer:
 
         A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
         """
-        with self._lock:
-            self._starts += 1
+        self._begin()
         try:
             await drive_async(self.core.loading.start(), self.running)
             yield
         finally:
-            self.stop()
+            if self._is_last():
+                try:
+                    await drive_async(self.core.stop(self._shutdown_timeout), self.running)
+                finally:
+                    self._end()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._starts += 1
+
+    def _is_last(self) -> bool:
+        with self._lock:
+            self._starts = max(0, self._starts - 1)
+            return self._starts == 0
+
+    def _end(self) -> None:
+        self.running.stop()
+        self.core.stopped()
+
+
+def _at_once(function: Callable[..., Any]) -> int:
+    return _ASYNC_AT_ONCE if is_async(function) else max(2, _cpus())
+
+
+def _cpus() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can tell those of this process
+        return os.cpu_count() or 1

@@ -21,7 +21,7 @@ from .server import InferenceServer
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-_CHUNK: Final = 2**20
+CHUNK: Final = 2**20
 
 
 class Stream(Protocol):
@@ -35,17 +35,20 @@ class OIPWSGIApp:
 
     Args:
         server: The server whose models it serves.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
     """
 
-    def __init__(self, server: InferenceServer) -> None:
+    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
         self._server = server
+        self._compress = compress_responses
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.answer(environ, start_response, _path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        response = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
+        described = head(environ, path, environ)._replace(compress=self._compress)
+        response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
         return response.parts
 
@@ -57,14 +60,15 @@ class OIPWSGIMiddleware:
         app: The application around which it is put, such as `flask_app.wsgi_app`.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        compress_responses: As in `OIPWSGIApp`.
 
     Raises:
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2") -> None:
+    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
-        self._app = OIPWSGIApp(server)
+        self._app = OIPWSGIApp(server, compress_responses=compress_responses)
         self._prefix = http.prefix(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -104,7 +108,7 @@ def headers(response: Response) -> list[tuple[str, str]]:
 def read(stream: Stream, body: Body) -> bytes | bytearray:
     """Feed a stream into a body, and return what it finishes with."""
     try:
-        while (wanted := body.wanted(_CHUNK)) and (chunk := stream.read(wanted)):
+        while (wanted := body.wanted(CHUNK)) and (chunk := stream.read(wanted)):
             body.feed(chunk)
     except OSError:
         # how servers and frameworks say that the client went away, or broke its chunks

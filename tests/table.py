@@ -5,7 +5,9 @@ A good row holds the exact body of its answer; a bad one its status and what the
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -657,9 +659,70 @@ def limit_rows() -> Iterator[Row]:
     yield Row("ends at once", infer("echo", b"", ("content-length", "10")), 400, text=("the body ended after 0 bytes: expected 10",))
     for value in ("-1", "abc", "1 2"):
         yield Row(f"Content-Length {value}", infer("echo", body, ("content-length", value)), 400, text=("Content-Length",))
-    encoded = (("accept-encoding", "identity"),)
-    for value in ("br", "zstd", "compress", "gzip, gzip"):
+    encoded = (("accept-encoding", "gzip, deflate"),)
+    for value in ("br", "zstd", "compress", "gzip, gzip", "gzip;q=1", "identity, br"):
         yield Row(f"Content-Encoding {value}", infer("echo", body, ("content-encoding", value)), 415, text=(value,), headers=encoded)
+
+
+def bare_deflate(data: bytes) -> bytes:
+    """Deflate without zlib's frame, as some clients send it."""
+    compress = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compress.compress(data) + compress.flush()
+
+
+def compressed_rows() -> Iterator[Row]:
+    """Compressed bodies, whole and broken."""
+    body, data = inputs(GOOD), np.array([1, 2], "<f4").tobytes()
+    text = inputs(tensor("FP32", [2], None, parameters='{"binary_data_size":8}'))
+    packed = gzip.compress(body)
+    ok = 200, answer("echo", ECHOED)
+
+    def sent(coding: str, data: bytes, *headers: tuple[str, str]) -> Request:
+        return infer("echo", data, ("content-encoding", coding), *headers)
+
+    for coding in ("gzip", "x-gzip", "GZIP", " gzip ", "identity, gzip"):
+        yield Row(f"compressed by {coding}", sent(coding, packed), *ok)
+    yield Row("compressed by deflate", sent("deflate", zlib.compress(body)), *ok)
+    yield Row("compressed by bare deflate", sent("deflate", bare_deflate(body)), *ok)
+    yield Row(
+        "several gzip members", sent("gzip", b"".join(gzip.compress(body[start : start + 9]) for start in range(0, len(body), 9))), *ok
+    )
+    yield Row("an empty gzip member behind", sent("gzip", packed + gzip.compress(b"")), *ok)
+    length = ("inference-header-content-length", str(len(text)))
+    yield Row("the header counts decoded bytes", sent("gzip", gzip.compress(text + data), length), *ok)
+    yield Row("as large as the limit", sent("gzip", gzip.compress(body.ljust(MAX_BODY_BYTES))), *ok)
+
+    corrupt = "body is corrupt"
+    wrong_sum, wrong_size = bytes([packed[-8] ^ 1]), bytes([packed[-1] ^ 1])
+    for name, coding, broken, problem in (
+        ("plain JSON", "gzip", body, corrupt),
+        ("zlib said to be gzip", "gzip", zlib.compress(body), corrupt),
+        ("gzip said to be deflate", "deflate", packed, corrupt),
+        ("plain JSON said to be deflate", "deflate", body, corrupt),
+        ("a corrupt middle", "gzip", packed[:20] + bytes([packed[20] ^ 255]) + packed[21:], corrupt),
+        ("a wrong checksum", "gzip", packed[:-8] + wrong_sum + packed[-7:], corrupt),
+        ("a wrong size", "gzip", packed[:-1] + wrong_size, corrupt),
+        ("a wrong checksum of zlib's", "deflate", zlib.compress(body)[:-1] + b"\0", corrupt),
+        ("garbage behind gzip", "gzip", packed + b"garbage", corrupt),
+        ("one byte behind gzip", "gzip", packed + b"\0", "ends too early"),
+        ("garbage behind deflate", "deflate", zlib.compress(body) + b"garbage", "goes on behind its end"),
+        ("garbage behind bare deflate", "deflate", bare_deflate(body) + b"garbage", "goes on behind its end"),
+        ("cut in its data", "gzip", packed[:30], "ends too early"),
+        ("cut in its checksum", "gzip", packed[:-1], "ends too early"),
+        ("cut in its header", "gzip", packed[:3], "ends too early"),
+        ("one byte of deflate", "deflate", zlib.compress(body)[:1], "ends too early"),
+        ("deflate cut", "deflate", zlib.compress(body)[:-1], "ends too early"),
+        ("many members", "gzip", gzip.compress(b"") * 900, "the body is empty"),
+        ("nothing", "gzip", b"", "the body is empty"),
+    ):
+        yield Row(f"compressed: {name}", sent(coding, broken), 400, text=(problem,))
+    for name, coding, bomb in (
+        ("gzip", "gzip", gzip.compress(bytes(MAX_BODY_BYTES + 1))),
+        ("deflate", "deflate", zlib.compress(bytes(15_000_000), 9)),
+        ("members", "gzip", gzip.compress(bytes(1000)) * 21),
+    ):
+        yield Row(f"a bomb of {name}", sent(coding, bomb), 413, text=("larger than 20000 bytes",))
+    yield Row("a header beyond the decoded bytes", sent("gzip", packed, (length[0], str(len(body) + 1))), 400, text=("but the body has",))
 
 
 def model_rows() -> Iterator[Row]:
@@ -671,6 +734,15 @@ def model_rows() -> Iterator[Row]:
     text = answer("not utf-8", tensor("BYTES", [1], None, "output_0", '{"binary_data_size":6}'))
     asked = inputs(more=',"parameters":{"binary_data_output":true}')
     yield Row("bytes that are not UTF-8, binary", infer("not%20utf-8", asked), 200, text + b"\2\0\0\0\xff\xfe")
+
+
+def timeout_rows() -> Iterator[Row]:
+    """The request parameter `timeout`, in microseconds."""
+    for value in ("1000000000", "10000000000000000000000000000"):
+        yield Row(f"timeout {value}", infer("echo", inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')), 200, answer("echo", ECHOED))
+    for value in ("0", "-1", "1.5", "1e6", '"1"', "true"):
+        body = inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')
+        yield Row(f"timeout {value}", infer("echo", body), 400, text=("parameters.timeout", "positive integer, in microseconds"))
 
 
 def rows() -> list[Row]:
@@ -689,6 +761,8 @@ def rows() -> list[Row]:
         *binary_rows(),
         *declared_rows(),
         *limit_rows(),
+        *compressed_rows(),
+        *timeout_rows(),
         *model_rows(),
     ]
     assert len({row.name for row in made}) == len(made), "two rows have the same name"

@@ -26,6 +26,7 @@ from .ways import Request, over_asgi, over_wsgi
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+CURLS = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -71,6 +72,8 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
 def test_the_first_snippet(run_snippet: Run) -> None:
     names = run_snippet('@server.model("double")')
     send = over_asgi(names["app"], "/v2")
+    path, data = CURLS[0]
+    assert outputs(send(Request("POST", path.removeprefix("/v2"), (), data.encode()))) == {"output_0": [2.0, 4.0]}
     body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
     assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
     assert send(Request("GET", "")).body == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data"]}'
@@ -95,8 +98,8 @@ def test_the_snippets_of_content_types(run_snippet: Run) -> None:
     people = {"First Name": np.array(["Joanne", "Michael"], object), "Age": np.array([34, 12])}
     with serving(Starlette(routes=[Mount("/v2", OIPApp(server))])) as url:
         frame = client["score"](url, pd.DataFrame(people))
-        [written] = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
-        by_hand = httpx.post(url + written[0], content=written[1]).json()
+        path, body = CURLS[1]
+        by_hand = httpx.post(url + path, content=body).json()
     assert frame.to_dict("list") == {"First Name": ["Joanne", "Michael"], "Age": [34, 12], "adult": [True, False]}
     assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
     assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}
@@ -123,8 +126,9 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
 
 
 def test_every_snippet_is_run() -> None:
+    assert len(CURLS) == 2
     # those of Litestar and Django by test_hosts_readme
-    assert len(SNIPPETS) == 10
+    assert len(SNIPPETS) == 11
 
 
 def test_the_commands_are_those_of_ci() -> None:

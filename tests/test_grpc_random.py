@@ -183,3 +183,9 @@ def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], si
     expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
     assert MESSAGES["ModelInferResponse"].FromString(data) == expected
     assert data == expected.SerializeToString()
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\x80", b"\x0a\xff"])
+def test_endless_numbers_are_refused_at_once(filler: bytes) -> None:
+    message = filler * 200_000
+    assert split(message, 7) == (message, [])

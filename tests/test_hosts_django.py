@@ -288,3 +288,17 @@ def test_a_plain_view_does_not_stop_probes_under_asgi() -> None:
 
     with served(server):
         assert asyncio.run(ask()) == (200, 200)
+
+
+@pytest.mark.parametrize("with_async", [False, True])
+def test_under_atomic_requests(calls: list[str], monkeypatch: pytest.MonkeyPatch, with_async: bool) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    with served(make_server(calls, with_async=with_async)):
+        found = Client().post(INFER, BODY, content_type="application/json")
+    assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+
+
+def test_a_prefix_with_a_variable() -> None:
+    patterns: Any = [path("<str:tenant>/v2", include(urls(InferenceServer("tenants", "1"))))]
+    with override_settings(ROOT_URLCONF=tuple(patterns)):
+        assert Client().get("/anybody/v2/health/live").json() == {"live": True}

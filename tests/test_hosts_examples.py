@@ -98,12 +98,21 @@ WAYS_AROUND = [
 ]
 
 
-@pytest.mark.parametrize("path", WAYS_AROUND)
-def test_no_spelling_of_a_path_gets_around_it(example: tuple[str, Served, Path], path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        *[("GET", path, {}) for path in WAYS_AROUND],
+        *[(method, "/v2/models/iris", {}) for method in ("HEAD", "OPTIONS", "POST", "PROPFIND")],
+        *[("GET", "/v2/models/iris", {"Host": host}) for host in ("a/v2/health/", "a/v2/health/live?", "a/v2/health/live")],
+        ("GET", "/v2/health/live/v2/models/iris", {"Script-Name": "/v2/health/live", "SCRIPT_NAME": "/v2/health/live"}),
+        ("GET", "/v2/models/iris", {"X-Forwarded-Prefix": "/v2/health/live", "X-Original-URL": "/v2/health/live"}),
+    ],
+)
+def test_nothing_gets_around_it(example: tuple[str, Served, Path], method: str, path: str, headers: dict[str, str]) -> None:
     _, served, _ = example
     connection = HTTPConnection("127.0.0.1", served.port, timeout=30)
     with closing(connection):
-        connection.request("GET", path)  # as it is, where other clients would tidy it up
+        connection.request(method, path, headers=headers)  # as it is, where other clients would tidy it up
         response = connection.getresponse()
         text = response.read()
     assert response.status in (301, 308, 400, 401, 404)

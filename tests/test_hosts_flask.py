@@ -182,3 +182,25 @@ def test_two_blueprints_need_two_names(server: InferenceServer) -> None:
     app = make_app(server)
     with pytest.raises(ValueError, match="'oip' is already registered"):
         app.register_blueprint(blueprint(server, url_prefix="/other"))
+
+
+@pytest.mark.parametrize("read", [lambda: request.get_data(), lambda: request.get_json(force=True)])
+def test_a_body_that_before_request_has_read(read: Callable[[], object]) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x)
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(server))
+
+    @app.before_request
+    def log() -> None:
+        read()
+
+    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
+    answer = app.test_client().post("/v2/models/m/infer", data=body)
+    assert (answer.status_code, b'"data":[1.0]' in answer.data) == (200, True)
+
+
+def test_a_prefix_with_a_variable() -> None:
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(InferenceServer("tenants", "1"), url_prefix="/<tenant>/v2"))
+    assert app.test_client().get("/anybody/v2/health/live").json == {"live": True}

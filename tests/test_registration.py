@@ -272,7 +272,7 @@ def test_what_takes_the_rest_reads_none_of_the_declared_others(server: Inference
     def sizes(x: Array, **inputs: list[str]) -> list[str]:
         return [str(x.tolist()), *inputs["names"]]
 
-    server.register("m", sizes, inputs=[X, TensorSpec("names", "BYTES", [-1])])
+    server.register("m", sizes, inputs=[TensorSpec("x", "FP64", [-1], content_type="np"), TensorSpec("names", "BYTES", [-1])])
     assert outputs(ask(server, "m", x=[1.0], names=["a"])) == {"output_0": ["[1.0]", "a"]}
 
 

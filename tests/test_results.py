@@ -100,7 +100,7 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
     [
         (None, [], "output 'output_0' is None: a model returns its result"),
         ({"a": None}, [], "output 'a' is None"),
-        ({5: np.ones(1)}, [], "an output is called 5: expected a printable string"),
+        ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
         ({"\ud800": 1}, [], r"an output is called '\\ud800'"),
         (InferenceResponse([], {"p": [1]}), [], r"the response has the parameter 'p' = \[1\]: expected a str"),  # type: ignore[dict-item]
         (InferenceResponse([Tensor("t", np.ones(1), {"p": np.float32(1)})]), [], "output 't' has the parameter 'p'"),  # type: ignore[dict-item]
@@ -169,6 +169,13 @@ def test_a_coroutine_that_nobody_would_await(caplog: pytest.LogCaptureFixture) -
 def test_outputs_that_are_asked_for_of_a_model_without_declaration() -> None:
     server = returning({"a": 1, "b": 2})
     assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]})) == {"b": [2]}
+
+
+def test_a_name_of_any_characters_that_a_client_sent_goes_back() -> None:
+    server = InferenceServer()
+    server.register("m", lambda **inputs: inputs)
+    name = "\x7f\n\u2028é\U0001f600"
+    assert outputs(ask(server, "m", **{name: np.ones(1)})) == {name: [1.0]}
 
 
 def test_errors_that_models_raise() -> None:

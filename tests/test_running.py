@@ -351,6 +351,30 @@ def test_a_load_that_is_given_up_is_taken_up_again() -> None:
     assert loaded == [1, 1]
 
 
+def test_loads_that_are_given_up_before_they_begin_are_taken_up_again() -> None:
+    loaded: list[str] = []
+    server = InferenceServer()
+    for name in ("m", "n"):
+
+        async def load(name: str = name) -> None:
+            loaded.append(name)
+
+        server.register(name, lambda: 1, load=load)
+
+    async def main() -> None:
+        first = asyncio.create_task(send(OIPApp(server), INFER))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert loaded == []
+        assert (await send(OIPApp(server), INFER))[0] == 200
+        assert (await send(OIPApp(server), READY))[0] == 200
+
+    asyncio.run(main())
+    assert loaded == ["m", "n"]
+
+
 def test_lifespan_and_start_load_each_time_they_begin() -> None:
     loaded: list[str] = []
     server = loading_server(lambda: loaded.append(threading.current_thread().name))
@@ -367,7 +391,8 @@ def test_lifespan_and_start_load_each_time_they_begin() -> None:
     asyncio.run(main())
     assert "MainThread" not in loaded
     server.start()
-    assert (len(loaded), loaded[2]) == (4, "MainThread")
+    assert len(loaded) == 4
+    assert {"MainThread", "late"} == set(loaded[2:])
     server.register("later", lambda: 1, load=lambda: loaded.append("later"))
     assert ask(server, "later").status == 200
     server.stop()
@@ -431,6 +456,29 @@ def test_a_model_that_exits_the_interpreter_is_not_caught() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ask(server, "m")
+
+
+@ways
+@pytest.mark.parametrize("how", ["awaits", "raises", "raises later"])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_model_that_is_cancelled_by_nobody_of_ours(
+    way: Callable[[InferenceServer], Way], how: str, timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = InferenceServer()
+
+    @server.model("m", timeout=timeout)
+    async def model() -> None:
+        if how == "awaits":
+            task = asyncio.create_task(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+        if how == "raises later":
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    assert error(way(server)(INFER)) == (500, "model 'm' failed: see the server's log")
+    assert "CancelledWithin" in caplog.text
+    server.stop()
 
 
 def test_trio_runs_it_too() -> None:

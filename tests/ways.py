@@ -17,7 +17,16 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGI
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
-MATTERING = ("content-type", "content-length", "inference-header-content-length", "allow", "accept-encoding", "retry-after")
+MATTERING = (
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "vary",
+    "inference-header-content-length",
+    "allow",
+    "accept-encoding",
+    "retry-after",
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def over_asgi(app: Any, prefix: str, *, root_path: str = "", chunk: int | None =
         sent: list[Any] = []
 
         async def receive() -> Any:
-            return messages.pop(0) if messages else {"type": "http.disconnect"}
+            return messages.pop(0) if messages else await asyncio.Future()  # a client that waits for its answer
 
         async def send(message: Any) -> None:
             sent.append(message)

@@ -80,6 +80,6 @@ async def v2(scope: Scope, receive: Receive, send: Send) -> None:
 
 app = Litestar(
     [history, v2],
-    middleware=[DefineMiddleware(BasicAuth, exclude=["^/v2/health/"])],
+    middleware=[DefineMiddleware(BasicAuth, exclude=["^/v2/health/(live|ready)$"], exclude_http_methods=[])],
     lifespan=[lambda _: server.lifespan()],
 )

@@ -24,6 +24,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware, TensorSpe
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
+OPEN = ("/v2/health/live", "/v2/health/ready")
 FLOWERS: dict[str, int] = {}
 
 
@@ -43,7 +44,7 @@ class BasicAuth:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith("/v2/health/"):
+        if scope["type"] == "http" and scope["path"].removeprefix(scope["root_path"]) not in OPEN:
             user = user_of(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
             if user is None:
                 headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Basic")]

@@ -120,6 +120,16 @@ class NotReady(InferenceError):
     status = 503
 
 
+class Busy(InferenceError):
+    """As many calls run and wait as may; sending it again later will help."""
+
+    status = 503
+
+
+class TimedOut(InferenceError):
+    status = 504
+
+
 class InvalidResponse(InferenceError):
     """What a server answered to a client of this package is an error, or no inference response.
 

@@ -16,10 +16,11 @@ import msgspec
 
 from . import rest, schemas
 from .bodies import Body
-from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, UnsupportedEncoding, shown
+from .encodings import Coding, coding_of, encode, preferred
+from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Exchange, Read, Response, Step
+from .steps import Call, Exchange, Read, Response, Step
 from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
@@ -31,6 +32,12 @@ _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
+
+_LARGE: Final = 2**16
+"""Bodies above this many bytes are decoded in a worker thread under ASGI, so that the event loop goes on."""
+
+CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
+"""What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -44,6 +51,7 @@ class Head(NamedTuple):
         headers: Names in lower case.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The way in's own object, for `InferenceContext.transport`.
+        compress: Whether the response may be compressed, where the request accepts that.
     """
 
     method: str
@@ -51,6 +59,7 @@ class Head(NamedTuple):
     headers: Sequence[tuple[bytes, bytes]]
     body_is_bounded: bool
     transport: Any
+    compress: bool = False
 
 
 def exchange(server: Server, head: Head) -> Exchange:
@@ -63,7 +72,10 @@ def exchange(server: Server, head: Head) -> Exchange:
             response = _refusal(error)
     except Exception as error:
         response = _refusal(own_fault(error))
-    yield from incoming.drop()
+    if head.compress and response.status == 200:
+        response = _compressed(response, head)
+    if incoming.is_left:
+        yield from incoming.drop()
     return response._replace(parts=[]) if head.method == "HEAD" else response
 
 
@@ -73,26 +85,24 @@ class _Incoming:
     def __init__(self, head: Head, limit: int | None) -> None:
         self._head = head
         self._limit = limit
-        self._is_left = True
+        self.is_left = True
 
-    def read(self, length: int | None) -> Generator[Step, Any, bytes | bytearray]:
+    def read(self, length: int | None, coding: Coding | None) -> Generator[Step, Any, bytes | bytearray]:
         """The whole body, of the announced length.
 
         Raises:
             InferenceError: It is too large, cut off, or its end cannot be told.
         """
-        self._is_left = False
+        self.is_left = False
         if length is None and not self._head.body_is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
-        body: bytes | bytearray = yield Read(Body(length, self._limit))
+        body: bytes | bytearray = yield Read(Body(length, self._limit, coding))
         return body
 
     def drop(self) -> Generator[Step, Any, None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
-        if not self._is_left:
-            return
         names = {name for name, _ in self._head.headers}
         is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)
         if not is_there or b"expect" in names:  # a client that expects 100 Continue sends nothing before somebody reads
@@ -109,7 +119,8 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
     path = head.path.removesuffix("/")
     if not path.startswith("/") and path:
         raise _unknown_path(path)
-    match [unquote(segment) for segment in path.split("/")[1:]]:
+    segments = path.split("/")[1:]
+    match [unquote(segment) for segment in segments] if "%" in path else segments:
         case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
@@ -166,15 +177,24 @@ def _allow(head: Head, *methods: str) -> None:
 def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exchange:
     body_length = _length(head, b"content-length")
     header_length = _length(head, HEADER_LENGTH)
-    _check_encoding(head)
+    encoding = _joined(head, b"content-encoding")
+    coding = coding_of(encoding) if encoding else None
     yield from server.admit(model)
-    body = yield from incoming.read(body_length)
-    request = _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
-    response = yield from server.infer(model, request, lambda: _headers(head), head.transport)
+    body = yield from incoming.read(body_length, coding)
+    with server.enter(model) as place:
+        if len(body) > _LARGE and model.run != "inline":
+            request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
+        else:
+            request = _decode(body, header_length, model)
+        response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
     text, binary = rest.encode_response(response, request)
     if not binary:
         return _respond(200, [_JSON], [text])
     return _respond(200, [_BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _decode(body: bytes | bytearray, header_length: int | None, model: Model) -> InferenceRequest:
+    return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
 
 
 def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
@@ -192,9 +212,12 @@ def _headers(head: Head) -> Mapping[str, str]:
 
 def _length(head: Head, wanted: bytes) -> int | None:
     """A header that counts bytes; WSGI servers join repeated ones by a comma, so that form is read too."""
-    values = {part.strip() for name, value in head.headers if name == wanted for part in value.split(b",")}
-    if not values:
+    lines = [value for name, value in head.headers if name == wanted]
+    if not lines:
         return None
+    if len(lines) == 1 and lines[0].isdigit() and len(lines[0]) <= _MAX_DIGITS:
+        return int(lines[0])
+    values = {part.strip() for line in lines for part in line.split(b",")}
     name = wanted.decode().title()
     if len(values) > 1:
         raise InvalidRequest(f"header {name} is repeated with different values: expected one")
@@ -206,13 +229,20 @@ def _length(head: Head, wanted: bytes) -> int | None:
     return int(value)
 
 
-def _check_encoding(head: Head) -> None:
-    for name, value in head.headers:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise UnsupportedEncoding(
-                f"Content-Encoding {shown(value.decode('latin-1'))} is not supported: send the body as it is",
-                headers={"Accept-Encoding": "identity"},
-            )
+def _joined(head: Head, wanted: bytes) -> str:
+    return b",".join([value for name, value in head.headers if name == wanted]).decode("latin-1")
+
+
+def _compressed(response: Response, head: Head) -> Response:
+    """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
+    coding: Coding | None = preferred(_joined(head, b"accept-encoding"))
+    headers = [*response.headers, (b"vary", b"Accept-Encoding")]
+    if coding is None:
+        return response._replace(headers=headers)
+    body = encode(response.parts, coding)
+    headers = [(name, value) for name, value in headers if name != b"content-length"]
+    added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
+    return Response(response.status, [*headers, *added], [body])
 
 
 def _refusal(error: InferenceError) -> Response:
@@ -262,6 +292,8 @@ def encoded(path: str, target: str | None) -> str:
         The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
     """
     raw = (target or "").partition("?")[0]
+    if "%" not in raw and raw.endswith(path) and path.startswith("/"):
+        return path  # as nearly always
     left, place = len(path), len(raw)
     while left and (slash := raw.rfind("/", 0, place)) >= 0:
         segment = "/" + unquote(raw[slash + 1 : place])

@@ -5,6 +5,7 @@ A server is started by its host, or else by the first request; whoever comes whi
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Generator
@@ -12,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from .models import Model, Models
-from .steps import Call, Step, Wait, no_coroutine
+from .steps import Call, Step, Together, Wait, no_coroutine
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -64,14 +65,26 @@ class Loading:
 
 
 def _load(models: list[Model]) -> Generator[Step, Any, None]:
-    for model in models:
-        assert model.load is not None  # no other model waits
+    if len(models) == 1:
+        yield from _load_one(models[0])
+    elif models:
+        parts = [_load_one(model) for model in models]
         try:
-            no_coroutine((yield Call.aside(model.load)))
-            model.state = "ready"
-        except Exception as error:
-            model.state = "failed"
-            _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
+            yield Together(parts)
         finally:
-            if model.state == "loading":  # given up half-way
-                model.state = "waiting"
+            for model, part in zip(models, parts, strict=True):
+                if inspect.getgeneratorstate(part) == inspect.GEN_CREATED:  # given up before its turn
+                    model.state = "waiting"
+
+
+def _load_one(model: Model) -> Generator[Step, Any, None]:
+    assert model.load is not None  # no other model waits
+    try:
+        no_coroutine((yield Call.aside(model.load)))
+        model.state = "ready"
+    except Exception as error:
+        model.state = "failed"
+        _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
+    finally:
+        if model.state == "loading":  # given up half-way
+            model.state = "waiting"

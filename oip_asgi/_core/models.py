@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -11,6 +12,7 @@ from . import schemas
 from .binding import Binding
 from .codecs.known import Codecs
 from .errors import NotFound, shown
+from .gates import Gate
 from .signature import bind, is_async
 from .specs import TensorSpec
 
@@ -38,6 +40,9 @@ class Model:
         ready: Callable[[], Any] | None,
         content_type: str | None,
         codecs: Codecs,
+        max_concurrency: int,
+        max_queue: int,
+        timeout: float | None,
     ) -> None:
         self.name = name
         self.version = version
@@ -46,8 +51,11 @@ class Model:
         self.load = load
         self.ready = ready
         self.writable = writable
+        self.timeout = timeout
         self.state: State = "ready" if load is None else "waiting"
         self._check_arguments(inputs, outputs, run)
+        self._check_limits(max_concurrency, max_queue, run)
+        self.gate = Gate(max_concurrency, max_queue)
         self.run: Literal["async", "thread", "inline"] = "async" if is_async(function) else run
         self.content_type = content_type
         self.codecs = codecs
@@ -81,6 +89,19 @@ class Model:
         for name, hook in (("load", self.load), ("ready", self.ready)):
             if hook is not None and not callable(hook):
                 raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+
+    def _check_limits(self, max_concurrency: int, max_queue: int, run: str) -> None:
+        for name, given, least in (("max_concurrency", max_concurrency, 1), ("max_queue", max_queue, 0)):
+            if type(given) is not int or given < least:
+                raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
+        if self.timeout is None:
+            return
+        if isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float)) or not 0 < self.timeout < math.inf:
+            raise ValueError(f"{self}: timeout={self.timeout!r} must be a positive number of seconds, or None for no limit")
+        if run == "inline":
+            raise ValueError(
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
+            )
 
     def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
         if self.content_type is not None:

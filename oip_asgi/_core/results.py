@@ -76,7 +76,7 @@ def _encoded(
     written_as = {spec.name: spec.content_type for spec in declared if spec.content_type is not None}
     outputs: list[Tensor] = []
     for (name, value), codec in zip(named, annotated, strict=True):
-        _printable(name)
+        _sendable(name)
         if value is None:
             raise ModelFault(f"output {name!r} is None: a model returns its result")
         if name in asked:
@@ -110,15 +110,20 @@ def _is_plain(value: Any) -> bool:
 
 def _rechecked(tensor: Tensor) -> Tensor:
     """A tensor that the model made itself, and may have changed since."""
-    made = _tensor(_printable(tensor.name), tensor.array, None)
+    made = _tensor(_sendable(tensor.name), tensor.array, None)
     made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
     return made
 
 
-def _printable(name: Any) -> str:
-    if not isinstance(name, str) or not name.isprintable():
-        raise ModelFault(f"an output is called {shown(name)}: expected a printable string")
-    return name
+def _sendable(name: Any) -> str:
+    # control characters too may come from a client, whose input's name the model gives back
+    if isinstance(name, str):
+        try:
+            name.encode()
+            return name
+        except UnicodeEncodeError:
+            pass
+    raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
 
 
 def _checked(where: str, parameters: Parameters) -> Parameters:

@@ -103,8 +103,9 @@ def _infer(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
     message = call.parse(body)
     model = _find(server, message.model_name, message.model_version)
     yield from server.admit(model)
-    request = decode_request(message, raw or message.raw_input_contents)
-    response = yield from server.infer(model, request, lambda: joined(call.metadata()), call.transport)
+    with server.enter(model) as place:
+        request = decode_request(message, raw or message.raw_input_contents)
+        response = yield from server.infer(model, place, request, lambda: joined(call.metadata()), call.transport)
     contents = encode_response(response, message, call.response)
     return [part for content in contents for part in bytes_field(_RAW_OUTPUT_CONTENTS, content)]
 

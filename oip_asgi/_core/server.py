@@ -6,23 +6,34 @@ Questions that reach user code are generators of steps; see `steps`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+import math
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Final, TypeAlias
 
 from . import schemas
 from .codecs.known import Codecs
-from .errors import InferenceError, InvalidRequest, ModelFailed, NotReady, shown
+from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
+from .gates import Place
 from .loading import Loading
 from .models import Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters
-from .steps import Call, Step, no_coroutine
+from .steps import Call, DeadlinePassed, Step, Stopped, Wait, no_coroutine
 from .tensors import InferenceContext, InferenceRequest, InferenceResponse
+
+Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 
 _UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 """Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
+
+_RETRY: Final = {"Retry-After": "1"}
+"""In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
+
+_ENDLESS: Final = 10**6
+"""Seconds from which a timeout is none: clocks of systems do not take any number."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -39,6 +50,7 @@ class Server:
         self.codecs = codecs
         self.models = Models()
         self.loading = Loading(self.models)
+        self.stopping = False
 
     def metadata(self) -> schemas.ServerMetadata:
         """The server's metadata."""
@@ -46,6 +58,8 @@ class Server:
 
     def is_ready(self) -> Generator[Step, Any, bool]:
         """Whether every model is ready, and there is one."""
+        if self.stopping:
+            return False
         models = list(self.models)
         if not models:
             return self.ready_when_empty
@@ -56,6 +70,8 @@ class Server:
 
     def is_model_ready(self, model: Model) -> Generator[Step, Any, bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
+        if self.stopping:
+            return False
         yield from self._settle(model)
         if model.state != "ready":
             return False
@@ -71,28 +87,50 @@ class Server:
         """Let a request in before its body is read.
 
         Raises:
-            NotReady: The model is loading, or its load failed.
+            NotReady: The model is loading, or its load failed, or the server stops.
+            Busy: As many of its calls run and wait as may.
         """
-        yield from self._settle(model)
+        if self.stopping:
+            raise _stopping(model)
+        if model.state != "ready":
+            yield from self._settle(model)
         if model.state != "ready":
             reason = "its load failed, see the server's log" if model.state == "failed" else "it is still loading"
             raise NotReady(f"{model} is not ready: {reason}")
+        if model.gate.is_full():
+            raise _busy(model)
+
+    def enter(self, model: Model) -> Place:
+        """Take a place for a request whose body is complete, so that slow ones hold nothing. To be left by its `with` block.
+
+        Raises:
+            NotReady: The server stops.
+            Busy: As many calls of the model run and wait as may.
+        """
+        if self.stopping:
+            raise _stopping(model)
+        place = model.gate.enter()
+        if place is None:
+            raise _busy(model)
+        return place
 
     def infer(
-        self, model: Model, request: InferenceRequest, headers: Callable[[], Mapping[str, str]], transport: Any
+        self, model: Model, place: Place, request: InferenceRequest, headers: Callable[[], Mapping[str, str]], transport: Any
     ) -> Generator[Step, Any, InferenceResponse]:
         """Run a model, with one call of user code at most.
 
         Args:
             model: A model that has admitted the request.
+            place: What it gave the request.
             request: The decoded request. Its arrays become read-only here, unless the model asked for writable ones.
             headers: Makes the request's headers, for models that want their context.
             transport: The way in's own object, for the same.
 
         Raises:
-            InferenceError: The request does not fit the model, the model raised one, or failed.
+            InferenceError: The request does not fit the model, the model raised one, failed, or took too long.
         """
         _check_parameters(request, self.codecs)
+        seconds = _seconds(model, request)
         binding = model.binding_for(request.parameters.get("content_type"))
         binding.accept(request)
         if request.outputs and model.outputs:
@@ -106,31 +144,97 @@ class Server:
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
-        def call() -> Any:
-            args, kwargs = binding.arguments(request, context)
-            return model.function(*args, **kwargs)
-
+        deadline = place.since + seconds
         try:
-            if model.run == "async":
-                result = yield Call(model.function, *binding.arguments(request, context), model.run)
-            else:
-                result = yield Call(call, [], {}, model.run)  # large frames are made in the thread of the model
+            if place.turn is not None:
+                yield Wait(place.turn, deadline, for_client=True)
+            hold = _hold_async if model.run == "async" else _hold
+            arguments = [place, model.function, lambda: binding.arguments(request, context)]
+            result = yield Call(hold, arguments, {}, model.run, deadline, for_client=True)
             response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, _asked_types(request))
         except InferenceError:
             raise
+        except DeadlinePassed:
+            raise self._too_late(model, request, seconds) from None
+        except Stopped:
+            raise _stopping(model) from None
         except Exception as error:
             raise self._failure(model, request, error) from error
         response.outputs = select(response.outputs, request.outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
+    def stop(self, seconds: float) -> Generator[Step, Any, None]:
+        """Let no new request in, and give those that are in so many seconds to finish. `stopped` ends that state."""
+        self.stopping = True
+        deadline = time.monotonic() + seconds
+        for model in self.models:
+            try:
+                yield Wait(model.gate.empty(), deadline)
+            except DeadlinePassed:
+                _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+
+    def stopped(self) -> None:
+        """Nothing runs any more; models are loaded again at the next start, or by the next request."""
+        self.loading.forget()
+        self.stopping = False
+
     def _settle(self, model: Model) -> Generator[Step, Any, None]:
         if model.state in ("waiting", "loading"):
             yield from self.loading.lazily()
 
+    def _too_late(self, model: Model, request: InferenceRequest, seconds: float) -> TimedOut:
+        _logger.warning("%s took more than %g seconds for the request with id %s", model, seconds, shown(request.id))
+        return TimedOut(f"{model} did not answer within {seconds:g} seconds, the shorter of its own timeout and the request's")
+
     def _failure(self, model: Model, request: InferenceRequest, error: Exception) -> ModelFailed:
         _logger.error("%s failed on the request with id %s", model, shown(request.id), exc_info=error)
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
+
+
+def _hold(place: Place, function: Callable[..., Any], arguments: Callable[[], Arguments]) -> Any:
+    """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
+
+    Its arguments are made here too: large frames are, in the thread of the model.
+    """
+    if not place.start():
+        raise Stopped
+    try:
+        args, kwargs = arguments()
+        return function(*args, **kwargs)
+    finally:
+        place.end()
+
+
+async def _hold_async(place: Place, function: Callable[..., Awaitable[Any]], arguments: Callable[[], Arguments]) -> Any:
+    """The same for a coroutine function."""
+    if not place.start():
+        raise Stopped
+    try:
+        args, kwargs = arguments()
+        return await function(*args, **kwargs)
+    finally:
+        place.end()
+
+
+def _busy(model: Model) -> Busy:
+    gate = model.gate
+    return Busy(f"{model} is busy: {gate.max_concurrency} calls run and {gate.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _stopping(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
+
+
+def _seconds(model: Model, request: InferenceRequest) -> float:
+    """How long a request may take: the model's timeout, which the request's own, in microseconds, can only shorten."""
+    most = math.inf if model.timeout is None or model.timeout >= _ENDLESS else model.timeout
+    asked = request.parameters.get("timeout")
+    if asked is None:
+        return most
+    if type(asked) is not int or asked <= 0:
+        raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected a positive integer, in microseconds")
+    return min(most, asked / 1e6) if asked < _ENDLESS * 10**6 else most
 
 
 def own_fault(error: Exception) -> InferenceError:

@@ -7,6 +7,7 @@ its answer. So every decision exists once, for callers that block and for caller
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -23,9 +24,11 @@ class Read(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait until somebody else has finished `future`."""
+    """Wait until somebody else has finished `future`. The rest as in `Call`."""
 
     future: Future[None]
+    deadline: float = math.inf
+    for_client: bool = False
 
 
 class Call(NamedTuple):
@@ -33,17 +36,41 @@ class Call(NamedTuple):
 
     Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread, among those of the models or aside
     from them, so that loading and health never queue behind models. Callers that block call what is not "async" as it is.
+
+    At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
+    left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
+    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request.
     """
 
     function: Callable[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
     run: Literal["async", "inline", "thread", "aside"]
+    deadline: float = math.inf
+    for_client: bool = False
 
     @classmethod
     def aside(cls, function: Callable[[], Any]) -> Call:
         """A call of a hook, such as `load=`."""
         return cls(function, [], {}, "async" if is_async(function) else "aside")
+
+
+class Together(NamedTuple):
+    """Finish several generators, at the same time where there are threads or an event loop for it."""
+
+    parts: list[Generator[Step, Any, None]]
+
+
+class DeadlinePassed(Exception):
+    """Thrown into the generator whose step took longer than its deadline."""
+
+
+class CancelledWithin(Exception):
+    """Thrown into the generator whose call ended cancelled, though nobody had cancelled it: it awaited what somebody else did."""
+
+
+class Stopped(Exception):
+    """Thrown into the generator whose step was cancelled because the server stops."""
 
 
 class Response(NamedTuple):
@@ -54,7 +81,7 @@ class Response(NamedTuple):
     parts: list[bytes]
 
 
-Step: TypeAlias = Read | Wait | Call
+Step: TypeAlias = Read | Wait | Call | Together
 Exchange: TypeAlias = Generator[Step, Any, Response]
 
 

@@ -16,6 +16,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
 
+_MAX_SHIFT: Final = 63
+"""Where the last of a number's ten bytes begins, in bits."""
+
 
 def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     """Take a bytes field off a serialized message.
@@ -56,9 +59,15 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """The number at `position`, and where it ends."""
+    """The number at `position`, and where it ends.
+
+    Raises:
+        IndexError: It does not end, or not within the ten bytes that it may have.
+    """
     number = shift = 0
     while view[position] & 0x80:
+        if shift == _MAX_SHIFT:
+            raise IndexError
         number |= (view[position] & 0x7F) << shift
         position, shift = position + 1, shift + 7
     return number | view[position] << shift, position + 1

@@ -1,0 +1,233 @@
+"""Waiting on an event loop: for what threads finish, and no longer than a deadline and a client allow. Decides nothing.
+
+Under asyncio what takes too long is cancelled once, so that it can clean up; under trio, as everything there, by a scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from types import coroutine
+from typing import Any, Final, TypeAlias, TypeVar
+
+import anyio
+
+from ._core.steps import CancelledWithin, DeadlinePassed
+
+T = TypeVar("T")
+
+Gone: TypeAlias = Callable[[], Awaitable[bool]]
+"""Waits for word of the client, and says whether that was that it has gone."""
+
+_UNWATCHED_SECONDS: Final = 0.03
+"""How long a call may take before anybody looks whether the client is still there: most calls are shorter, and pay nothing."""
+
+
+class ClientGone(Exception):
+    """The client went before there was a result."""
+
+
+async def finished(future: Future[T]) -> T:
+    """The result of a future that another thread or loop finishes; the future goes on if this is cancelled."""
+    if not future.done():
+        event = anyio.Event()
+        soon = _soon()
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                soon(event.set)
+
+        future.add_done_callback(wake)
+        await event.wait()
+    return future.result()
+
+
+def _soon() -> Callable[[Callable[[], None]], Any]:
+    """What runs a function on this event loop soon, called from any thread."""
+    try:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Finish several coroutines at the same time. All are cancelled with this, and awaited."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        async with anyio.create_task_group() as group:
+            for work in works:
+                group.start_soon(_finish, work)
+        return
+    # not a group of anyio's: until version 4 it swallowed asyncio's own cancellation
+    await asyncio.gather(*works)
+
+
+async def _finish(work: Awaitable[None]) -> None:
+    await work
+
+
+async def attended(
+    work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None, may_stop: Callable[[], bool] = lambda: True
+) -> T:
+    """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end.
+
+    Args:
+        work: What to await. What ends without waiting for anything costs nothing here.
+        deadline: When to stop it, in seconds of `time.monotonic`.
+        gone: Tells when the client has gone; None where nobody can tell, or it does not matter.
+        may_stop: Asked right before it is stopped; if it says no, the work goes on to its end.
+
+    Raises:
+        DeadlinePassed: The deadline passed first.
+        ClientGone: The client went first.
+        CancelledWithin: It ended cancelled, and nobody had cancelled this.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return await _attended_by_tasks(work, deadline, gone, may_stop)
+    assert task is not None  # a coroutine of ours is always some task's
+    try:
+        return await _attended_by_timers(work, deadline, gone, may_stop, task)
+    except asyncio.CancelledError:
+        if task.cancelling():
+            raise
+        raise CancelledWithin from None
+
+
+async def _attended_by_timers(
+    work: Coroutine[Any, Any, T], deadline: float, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]
+) -> T:
+    """`attended` under asyncio."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    rest = _rest(work, waits_for)
+    if deadline == math.inf and gone is None:
+        return await rest
+    return await _Attendance(gone, may_stop, task).attend(rest, deadline)
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """What is left of a coroutine that has been begun, and waits for what it yielded to the event loop."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            resume: Callable[[], Any] = partial(work.throw, error)
+        else:
+            resume = partial(work.send, sent)
+        try:
+            waits_for = resume()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+class _Attendance:
+    """`attended` under asyncio, by timers alone as long as nothing takes long."""
+
+    def __init__(self, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]) -> None:
+        self._gone = gone
+        self._may_stop = may_stop
+        self._watcher: asyncio.Task[None] | None = None
+        self._reason: type[DeadlinePassed | ClientGone] | None = None
+        self._task = task
+
+    async def attend(self, work: Awaitable[T], deadline: float) -> T:
+        cancelled_before = self._task.cancelling()
+        try:
+            result = await self._timed(work, deadline)
+        except (Exception, asyncio.CancelledError):
+            # after it was stopped, that is its end in order, or another error on its way out
+            if not self._was_stopped(cancelled_before):
+                raise
+        else:
+            if not self._was_stopped(cancelled_before):
+                return result
+        assert self._reason is not None  # _was_stopped says so
+        raise self._reason
+
+    async def _timed(self, work: Awaitable[T], deadline: float) -> T:
+        loop = asyncio.get_running_loop()
+        timers = []
+        if deadline != math.inf:
+            timers.append(loop.call_later(max(0.0, deadline - time.monotonic()), self._stop, DeadlinePassed))
+        if self._gone is not None:
+            timers.append(loop.call_later(_UNWATCHED_SECONDS, self._start_watching, loop))
+        try:
+            return await work
+        finally:
+            for timer in timers:
+                timer.cancel()
+            if self._watcher is not None:
+                self._watcher.cancel()
+                await asyncio.wait([self._watcher])
+
+    def _was_stopped(self, cancelled_before: int) -> bool:
+        """Whether it was this that cancelled the task, and nobody else beside it."""
+        return self._reason is not None and self._task.uncancel() <= cancelled_before
+
+    def _stop(self, reason: type[DeadlinePassed | ClientGone]) -> None:
+        if self._reason is None and self._may_stop():
+            self._reason = reason
+            self._task.cancel()
+
+    def _start_watching(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watcher = loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        assert self._gone is not None  # only then is there something to watch
+        with suppress(Exception):  # a server that breaks on the question cannot answer it
+            if await self._gone():
+                self._stop(ClientGone)
+
+
+async def _attended_by_tasks(work: Awaitable[T], deadline: float, gone: Gone | None, may_stop: Callable[[], bool]) -> T:
+    """`attended` under trio."""
+    reason: type[DeadlinePassed | ClientGone] | None = None
+    outcome: list[T] = []
+    failure: Exception | None = None
+
+    def stop(because: type[DeadlinePassed | ClientGone]) -> None:
+        nonlocal reason
+        if reason is None and may_stop():
+            reason = because
+            group.cancel_scope.cancel()
+
+    async def watch_clock() -> None:
+        await anyio.sleep(max(0.0, deadline - time.monotonic()))
+        stop(DeadlinePassed)
+
+    async def watch_client(gone: Gone) -> None:
+        await anyio.sleep(_UNWATCHED_SECONDS)
+        with suppress(Exception):
+            if await gone():
+                stop(ClientGone)
+
+    async with anyio.create_task_group() as group:
+        if deadline != math.inf:
+            group.start_soon(watch_clock)
+        if gone is not None:
+            group.start_soon(watch_client, gone)
+        try:
+            outcome.append(await work)
+        except Exception as error:
+            failure = error
+        group.cancel_scope.cancel()
+    if reason is not None:
+        raise reason
+    if failure is not None:
+        raise failure
+    return outcome[0]

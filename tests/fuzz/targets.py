@@ -1,0 +1,163 @@
+"""What is fuzzed: functions of bytes that raise where the package does what it never may.
+
+That is: an exception that is not its own, an answer that is neither 200 nor 4xx, or more time than the size of the input explains.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi._core import http
+from oip_asgi._core.bodies import Body
+from oip_asgi._core.datatypes import DTYPES
+from oip_asgi._core.encodings import Coding, coding_of, preferred
+from oip_asgi._core.errors import InferenceError
+from oip_asgi._core.json_data import from_json, to_json
+from oip_asgi._core.raw import from_raw, to_raw
+from oip_asgi._core.rest import decode_request, encode_response
+from oip_asgi._core.tensors import InferenceResponse
+from oip_asgi._drive import drive
+
+from ..table import rows
+
+SECONDS: Final = 1.0
+SECONDS_PER_BYTE: Final = 1e-4
+"""Of the process's own time. The slowest byte known costs less than a microsecond without the fuzzer's tracing."""
+
+LIMIT: Final = 2**20
+
+
+def _server() -> InferenceServer:
+    server = InferenceServer("fuzzed", "1", max_body_bytes=LIMIT)
+    server.register("echo", lambda **inputs: inputs)
+    x, n = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("n", "INT64", [1])
+    server.register(
+        "two", lambda x, n: {"m": n, "y": x}, inputs=[x, n], outputs=[TensorSpec("y", "FP32", [-1, 2]), TensorSpec("m", "INT64", [1])]
+    )
+    server.register("one", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])], version="1")
+    server.register("raw-bytes", lambda x: x, inputs=[TensorSpec("x", "BYTES", [-1])])
+    server.register("org/model", lambda x=np.zeros(1): x)
+    return server
+
+
+SERVER: Final = _server()
+
+
+def exchange(data: bytes) -> None:
+    """A whole request, written as in HTTP: request line, headers, an empty line, body."""
+    text, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = text.split(b"\r\n")
+    method, _, path = first.decode("latin-1").partition(" ")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    head = http.Head(method, path, headers, True, None, compress=True)
+
+    def read(into: Body) -> bytes | bytearray:
+        for start in range(0, len(body), 1000):
+            into.feed(body[start : start + 1000])
+        return into.finish()
+
+    response = drive(http.exchange(SERVER.core, head), SERVER.running, read)
+    # a request may ask for a timeout of microseconds, and has its wish
+    assert response.status == 200 or 400 <= response.status < 500 or (response.status == 504 and b"timeout" in data), response
+    content = b"".join(response.parts)
+    assert dict(response.headers)[b"content-length"] == b"%d" % len(content) or method == "HEAD"
+    for name, value in response.headers:
+        assert not {10, 13, 0} & {*name, *value}, response.headers
+    if response.status != 200 and method != "HEAD":
+        assert list(json.loads(content)) == ["error"]
+        assert b"Traceback" not in content
+
+
+def document(data: bytes) -> None:
+    """A body with its JSON's length in the first two bytes, and what comes of answering it with its own inputs."""
+    length, body = int.from_bytes(data[:2], "big"), data[2:]
+    request = decode_request(body, length if length else None)
+    for binary in (True, False):
+        request.parameters = {"binary_data_output": binary}
+        text, _ = encode_response(InferenceResponse(request.inputs), request)
+        json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def _tensor(data: bytes) -> tuple[Any, tuple[int, ...], bytes]:
+    """A datatype, a shape of at most three dimensions, and the rest."""
+    kind, rank, *_ = [*data[:2], 0, 0]
+    rank %= 4
+    return list(DTYPES.values())[kind % len(DTYPES)], tuple(data[2 : 2 + rank]), data[2 + rank :]
+
+
+def json_data(data: bytes) -> None:
+    """The text of `data`, and the way back."""
+    dtype, shape, text = _tensor(data)
+    array = from_json(text, dtype, shape)
+    assert (array.dtype, array.shape) == (dtype, shape)
+    if not dtype.hasobject and dtype.kind != "V":
+        np.testing.assert_array_equal(from_json(to_json(array), dtype, shape), array)
+
+
+def raw(data: bytes) -> None:
+    """Binary data, and the way back."""
+    dtype, shape, text = _tensor(data)
+    assert to_raw(from_raw(text, dtype, shape)) == text
+
+
+def coding(data: bytes) -> None:
+    """A compressed body, and the headers that name codings."""
+    names: tuple[Coding, ...] = ("gzip", "deflate")
+    for name in names:
+        try:
+            body = Body(None, LIMIT, name)
+            for start in range(0, len(data), 100):
+                body.feed(data[start : start + 100])
+            body.finish()
+        except InferenceError:
+            continue
+    value = data.decode("latin-1")
+    assert preferred(value) in ("gzip", "deflate", None)
+    coding_of(value)
+
+
+TARGETS: Final = MappingProxyType(
+    {"exchange": exchange, "document": document, "json_data": json_data, "raw": raw, "coding": coding},
+)
+
+
+def checked(target: Callable[[bytes], None], data: bytes) -> None:
+    """Run a target, with the package's own errors allowed, and look at the clock."""
+    began = time.process_time()
+    try:
+        target(data)
+    except InferenceError as error:
+        if error.status >= 500:
+            raise
+    seconds = time.process_time() - began
+    assert seconds < SECONDS + SECONDS_PER_BYTE * len(data), f"{seconds:.2f} seconds for {len(data)} bytes"
+
+
+def seeds(name: str) -> Iterator[bytes]:
+    """Inputs to begin with, from the table of requests."""
+    for row in rows():
+        request = row.request
+        if name == "exchange":
+            lines = [f"{request.method} {request.path}", *(f"{key}: {value}" for key, value in request.all_headers())]
+            yield "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + request.body
+        elif name == "document" and request.body:
+            length = dict(request.headers).get("inference-header-content-length", "0")
+            yield (int(length) if length.isascii() and length.isdigit() and int(length) < 2**16 else 0).to_bytes(2, "big") + request.body
+        elif name == "coding" and "content-encoding" in dict(request.headers):
+            yield request.body
+    if name in ("json_data", "raw"):
+        for kind in range(len(DTYPES)):
+            for text in (b"[1,2]", b"[[1],[2]]", b'["a","b"]', b"[true,0]", b"[null,1e3]", b'["NaN","-Infinity"]', bytes(16), b"\1\0\0\0a"):
+                yield bytes([kind, 1, 2]) + text
+                yield bytes([kind, 2, 2, 1]) + text

@@ -1,0 +1,217 @@
+"""`python -m tests.soak [--seconds 300] [--connections 64]`: runs the soak, prints its table, and fails if anything is not as it must be.
+
+It speaks to servers of its own on the loopback interface only, and ends by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..hostile import serving
+from .requests import Ask, make
+
+MOST_HEALTH_MS = 50.0
+MOST_GROWTH = 0.1
+WARM_UP = 0.3
+"""The part of the time that is no measure of memory. What is never below a level may be lost: so the least of as much time behind it
+is compared with the least at the end. In between, bombs and large bodies come and go."""
+
+
+@dataclass
+class Books:
+    """What was sent and what came of it."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    answered: Counter[tuple[str, int]] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Connection:
+    """A connection that is opened again where the last request, or the server, has closed it."""
+
+    def __init__(self, address: str, books: Books) -> None:
+        self._host, self._port = address.split(":")
+        self._books = books
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, ask: Ask) -> None:
+        if self._writer is None:
+            self._reader, self._writer = await asyncio.open_connection(self._host, int(self._port))
+        self._books.sent[ask.kind] += 1
+        try:
+            await self._send(ask)
+            if ask.leaves is not None:
+                await asyncio.sleep(ask.leaves)
+                self._books.left[ask.kind] += 1
+                await self.close(abort=True)
+                return
+            status, headers, body = await asyncio.wait_for(self._receive(), 60)
+        except (OSError, EOFError, TimeoutError, ValueError) as error:
+            self._books.lost[ask.kind] += 1
+            self._books.wrong.append(f"{ask.kind}: no answer: {error!r}")
+            await self.close(abort=True)
+            return
+        self._books.answered[ask.kind, status] += 1
+        if status not in ask.statuses or (status == 200 and not ask.is_right(headers, body)):
+            self._books.wrong.append(f"{ask.kind}: {status} {body[:200]!r}")
+        if status == 413 or headers.get("connection") == "close":
+            await self.close()
+
+    async def _send(self, ask: Ask) -> None:
+        assert self._writer is not None
+        body = ask.body[: int(len(ask.body) * ask.sends)]
+        if not ask.piece:
+            self._writer.write(ask.head + body)
+            await self._writer.drain()
+            return
+        self._writer.write(ask.head)
+        for start in range(0, len(body), ask.piece):
+            self._writer.write(body[start : start + ask.piece])
+            await self._writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def _receive(self) -> tuple[int, dict[str, str], bytes]:
+        assert self._reader is not None
+        first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines if line)}
+        return int(first.split()[1]), headers, await self._reader.readexactly(int(headers["content-length"]))
+
+    async def close(self, *, abort: bool = False) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        if abort:
+            writer.transport.abort()
+            return
+        writer.close()
+        with suppress(OSError):  # the server was quicker
+            await writer.wait_closed()
+
+
+async def client(address: str, books: Books, seed: int, until: float) -> None:
+    dice = random.Random(seed)
+    connection = Connection(address, books)
+    while time.monotonic() < until:
+        await connection.ask(make(dice))
+        await asyncio.sleep(dice.expovariate(1 / 0.05))
+    await connection.close()
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds, by Linux's /proc."""
+
+    megabytes: float
+    files: int
+    threads: int
+
+    @classmethod
+    def by(cls, pid: int) -> Held:
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        return cls(int(fields["VmRSS"].split()[0]) / 1024, files, int(fields["Threads"]))
+
+
+async def watch(pid: int, books: Books, seconds: float, held: list[Held]) -> None:
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < seconds:
+        await asyncio.sleep(1)
+        held.append(Held.by(pid))
+        if len(held) % 5 == 0:
+            now = held[-1]
+            counts = f"{books.sent.total():,} sent, {books.lost.total()} lost, {len(books.wrong)} wrong"
+            print(f"{passed:4.0f} s: {counts}, {now.megabytes:.0f} MB, {now.files} files, {now.threads} threads", flush=True)
+
+
+async def soak(address: str, pid: int, books: Books, seconds: float, connections: int) -> list[Held]:
+    held: list[Held] = []
+    until = time.monotonic() + seconds
+    clients = [client(address, books, seed, until) for seed in range(connections)]
+    await asyncio.gather(watch(pid, books, seconds, held), *clients)
+    return held
+
+
+def settled(pid: int, before: Held) -> Held:
+    """What the server holds once threads that wait for work have ended, which they do after ten seconds."""
+    for _ in range(40):
+        now = Held.by(pid)
+        if now.files <= before.files and now.threads <= before.threads:
+            break
+        time.sleep(0.5)
+    return now
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--connections", type=int, default=64)
+    arguments = parser.parse_args()
+    books = Books()
+    process, address = serving([sys.executable, "-m", "tests.stressed"])
+    try:
+        with urllib.request.urlopen(f"http://{address}/v2/health/ready", timeout=30):  # the port listens before the loop runs
+            pass
+        before = Held.by(process.pid)
+        probe = subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.probe", address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        held = asyncio.run(soak(address, process.pid, books, arguments.seconds, arguments.connections))
+        health = sorted(map(float, probe.communicate()[0].split()))
+        after = settled(process.pid, before)
+    finally:
+        process.terminate()
+        code = process.wait(30)
+    return report(books, held, health, before, after, code, arguments.seconds)
+
+
+def report(books: Books, held: list[Held], health: list[float], before: Held, after: Held, code: int, seconds: float) -> int:
+    print("\n| kind of request | sent | answers | left by us |\n|---|---|---|---|")
+    for kind in sorted(books.sent):
+        answers = ", ".join(f"{status}: {count:,}" for (name, status), count in sorted(books.answered.items()) if name == kind)
+        print(f"| {kind} | {books.sent[kind]:,} | {answers} | {books.left[kind]:,} |")
+    sent, answered, left = books.sent.total(), books.answered.total(), books.left.total()
+    memory = [each.megabytes for each in held]
+    part = max(1, int(len(memory) * WARM_UP))
+    warm, end = min(memory[part : 2 * part]), min(memory[-part:])
+    p50, p99 = health[len(health) // 2], health[int(len(health) * 0.99)]
+    rows = [
+        ("sent = answered + left by us", f"{sent:,} = {answered:,} + {left:,}", sent == answered + left),
+        ("answers that were wrong", f"{len(books.wrong)}", not books.wrong),
+        (
+            "memory: least after warm-up, least at the end, most",
+            f"{warm:.0f}, {end:.0f}, {max(memory):.0f} MB",
+            end <= warm * (1 + MOST_GROWTH),
+        ),
+        ("health: p50, p99, slowest", f"{p50:.1f}, {p99:.1f}, {health[-1]:.1f} ms of {len(health):,}", p99 < MOST_HEALTH_MS),
+        ("files before, after", f"{before.files}, {after.files}", after.files <= before.files),
+        ("threads before, after", f"{before.threads}, {after.threads}", after.threads <= before.threads),
+        ("ended by SIGTERM with", f"{code}", code in (0, -signal.SIGTERM)),
+    ]
+    print(f"\n| of {seconds:g} seconds | | |\n|---|---|---|")
+    for name, value, is_good in rows:
+        print(f"| {name} | {value} | {'yes' if is_good else 'NO'} |")
+    for line in books.wrong[:20]:
+        print(line)
+    return 0 if all(is_good for _, _, is_good in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""A client of an ASGI application whose every message is in the test's hands: bodies in pieces, and going away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from oip_asgi import InferenceServer, OIPApp
+
+EMPTY = b'{"inputs":[]}'
+
+
+class Talk:
+    """One request, which begins as soon as it is made on a running event loop.
+
+    Args:
+        server: Whom to ask.
+        model: Which of its models to infer.
+        body: The first piece of the body; None for none yet.
+        ends: Whether that is all of the body.
+        path: Another path than the model's.
+        app: Another application than `OIPApp(server)`.
+    """
+
+    def __init__(
+        self,
+        server: InferenceServer,
+        model: str = "m",
+        body: bytes | None = EMPTY,
+        *,
+        ends: bool = True,
+        path: str | None = None,
+        app: Any = None,
+    ) -> None:
+        self.asked = 0
+        """How often the application has asked for a message."""
+        self.sent: list[Any] = []
+        self._messages: asyncio.Queue[Any] = asyncio.Queue()
+        if body is not None:
+            self.say(body, ends=ends)
+        scope: Any = {
+            "type": "http",
+            "method": "POST" if path is None else "GET",
+            "path": path or f"/models/{model}/infer",
+            "headers": [],
+        }
+        self.task = asyncio.ensure_future((app or OIPApp(server))(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        self.asked += 1
+        return await self._messages.get()
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def say(self, body: bytes, *, ends: bool = True) -> None:
+        """Send a piece of the body."""
+        self._messages.put_nowait({"type": "http.request", "body": body, "more_body": not ends})
+
+    def go(self) -> None:
+        """Go away."""
+        self._messages.put_nowait({"type": "http.disconnect"})
+
+    async def answer(self) -> tuple[int, Any]:
+        """The status and the JSON, once they are there."""
+        await asyncio.wait_for(self.task, 20)
+        return self.status, json.loads(b"".join(message["body"] for message in self.sent[1:]) or b"null")
+
+    @property
+    def status(self) -> int:
+        """The status of an answer that is there."""
+        return int(self.sent[0]["status"])
+
+    def header(self, name: str) -> str | None:
+        """A header of an answer that is there."""
+        found = [value.decode() for key, value in self.sent[0]["headers"] if key == name.encode()]
+        return found[0] if found else None
+
+
+async def until(condition: Any) -> None:
+    """Let the event loop go on until something has happened in another thread or task."""
+    for _ in range(20_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen within twenty seconds")

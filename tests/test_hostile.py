@@ -1,0 +1,67 @@
+"""Hostile requests through real servers, uvicorn and gunicorn: each answered 4xx, in bounded time and memory, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .hostile import MOST_SECONDS, Hostile, bound_of_memory, measured, rows, serving
+
+LINUX = Path("/proc/self/clear_refs").exists()
+pytestmark = pytest.mark.skipif(not LINUX, reason="memory is read from Linux's /proc")
+
+
+def gunicorn() -> list[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [sys.executable, "-m", "tests.gunicorned", str(port), "1"]
+
+
+@pytest.fixture(scope="module", params=["uvicorn", "gunicorn"])
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, int]]:
+    """Which server it is, its address, and the process that answers."""
+    command = [sys.executable, "-m", "tests.stressed"] if request.param == "uvicorn" else gunicorn()
+    process, address = serving(command)
+    try:
+        pid = process.pid
+        if request.param == "gunicorn":
+            with urllib.request.urlopen(f"http://{address}/pid", timeout=30) as response:
+                pid = int(response.read())
+        yield request.param, address, pid
+    finally:
+        process.terminate()
+        assert process.wait(30) in (0, -signal.SIGTERM)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("row", rows(), ids=str)
+def test_hostile(row: Hostile, server: tuple[str, str, int]) -> None:
+    name, address, pid = server
+    outcome, grown = measured(address, pid, row)
+    if row.statuses and not (name == "gunicorn" and not row.goes_on):
+        assert outcome.status in row.statuses
+    # what a server refuses by itself is its own affair: a status below 500, or a connection closed
+    assert outcome.status is None or outcome.status < 500
+    if outcome.headers.get("content-type") == "application/json" and outcome.status != 200:
+        assert list(json.loads(outcome.body)) == ["error"]
+        assert len(outcome.body) < 2000
+        assert b"Traceback" not in outcome.body
+        assert b"/home" not in outcome.body
+    elif row.goes_on:
+        assert outcome.status == 200
+    if row.goes_on:
+        assert outcome.next_status == 200
+    assert "set-cookie" not in outcome.headers
+    assert outcome.seconds < MOST_SECONDS
+    assert grown < bound_of_memory(row)
+    with urllib.request.urlopen(f"http://{address}/v2/health/live", timeout=30) as response:
+        assert response.read() == b'{"live":true}'

@@ -1,0 +1,684 @@
+"""How many calls run and wait, how long they may take, and what becomes of them when the client goes: over ASGI and over WSGI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+
+from .talk import EMPTY, Talk, until
+from .ways import Answer, Request, over_wsgi
+
+INFER = Request("POST", "/models/m/infer", (), EMPTY)
+WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
+
+
+class Blocking:
+    """A model that blocks until it is let go, and counts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.started = self.running = self.most = self.ended = 0
+        self.leave = threading.Event()
+        self.pause = 0.0
+
+    def __call__(self) -> int:
+        with self.lock:
+            self.started += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+        assert self.leave.wait(20)
+        threading.Event().wait(self.pause)
+        with self.lock:
+            self.running -= 1
+            self.ended += 1
+        return 1
+
+
+class Awaiting:
+    """The same as a coroutine, which notes how it ends."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.events: list[str] = []
+        self.leave = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.started += 1
+        try:
+            await self.leave.wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.001)  # cleaning up awaits too, and is not cancelled a second time
+            self.events.append("cleaned up")
+            raise
+        return 1
+
+
+@pytest.fixture
+def blocking() -> Iterator[Blocking]:
+    model = Blocking()
+    yield model
+    model.leave.set()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No test here makes a mistake of a model's, so nothing may be logged as one: neither by us, nor by asyncio."""
+    yield
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def serve(model: Any, **arguments: Any) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", model, **arguments)
+    return server
+
+
+def is_empty(server: InferenceServer) -> bool:
+    """Whether no call runs or waits."""
+    return all(model.gate.empty().done() for model in server.core.models)
+
+
+# Concurrency and queue
+
+
+def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=2, max_queue=1)
+
+    async def main() -> None:
+        inside = [Talk(server) for _ in range(3)]
+        await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
+        refused = Talk(server, body=None)
+        status, body = await refused.answer()
+        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 wait, which is all it takes"})
+        assert refused.header("retry-after") == "1"
+        assert refused.asked == 0
+        assert (await Talk(server, path="/health/ready").answer())[0] == 200
+        blocking.leave.set()
+        assert [(await talk.answer())[0] for talk in inside] == [200] * 3
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert (blocking.most, blocking.started) == (2, 4)
+    assert is_empty(server)
+
+
+def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        slow = Talk(server, body=EMPTY[:5], ends=False)
+        await until(lambda: slow.asked == 2)
+        quick = Talk(server)  # a slow body holds nothing
+        await until(lambda: blocking.started == 1)
+        slow.say(EMPTY[5:])
+        assert (await slow.answer())[0] == 503
+        blocking.leave.set()
+        assert (await quick.answer())[0] == 200
+
+    asyncio.run(main())
+
+
+def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=1)
+    way = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(way, INFER) for _ in range(3)]
+        refused = next(future for future in iter_done(answers))
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert way(Request("GET", "/health/ready")).status == 200
+        blocking.leave.set()
+        assert sorted(future.result(20).status for future in answers) == [200, 200, 503]
+    assert (blocking.most, blocking.started) == (1, 2)
+    assert is_empty(server)
+
+
+def iter_done(futures: list[Any]) -> Iterator[Answer]:
+    from concurrent.futures import as_completed
+
+    return (future.result() for future in as_completed(futures, 20))
+
+
+def test_first_come_first_served() -> None:
+    order: list[int] = []
+    leave = threading.Event()
+
+    def model(x: Any) -> int:
+        assert leave.wait(20)
+        order.append(int(x[0]))
+        return 1
+
+    server = serve(model, max_concurrency=1)
+
+    async def main() -> None:
+        talks = []
+        for number in range(9):
+            text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
+            talks.append(Talk(server, body=text))
+            await asyncio.sleep(0)
+        leave.set()
+        for talk in talks:
+            assert (await talk.answer())[0] == 200
+
+    asyncio.run(main())
+    assert order == list(range(9))
+
+
+def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=5)
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(lambda: blocking.started == 1)
+        assert (await Talk(server, body=b"{").answer())[0] == 400
+        assert not first.task.done()
+        blocking.leave.set()
+        await first.answer()
+
+    asyncio.run(main())
+    assert is_empty(server)
+
+
+def test_several_event_loops_and_threads_share_one_gate() -> None:
+    blocking = Blocking()
+    blocking.leave.set()
+
+    blocking.pause = 0.0005  # so that calls meet
+    server = serve(blocking, max_concurrency=3, max_queue=1000)
+    way = over_wsgi(OIPWSGIApp(server), "")
+
+    async def many() -> None:
+        answers = await asyncio.gather(*[Talk(server).answer() for _ in range(60)])
+        assert {status for status, _ in answers} == {200}
+
+    threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]
+    threads += [threading.Thread(target=lambda: [way(INFER) for _ in range(60)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (blocking.started, blocking.ended) == (360, 360)
+    assert blocking.most == 3
+    assert is_empty(server)
+
+
+@pytest.mark.parametrize("run", ["async", "inline"])
+def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
+    async def model() -> int:
+        return 1
+
+    server = (
+        serve(model, max_concurrency=1, max_queue=0) if run == "async" else serve(lambda: 1, run="inline", max_concurrency=1, max_queue=0)
+    )
+
+    async def main() -> None:
+        for _ in range(5):
+            assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert is_empty(server)
+
+
+@pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt()])
+def test_a_call_that_raises_gives_its_place_back(failure: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    def model() -> None:
+        raise failure
+
+    server = serve(model, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        for _ in range(3):
+            try:
+                assert (await Talk(server).answer())[0] == 500
+            except KeyboardInterrupt as error:
+                assert error is failure  # noqa: PT017
+
+    if isinstance(failure, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            over_wsgi(OIPWSGIApp(server), "")(INFER)
+    else:
+        asyncio.run(main())
+    assert is_empty(server)
+    caplog.clear()
+
+
+# Timeouts
+
+
+def test_an_async_model_that_takes_too_long_is_cancelled_and_awaited() -> None:
+    model = Awaiting()
+    server = serve(model, timeout=0.02)
+
+    async def main() -> None:
+        status, body = await Talk(server).answer()
+        assert (status, body) == (504, {"error": TOO_LATE.format("0.02")})
+        assert model.events == ["cleaned up"]
+        assert is_empty(server)
+        model.leave.set()
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+
+
+TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own timeout and the request's"
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
+    async def model() -> int:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if how == "raises":
+                raise ValueError("while cleaning up") from None
+        return 1
+
+    server = serve(model, timeout=0.01)
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": EMPTY}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, send)
+        assert sent[0]["status"] == 504
+        assert task.cancelling() == 0  # the host's task goes on as if nothing had been
+
+    asyncio.run(main())
+    assert is_empty(server)
+
+
+def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
+    server = serve(blocking, timeout=0.02, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        assert (await Talk(server).answer())[0] == 504
+        assert (await Talk(server).answer())[0] == 503
+        blocking.leave.set()
+        await until(lambda: is_empty(server))
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert blocking.most == 1
+
+
+def test_under_wsgi_a_thread_that_takes_too_long(blocking: Blocking) -> None:
+    server = serve(blocking, timeout=0.02, max_concurrency=1, max_queue=0)
+    way = over_wsgi(OIPWSGIApp(server), "")
+    answer = way(INFER)
+    assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format("0.02")})
+    assert way(INFER).status == 503
+    blocking.leave.set()
+    assert server.core.models.find("m", None).gate.empty().result(20) is None
+    assert way(INFER).status == 200
+    server.stop()
+
+
+def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited() -> None:
+    model = Awaiting()
+    server = serve(model, timeout=0.02)
+    assert over_wsgi(OIPWSGIApp(server), "")(INFER).status == 504
+    assert model.events == ["cleaned up"]
+    assert is_empty(server)
+    server.stop()
+
+
+@pytest.mark.parametrize("wsgi", [False, True])
+def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bool, blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1)
+    body = WITH_TIMEOUT % 20_000
+    way = over_wsgi(OIPWSGIApp(server), "")
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(lambda: blocking.started == 1)
+        if wsgi:
+            status = (await asyncio.to_thread(way, Request("POST", INFER.path, (), body))).status
+        else:
+            status = (await Talk(server, body=body).answer())[0]
+        assert status == 504
+        blocking.leave.set()
+        assert (await first.answer())[0] == 200
+
+    asyncio.run(main())
+    assert blocking.started == 1
+    assert is_empty(server)
+
+
+@pytest.mark.parametrize(("timeout", "asked", "seconds"), [(5, 20_000, "0.02"), (0.02, 5_000_000, "0.02"), (None, 20_000, "0.02")])
+def test_a_request_can_only_shorten_the_timeout(timeout: float | None, asked: int, seconds: str) -> None:
+    server = serve(Awaiting(), timeout=timeout)
+
+    async def main() -> None:
+        assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format(seconds)})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wsgi", [False, True])
+def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow:
+        """Becomes an array when the response is made, in the thread of the call that returned it."""
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            entered.set()
+            assert leave.wait(20)
+            return np.array([7])
+
+    server = serve(lambda: Slow(), timeout=0.05)
+    timer = threading.Timer(0.2, leave.set)  # behind the deadline
+
+    async def main() -> tuple[int, Any]:
+        return await Talk(server).answer()
+
+    timer.start()
+    if wsgi:
+        answer = over_wsgi(OIPWSGIApp(server), "")(INFER)
+        status, body = answer.status, json.loads(answer.body)
+    else:
+        status, body = asyncio.run(main())
+    assert (status, body["outputs"][0]["data"]) == (200, [7])
+    assert entered.is_set()
+    timer.join()
+    server.stop()
+
+
+def test_a_timeout_under_trio() -> None:
+    cleaned: list[int] = []
+
+    async def model() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cleaned.append(1)
+
+    leave = threading.Event()
+    server = serve(model, timeout=0.02)
+    server.register("thread", lambda: leave.wait(20), timeout=0.02, max_concurrency=1, max_queue=0)
+    server.register("quick", lambda: 1, timeout=20)
+    statuses: list[int] = []
+
+    async def ask(model: str) -> None:
+        messages = [{"type": "http.request", "body": EMPTY}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            return await anyio.sleep_forever()
+
+        async def send(message: Any) -> None:
+            if "status" in message:
+                statuses.append(message["status"])
+
+        await OIPApp(server)({"type": "http", "method": "POST", "path": f"/models/{model}/infer", "headers": []}, receive, send)
+
+    async def main() -> None:
+        for name in ("m", "thread", "thread", "quick"):
+            await ask(name)
+
+    anyio.run(main, backend="trio")
+    leave.set()
+    assert statuses == [504, 504, 503, 200]
+    assert cleaned == [1]
+    server.stop()
+
+
+# The client goes
+
+
+def test_an_async_model_of_a_client_that_has_gone_is_cancelled_and_awaited() -> None:
+    model = Awaiting()
+    server = serve(model)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await until(lambda: model.started == 1)
+        talk.go()
+        assert await talk.answer() == (499, None)
+        assert model.events == ["cleaned up"]
+
+    asyncio.run(main())
+    assert is_empty(server)
+
+
+def test_a_queued_call_of_a_client_that_has_gone_never_starts(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=1)
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(lambda: blocking.started == 1)
+        queued = Talk(server)
+        queued.go()
+        assert await queued.answer() == (499, None)
+        next_one = Talk(server)  # its place in the queue is free
+        blocking.leave.set()
+        assert [(await talk.answer())[0] for talk in (first, next_one)] == [200, 200]
+
+    asyncio.run(main())
+    assert blocking.started == 2
+    assert is_empty(server)
+
+
+def test_the_answer_of_a_thread_whose_client_has_gone_is_dropped(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await until(lambda: blocking.started == 1)
+        talk.go()
+        assert await talk.answer() == (499, None)
+        assert not is_empty(server)
+        assert (await Talk(server).answer())[0] == 503
+        blocking.leave.set()
+        await until(lambda: is_empty(server))
+
+    asyncio.run(main())
+    assert blocking.ended == 1
+
+
+def test_a_thread_that_raises_after_its_client_has_gone_is_not_logged() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def model() -> None:
+        entered.set()
+        assert leave.wait(20)
+        raise ValueError("nobody hears it")
+
+    server = serve(model)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await until(entered.is_set)
+        talk.go()
+        await talk.answer()
+        leave.set()
+        await until(lambda: is_empty(server))
+
+    asyncio.run(main())
+
+
+def test_what_waits_for_a_thread_and_is_given_up_never_starts(blocking: Blocking) -> None:
+    server = InferenceServer(worker_threads=1)
+    started: list[int] = []
+    server.register("m", blocking)
+    server.register("other", lambda: started.append(1))
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(lambda: blocking.started == 1)
+        other = Talk(server, "other")
+        other.go()
+        assert await other.answer() == (499, None)
+        blocking.leave.set()
+        assert (await first.answer())[0] == 200
+
+    asyncio.run(main())
+    server.stop()
+    assert started == []
+    assert is_empty(server)
+
+
+def test_a_short_call_is_not_watched() -> None:
+    async def model() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    server = serve(model)
+    server.register("thread", lambda: 1)
+
+    async def main() -> None:
+        for name in ("m", "thread"):
+            talk = Talk(server, name)
+            talk.go()
+            assert (await talk.answer())[0] == 200
+            assert talk.asked == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", ["raises", "says something else"])
+def test_a_server_that_cannot_tell_when_clients_go(what: str) -> None:
+    model = Awaiting()
+    server = serve(model)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await until(lambda: model.started == 1)
+        if what == "raises":
+            talk._messages.put_nowait(None)  # no message at all
+        else:
+            talk.say(b"more")
+        await until(lambda: talk.asked == 2)
+        model.leave.set()
+        assert (await talk.answer())[0] == 200
+
+    asyncio.run(main())
+
+
+def test_a_loading_model_does_not_end_with_the_client_who_came_first() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    loaded: list[int] = []
+
+    def load() -> None:
+        entered.set()
+        assert leave.wait(20)
+        loaded.append(1)
+
+    server = serve(lambda: 1, load=load)
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(entered.is_set)
+        first.task.cancel()  # as hosts with a timeout of their own do
+        with pytest.raises(asyncio.CancelledError):
+            await first.task
+        leave.set()
+        await until(lambda: server.core.models.find("m", None).state == "ready")
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert loaded == [1]
+
+
+@pytest.mark.parametrize("where", ["async", "thread", "queue"])
+def test_a_host_that_cancels_a_request(where: str, blocking: Blocking) -> None:
+    awaiting = Awaiting()
+    server = serve(awaiting if where == "async" else blocking, max_concurrency=1)
+
+    async def main() -> None:
+        if where == "queue":
+            Talk(server)
+        talk = Talk(server)
+        await until(lambda: blocking.started + awaiting.started == 1)
+        await asyncio.sleep(0)
+        talk.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talk.task
+        assert talk.sent == []
+        blocking.leave.set()
+        await until(lambda: is_empty(server))
+
+    asyncio.run(main())
+    assert blocking.started + awaiting.started == 1
+    assert awaiting.events == (["cleaned up"] if where == "async" else [])
+
+
+def test_under_trio_a_client_that_goes() -> None:
+    ended: list[str] = []
+
+    async def model() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    server = serve(model)
+    sent: list[Any] = []
+
+    async def main() -> None:
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": EMPTY}]
+
+        async def receive() -> Any:
+            return messages.pop()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, send)
+
+    anyio.run(main, backend="trio")
+    assert ended == ["cancelled"]
+    assert sent[0]["status"] == 499
+    assert is_empty(server)
+
+
+# Registration
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency=0 must be an integer, 1 or more"),
+        ({"max_concurrency": 1.0}, "max_concurrency=1.0 must be an integer"),
+        ({"max_concurrency": True}, "max_concurrency=True must be an integer"),
+        ({"max_queue": -1}, "max_queue=-1 must be an integer, 0 or more"),
+        ({"timeout": 0}, "timeout=0 must be a positive number of seconds"),
+        ({"timeout": float("nan")}, "timeout=nan must be a positive number of seconds"),
+        ({"timeout": float("inf")}, "timeout=inf must be a positive number of seconds"),
+        ({"timeout": "1"}, "timeout='1' must be a positive number of seconds"),
+        ({"timeout": 1, "run": "inline"}, "nothing can interrupt it"),
+    ],
+)
+def test_limits_that_cannot_be(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        serve(lambda: 1, **arguments)
+
+
+def test_the_defaults() -> None:
+    async def model() -> int:
+        return 1
+
+    server = serve(model)
+    server.register("thread", lambda: 1)
+    gates = {each.name: (each.gate.max_concurrency, each.gate.max_queue) for each in server.core.models}
+    assert gates["m"] == (256, 100)
+    assert gates["thread"][0] >= 2
+    assert gates["thread"][1] == 100
