@@ -531,6 +531,12 @@ def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:
     )
 
 
+def test_a_missing_string_is_none_whichever_pandas_reads_it() -> None:
+    [value, missing] = PandasCodec.decode_request(received({"inputs": [column("BYTES", ['"a"', "null"], "pd_json", pd_dtype="str")]}))["x"]
+    assert value == "a"
+    assert pd.isna(missing)
+
+
 def test_points_in_time_with_offsets_keep_their_instant() -> None:
     texts = ["2022-01-11T11:00:00+02:00", "20220111T100000Z", "2022-01-11 11:00-0530", "NaT"]
     [values] = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]})).to_numpy().T.tolist()

@@ -472,6 +472,8 @@ def _as_hinted(column: Any, hint: Any, name: str) -> Any:
         if ", " in hint and series.dt.tz is None:
             series = series.dt.tz_localize("UTC")
         hinted = series.astype(hint)
+        if hint == "str":
+            hinted = hinted.where(series.notna(), None)  # pandas 2 would write "None"
     except (TypeError, ValueError, KeyError, ImportError, NotImplementedError) as error:
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: {error}") from None
     if hint.startswith("datetime64") and ((hinted != series) & series.notna()).any():
