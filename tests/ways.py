@@ -84,12 +84,18 @@ def over_asgi(app: Any, prefix: str, *, root_path: str = "", chunk: int | None =
         chunks = [request.body[start : start + size] for start in range(0, len(request.body), size)] or [b""]
         messages = [{"type": "http.request", "body": part, "more_body": place < len(chunks) - 1} for place, part in enumerate(chunks)]
         sent: list[Any] = []
+        answered = asyncio.Event()
 
         async def receive() -> Any:
-            return messages.pop(0) if messages else await asyncio.Future()  # a client that waits for its answer
+            if messages:
+                return messages.pop(0)
+            await answered.wait()  # the client waits for its answer, and is gone behind it
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                answered.set()
 
         await app(scope, receive, send)
         start, *bodies = sent
