@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from ._core.bodies import Body
-from ._core.steps import Call, DeadlinePassed, Read, Step, Together, Wait
+from ._core.steps import Call, DeadlinePassed, Read, Step, Steps, Together, Wait
 from ._running import Running
 from ._waiting import ClientGone, Gone, all_of, attended, finished
 
@@ -25,9 +25,6 @@ class Finished(Generic[T]):
 
     def __init__(self, value: T) -> None:
         self.value = value
-
-
-Steps: TypeAlias = Generator[Step, Any, T]
 
 
 class Threads(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 
 from ._core.codecs.known import AnyCodec, Codecs
 from ._core.models import Model
@@ -22,6 +22,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """What `InferenceServer.model` hands on to `register`, which describes each."""
+
+    version: str | None
+    platform: str
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    content_type: str | None
+    run: Literal["thread", "inline"]
+    writable: bool
+    load: Callable[[], Any] | None
+    ready: Callable[[], Any] | None
+    max_concurrency: int | None
+    max_queue: int
+    timeout: float | None
 
 
 class InferenceServer:
@@ -147,23 +164,7 @@ class InferenceServer:
             )
         )
 
-    def model(
-        self,
-        name: str,
-        *,
-        version: str | None = None,
-        platform: str = "python",
-        inputs: Sequence[TensorSpec] = (),
-        outputs: Sequence[TensorSpec] = (),
-        content_type: str | None = None,
-        run: Literal["thread", "inline"] = "thread",
-        writable: bool = False,
-        load: Callable[[], Any] | None = None,
-        ready: Callable[[], Any] | None = None,
-        max_concurrency: int | None = None,
-        max_queue: int = 100,
-        timeout: float | None = None,
-    ) -> Callable[[F], F]:
+    def model(self, name: str, **options: Unpack[ModelOptions]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
 
         Raises:
@@ -176,22 +177,7 @@ class InferenceServer:
             )
 
         def decorate(function: F) -> F:
-            self.register(
-                name,
-                function,
-                version=version,
-                platform=platform,
-                inputs=inputs,
-                outputs=outputs,
-                run=run,
-                writable=writable,
-                load=load,
-                ready=ready,
-                max_concurrency=max_concurrency,
-                max_queue=max_queue,
-                timeout=timeout,
-                content_type=content_type,
-            )
+            self.register(name, function, **options)
             return function
 
         return decorate

@@ -8,7 +8,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -20,7 +20,7 @@ from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Call, Exchange, Read, Response, Step
+from .steps import Call, Exchange, Read, Response, Steps
 from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
@@ -87,7 +87,7 @@ class _Incoming:
         self._limit = limit
         self.is_left = True
 
-    def read(self, length: int | None, coding: Coding | None) -> Generator[Step, Any, bytes | bytearray]:
+    def read(self, length: int | None, coding: Coding | None) -> Steps[bytes | bytearray]:
         """The whole body, of the announced length.
 
         Raises:
@@ -101,7 +101,7 @@ class _Incoming:
         body: bytes | bytearray = yield Read(Body(length, self._limit, coding))
         return body
 
-    def drop(self) -> Generator[Step, Any, None]:
+    def drop(self) -> Steps[None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
         names = {name for name, _ in self._head.headers}
         is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)

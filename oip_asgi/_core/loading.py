@@ -8,12 +8,11 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Generator
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from .models import Model, Models
-from .steps import Call, Step, Together, Wait, no_coroutine
+from .steps import Call, Steps, Together, Wait, no_coroutine
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -26,13 +25,13 @@ class Loading:
         self._lock = threading.Lock()
         self._lazy: Future[None] | None = None
 
-    def start(self) -> Generator[Step, Any, None]:
+    def start(self) -> Steps[None]:
         """Load the models that wait for it. Requests that come meanwhile are told that they are loading."""
         with self._lock:
             claimed = self._claim()
         yield from _load(claimed)
 
-    def lazily(self) -> Generator[Step, Any, None]:
+    def lazily(self) -> Steps[None]:
         """The same on behalf of a request: the first loads, and those that come meanwhile wait for it."""
         while True:
             with self._lock:
@@ -64,7 +63,7 @@ class Loading:
                     model.state = "waiting"
 
 
-def _load(models: list[Model]) -> Generator[Step, Any, None]:
+def _load(models: list[Model]) -> Steps[None]:
     if len(models) == 1:
         yield from _load_one(models[0])
     elif models:
@@ -77,7 +76,7 @@ def _load(models: list[Model]) -> Generator[Step, Any, None]:
                     model.state = "waiting"
 
 
-def _load_one(model: Model) -> Generator[Step, Any, None]:
+def _load_one(model: Model) -> Steps[None]:
     assert model.load is not None  # no other model waits
     try:
         no_coroutine((yield Call.aside(model.load)))

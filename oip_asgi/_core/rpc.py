@@ -7,7 +7,7 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from .contents import decode_request, encode_metadata, encode_response
@@ -15,7 +15,7 @@ from .errors import InferenceError, NotFound, shown
 from .models import Model
 from .raw import Buffer
 from .server import Server, own_fault
-from .steps import Step
+from .steps import Steps
 from .tensors import joined
 from .wire import bytes_field, split
 
@@ -65,7 +65,7 @@ class Reply(NamedTuple):
     details: str = ""
 
 
-def exchange(server: Server, call: Call) -> Generator[Step, Any, Reply]:
+def exchange(server: Server, call: Call) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`."""
     try:
         contents = yield from (_infer(server, call) if call.method == "ModelInfer" else _tell(server, call))
@@ -76,7 +76,7 @@ def exchange(server: Server, call: Call) -> Generator[Step, Any, Reply]:
         return _refusal(own_fault(error))
 
 
-def _tell(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
+def _tell(server: Server, call: Call) -> Steps[list[Buffer]]:
     request, response = call.parse(call.body), call.response
     match call.method:
         case "ServerLive":
@@ -98,7 +98,7 @@ def _tell(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
     return []
 
 
-def _infer(server: Server, call: Call) -> Generator[Step, Any, list[Buffer]]:
+def _infer(server: Server, call: Call) -> Steps[list[Buffer]]:
     body, raw = split(call.body, _RAW_INPUT_CONTENTS) if len(call.body) > _LARGE else (call.body, [])
     message = call.parse(body)
     model = _find(server, message.model_name, message.model_version)

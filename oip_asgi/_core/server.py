@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from . import schemas
@@ -19,7 +19,7 @@ from .loading import Loading
 from .models import Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters
-from .steps import Call, DeadlinePassed, Step, Stopped, Wait, no_coroutine
+from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
 from .tensors import InferenceContext, InferenceRequest, InferenceResponse
 
 Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
@@ -56,7 +56,7 @@ class Server:
         """The server's metadata."""
         return schemas.ServerMetadata(self.name, self.version, list(EXTENSIONS))
 
-    def is_ready(self) -> Generator[Step, Any, bool]:
+    def is_ready(self) -> Steps[bool]:
         """Whether every model is ready, and there is one."""
         if self.stopping:
             return False
@@ -68,7 +68,7 @@ class Server:
                 return False
         return True
 
-    def is_model_ready(self, model: Model) -> Generator[Step, Any, bool]:
+    def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
         if self.stopping:
             return False
@@ -83,7 +83,7 @@ class Server:
             _logger.error("%s: ready= raised, so it counts as not ready", model, exc_info=error)
             return False
 
-    def admit(self, model: Model) -> Generator[Step, Any, None]:
+    def admit(self, model: Model) -> Steps[None]:
         """Let a request in before its body is read.
 
         Raises:
@@ -116,7 +116,7 @@ class Server:
 
     def infer(
         self, model: Model, place: Place, request: InferenceRequest, headers: Callable[[], Mapping[str, str]], transport: Any
-    ) -> Generator[Step, Any, InferenceResponse]:
+    ) -> Steps[InferenceResponse]:
         """Run a model, with one call of user code at most.
 
         Args:
@@ -164,7 +164,7 @@ class Server:
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
-    def stop(self, seconds: float) -> Generator[Step, Any, None]:
+    def stop(self, seconds: float) -> Steps[None]:
         """Let no new request in, and give those that are in so many seconds to finish. `stopped` ends that state."""
         self.stopping = True
         deadline = time.monotonic() + seconds
@@ -179,7 +179,7 @@ class Server:
         self.loading.forget()
         self.stopping = False
 
-    def _settle(self, model: Model) -> Generator[Step, Any, None]:
+    def _settle(self, model: Model) -> Steps[None]:
         if model.state in ("waiting", "loading"):
             yield from self.loading.lazily()
 

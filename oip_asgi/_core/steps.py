@@ -10,11 +10,13 @@ import inspect
 import math
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .bodies import Body
 from .errors import ModelFault
 from .signature import is_async
+
+T = TypeVar("T")
 
 
 class Read(NamedTuple):
@@ -82,7 +84,8 @@ class Response(NamedTuple):
 
 
 Step: TypeAlias = Read | Wait | Call | Together
-Exchange: TypeAlias = Generator[Step, Any, Response]
+Steps: TypeAlias = Generator[Step, Any, T]
+Exchange: TypeAlias = Steps[Response]
 
 
 def no_coroutine(result: Any) -> Any:
