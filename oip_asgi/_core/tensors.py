@@ -6,17 +6,20 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from .datatypes import Array, DType, datatype_of
+from .datatypes import DTYPES, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
+
+
+_NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 
 
 def wire_array(value: Any) -> Array:
@@ -126,7 +129,8 @@ class Tensor(msgspec.Struct, eq=False):
     parameters: Parameters = {}
 
     def __post_init__(self) -> None:
-        self.array = wire_array(self.array)
+        if type(self.array) is not np.ndarray or self.array.dtype not in _NUMBERS:
+            self.array = wire_array(self.array)
 
     @property
     def shape(self) -> tuple[int, ...]:
