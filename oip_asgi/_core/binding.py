@@ -50,12 +50,7 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
 
 def unclaimed_of(reader: WholeReader) -> Taker:
     """One value of all tensors that no parameter is named after."""
-
-    def take(given: Given) -> Any:
-        request = given.request
-        return reader.read(InferenceRequest(given.unclaimed, request.id, request.parameters, request.outputs))
-
-    return take
+    return lambda given: reader.read(given.unclaimed, given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:

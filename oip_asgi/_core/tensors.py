@@ -5,7 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -153,6 +153,8 @@ class InferenceRequest(msgspec.Struct, eq=False):
         id: The request's identifier, None where it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
+        decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
+            request codecs such as `PandasCodec`. Never sent.
 
     Specification: Inference Request JSON Object.
     """
@@ -161,6 +163,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
     id: str | None = None
     parameters: Parameters = {}
     outputs: list[RequestOutput] = []
+    decoders: Mapping[str, Callable[[Tensor], Any]] = {}
 
     def __getitem__(self, name: str) -> Array:
         """The array of the input called `name`.
