@@ -6,20 +6,17 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 
-from .datatypes import DTYPES, Array, DType, datatype_of
+from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
-
-
-_NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 
 
 def wire_array(value: Any) -> Array:
@@ -129,7 +126,7 @@ class Tensor(msgspec.Struct, eq=False):
     parameters: Parameters = {}
 
     def __post_init__(self) -> None:
-        if type(self.array) is not np.ndarray or self.array.dtype not in _NUMBERS:
+        if type(self.array) is not np.ndarray or self.array.dtype not in NUMBERS:
             self.array = wire_array(self.array)
 
     @property
