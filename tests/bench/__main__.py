@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import report
@@ -14,45 +15,67 @@ from .load import has_wrk
 from .machine import described, on_core, two_cores
 from .measure import Cell, Work, measure
 from .rows import Row, names, rows
-from .servers import OURS, Running, Server
+from .servers import OURS, Running, Server, peers
 
 QUICK_ROWS = ("JSON 1x4", "JSON 1x784", "JSON 1000x1000", "binary 1x4", "binary 1x150528", "binary 64 MiB")
 QUICK_WAYS = ("inline", "async")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the rows that have targets, over 8 connections or one, inline and async")
-    parser.add_argument("--rows", nargs="+", metavar="PATTERN", help=f"of: {', '.join(names())}")
-    parser.add_argument(
-        "--ways", nargs="+", metavar="NAME", help=f"of: {', '.join(server.name for server in OURS)}; floors come by themselves"
-    )
-    parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="of 1, 8 and 64, where the row allows it")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N")
-    parser.add_argument("--seconds", type=int, default=1, metavar="N", help="for one server in one round; large requests take longer")
+    ways = ", ".join(server.name for server in [*OURS, *peers()])
+    parser.add_argument("--quick", action="store_true", help="inline and async on the rows that have targets: one to two minutes")
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", help=f"patterns, such as 'JSON*', of: {', '.join(names())}")
+    parser.add_argument("--ways", nargs="+", metavar="NAME", help=f"servers, beside their floors, on all rows asked for; of: {ways}")
+    parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="instead of each row's own")
+    parser.add_argument("--rounds", type=int, default=4, metavar="N", help="turns of each server (4)")
+    parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn, at least (1)")
     return parser.parse_args(arguments)
 
 
-def chosen(ways: Sequence[str] | None) -> list[Server]:
-    """The servers of these names, each behind its floor.
+@dataclass(frozen=True)
+class Cut:
+    """What of all there is shall be measured."""
+
+    rows: Sequence[Row]
+    servers: Sequence[Server]
+    connections: Callable[[Row], Sequence[int]]
+    is_measured: Callable[[Server, Row, int], bool]
+
+
+def chosen(arguments: argparse.Namespace) -> Cut:
+    """What the command line asks for.
 
     Raises:
-        SystemExit: There is no such server.
+        SystemExit: There is no such row or server.
     """
-    known = {server.name: server for server in OURS}
-    wanted = list(known) if ways is None else ways
-    for name in wanted:
-        if name not in known:
-            raise SystemExit(f"no way is called {name!r}: expected some of {', '.join(known)}")
-    floors = {known[name].floor for name in wanted}
-    return [server for server in OURS if server.name in wanted or server.name in floors]
+    known = {server.name: server for server in [*OURS, *peers()]}
+    ways = arguments.ways or (QUICK_WAYS if arguments.quick else None)
+    if unknown := set(ways or ()) - set(known):
+        raise SystemExit(f"no way is called {', '.join(unknown)}: expected some of {', '.join(known)}")
+    found = rows(arguments.rows or (QUICK_ROWS if arguments.quick else ["*"]))
+    if not found:
+        raise SystemExit(f"no row is called so: expected some of {', '.join(names())}")
+    asked = set(ways or known)
+    asked |= {floor for name in asked for floor in known[name].floors.values()}
+    transports = {row.transport for row in found}
+    servers = [server for server in known.values() if server.name in asked and transports & set(server.floors)]
+    return Cut(
+        found,
+        servers,
+        lambda row: arguments.connections or ([max(set(row.connections) & {1, 8})] if arguments.quick else row.connections),
+        lambda server, row, connections: ways is not None or server.is_measured(row, connections),
+    )
 
 
-def works(rows: Sequence[Row], connections: Sequence[int] | None, running: Sequence[Running]) -> Iterator[Work]:
-    for row in rows:
-        for count in row.connections:
-            if connections is None or count in connections:
-                yield Work(row, count, running)
+def works(cut: Cut, running: Sequence[Running]) -> Iterator[Work]:
+    """Each row with each number of connections, on the servers that can serve it."""
+    for row in cut.rows:
+        for count in cut.connections(row):
+            servers = [each for each in running if each.server.serves(row) and cut.is_measured(each.server, row, count)]
+            if servers:
+                yield Work(row, count, servers)
 
 
 def tell(text: str) -> None:
@@ -61,29 +84,31 @@ def tell(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    arguments = parse()
-    asked = rows(arguments.rows or (QUICK_ROWS if arguments.quick else ["*"]))
-    if not asked:
-        raise SystemExit(f"no row is called so: expected some of {', '.join(names())}")
-    servers = chosen(arguments.ways or (QUICK_WAYS if arguments.quick else None))
-    if not has_wrk():
-        print("wrk is not installed (Debian: apt-get install wrk): small requests come from a slower client", file=sys.stderr)
+def run(cut: Cut, rounds: int, seconds: int) -> list[Cell]:
+    """Start the servers, measure, and stop them."""
     client_core, server_core = two_cores()
-    cells: list[Cell] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(on_core(client_core))
         running = []
-        for server in servers:
+        for server in cut.servers:
             tell(f"starting {server.name}")
             running.append(stack.enter_context(server.started(server_core, folder / f"{server.name}.log")))
-        for work in works(asked, arguments.connections, running):
-            if arguments.quick and work.connections != (8 if 8 in work.row.connections else 1):
-                continue
-            cells.append(measure(work, arguments.rounds, arguments.seconds, tell))
-    tell("")
-    print(described(), report.summary(cells, servers), report.details(cells, servers), sep="\n\n")
+        cells = [measure(work, rounds, seconds, tell) for work in works(cut, running)]
+        tell("")
+    return cells
+
+
+def main() -> None:
+    arguments = parse()
+    cut = chosen(arguments)
+    if not has_wrk():
+        print("wrk is not installed (Debian: apt-get install wrk): small requests come from a slower client", file=sys.stderr)
+    cells = run(cut, arguments.rounds, arguments.seconds)
+    tables = [described(), report.legend(cut.servers), report.summary(cells, cut.servers), report.details(cells, cut.servers)]
+    if any(server.is_peer for server in cut.servers):
+        tables.insert(-1, report.against_peers(cells, cut.servers))
+    print(*tables, sep="\n\n")
 
 
 if __name__ == "__main__":

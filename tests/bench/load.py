@@ -1,7 +1,7 @@
-"""The clients of the benchmark: one answer to look at, or as many as a server gives in a while. Knows no protocol but HTTP.
+"""The clients of the benchmark: one answer to look at, or as many as a server gives in a while.
 
-Small requests are sent by wrk. Large ones are sent by a loop over plain sockets, which reads them in larger pieces than wrk does; it
-stands in for wrk where that is not installed.
+Small requests over HTTP are sent by wrk. Large ones are sent by a loop over plain sockets, which reads in larger pieces than wrk does;
+it stands in for wrk where that is not installed. The client of gRPC is imported by the rows that want it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .rows import Answer, Row
+from .rows import GRPC, Answer, LoadFailed, Row
 
 LARGE: Final = 2**16
 """Bodies from this size on are sent by the loop over sockets."""
@@ -32,18 +32,16 @@ PATIENCE: Final = 60
 """Seconds without any progress after which a server counts as hung."""
 
 _PIECE: Final = 2**20
+_LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
-
-
-class LoadFailed(Exception):
-    """A server did not answer every request with 200."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a row is sent: a port of the loopback interface, and the prefix that the protocol is mounted at."""
+    """Where a row is sent: ports of the loopback interface, and the prefix that the protocol is mounted at over HTTP."""
 
     port: int
+    grpc_port: int
     prefix: str
 
     def url(self, row: Row) -> str:
@@ -77,6 +75,10 @@ class Load:
 
 def ask(target: Target, row: Row) -> Answer:
     """One answer."""
+    if row.transport == GRPC:
+        from . import grpc_client
+
+        return grpc_client.ask(target.grpc_port, row)
     connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=PATIENCE)
     try:
         connection.request(row.method, target.prefix + row.path, row.body or None, dict(row.headers))
@@ -97,6 +99,8 @@ def load(target: Target, row: Row, connections: int, seconds: int) -> Load:
     Raises:
         LoadFailed: A request was not answered with 200.
     """
+    if row.transport == GRPC:
+        return by_calls(target, row, connections, seconds)
     if has_wrk() and len(row.body) < LARGE:
         return by_wrk(target, row, connections, seconds)
     return by_sockets(target, row, connections, seconds)
@@ -147,11 +151,12 @@ class _Exchange:
     request: bytes
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     head: bytes = b""
-    left: int = -1
+    left: int | None = None
+    end: bytes = b""
     began: float = 0.0
 
     def begin(self) -> None:
-        self.unsent, self.head, self.left, self.began = memoryview(self.request), b"", -1, time.perf_counter()
+        self.unsent, self.head, self.left, self.end, self.began = memoryview(self.request), b"", None, b"", time.perf_counter()
         self.send()
 
     def send(self) -> None:
@@ -164,27 +169,33 @@ class _Exchange:
     def receive(self, piece: bytearray) -> bool:
         """Whether the answer has ended."""
         try:
-            while self.left:
+            while not self.has_ended():
                 count = self.socket.recv_into(piece)
                 if not count:
                     raise LoadFailed("the server closed the connection")
-                if self.left < 0:
+                if self.left is None:
                     self._read_head(bytes(piece[:count]))
                 else:
                     self.left -= count
+                    self.end = (self.end + piece[max(0, count - len(_LAST_CHUNK)) : count])[-len(_LAST_CHUNK) :]
         except BlockingIOError:
             return False
         return True
+
+    def has_ended(self) -> bool:
+        return self.left == 0 or (self.left is not None and self.left < 0 and self.end == _LAST_CHUNK)
 
     def _read_head(self, data: bytes) -> None:
         self.head += data
         head, found, body = self.head.partition(b"\r\n\r\n")
         if not found:
             return
+        if not head.startswith(b"HTTP/1.1 200 "):
+            raise LoadFailed(f"expected 200, got {self.head[:200].decode('latin-1')}")
         length = _LENGTH.search(head + b"\r\n")
-        if b" 200 " not in head[:13] + b" " or length is None:
-            raise LoadFailed(f"expected 200 with a Content-Length, got {self.head[:200]!r}")
-        self.left = int(length[1]) - len(body)
+        # below zero for a body in chunks: its end is known by the last of them, which is empty
+        self.left = int(length[1]) - len(body) if length else -1
+        self.end = body[-len(_LAST_CHUNK) :]
 
 
 def by_sockets(target: Target, row: Row, connections: int, seconds: float) -> Load:
@@ -210,8 +221,19 @@ def by_sockets(target: Target, row: Row, connections: int, seconds: float) -> Lo
         finally:
             for exchange in exchanges:
                 exchange.socket.close()
+    return _loaded(latencies, passed)
+
+
+def by_calls(target: Target, row: Row, connections: int, seconds: float) -> Load:
+    """With calls over one channel of gRPC."""
+    from . import grpc_client
+
+    return _loaded(*grpc_client.latencies(target.grpc_port, row, connections, seconds, LEAST))
+
+
+def _loaded(latencies: list[float], seconds: float) -> Load:
     latencies.sort()
-    return Load(len(latencies), passed, latencies[len(latencies) // 2] * 1e3, latencies[int(len(latencies) * 0.99)] * 1e3)
+    return Load(len(latencies), seconds, latencies[len(latencies) // 2] * 1e3, latencies[int(len(latencies) * 0.99)] * 1e3)
 
 
 def _advance(exchange: _Exchange, selector: selectors.BaseSelector, piece: bytearray, latencies: list[float]) -> None:

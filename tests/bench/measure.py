@@ -9,13 +9,16 @@ from functools import partial
 from http.client import HTTPException
 from typing import Final, TypeVar
 
-from .load import LARGE, Load, LoadFailed, ask, by_sockets, load
+from .load import LARGE, Load, ask, by_calls, by_sockets, load
 from .machine import cpu_seconds
-from .rows import Row, WrongAnswer
+from .rows import GRPC, LoadFailed, Row, WrongAnswer
 from .servers import Running
 
 WARM_UP: Final = 0.2
 """Seconds of each small row before it is measured."""
+
+REASON: Final = 60
+"""Characters of a failure that the table has room for."""
 
 T = TypeVar("T")
 
@@ -75,7 +78,7 @@ def verify(running: Running, row: Row) -> None:
         WrongAnswer: It is not what the row asks for.
     """
     answer = ask(running.target, row)
-    if running.server.floor is not None:
+    if not running.server.is_floor(row):
         row.check(answer)
     elif answer.status != 200 or (row.body and answer.body != row.body):
         raise WrongAnswer(f"{running.server.name} did not send back {row.name}")
@@ -108,7 +111,8 @@ def _first(running: Running, work: Work) -> list[Measurement]:
     """No measurements yet, of a server that answers rightly and is warm."""
     verify(running, work.row)
     if len(work.row.body) < LARGE:
-        by_sockets(running.target, work.row, work.connections, WARM_UP)
+        warm = by_calls if work.row.transport == GRPC else by_sockets
+        warm(running.target, work.row, work.connections, WARM_UP)
     return []
 
 
@@ -126,4 +130,4 @@ def _tried(running: Running, step: Callable[[], T]) -> T | str:
         if not running.server.is_peer:
             error.add_note(f"by the server {running.server.name!r}")
             raise
-        return f"fails: {error}"
+        return f"fails: {' '.join(str(error).replace('|', ' ').split())[:REASON]}"

@@ -7,31 +7,44 @@ from collections.abc import Iterable, Sequence
 from .measure import Cell, Measurement
 from .servers import Server
 
+_BEST = ("inline", "gRPC")
+"""What other servers are compared with."""
+
+
+def legend(servers: Sequence[Server]) -> str:
+    """What the servers are."""
+    return "\n".join(f"- {server.name}: {server.what}" for server in servers)
+
 
 def summary(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
-    """One line for each row: what the floor does, and what part of it each server keeps."""
-    floors = {server.name for server in servers if server.floor is None}
-    compared = [server for server in servers if server.floor is not None]
+    """For each row the requests per second of its floor, and what part of them each server keeps."""
+    compared = [server for server in servers if server.name not in server.floors.values()]
     lines = []
     for cell in cells:
-        found = [_share(cell, server) for server in compared]
-        if any(found):
-            rate = next((cell.median(name, lambda turn: turn.rate) for name in cell.turns if name in floors), None)
-            lines.append([cell.row.name, str(cell.connections), _number(rate), *found])
+        floors = [server.name for server in servers if server.is_floor(cell.row) and server.name in cell.turns]
+        rates = [_number(cell.median(name, _rate)) for name in floors]
+        lines.append([cell.row.name, str(cell.connections), " / ".join(rates), *(_share(cell, server) for server in compared)])
     return table(["row", "connections", "floor, per second", *(server.name for server in compared)], lines)
 
 
 def _share(cell: Cell, server: Server) -> str:
-    turns = cell.turns.get(server.name)
-    if isinstance(turns, str):
-        return turns
-    assert server.floor is not None
-    return _number(cell.ratio(server.name, server.floor))
+    turns = cell.turns.get(server.name, [])
+    return turns if isinstance(turns, str) else _number(cell.ratio(server.name, server.floors.get(cell.row.transport, "")))
+
+
+def against_peers(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
+    """For each row, how many times as many requests a server of this package answers as each other server does."""
+    others = [server.name for server in servers if server.is_peer]
+    lines = []
+    for cell in cells:
+        ours = next(name for name in (*_BEST, *cell.turns) if name in cell.turns)
+        lines.append([cell.row.name, str(cell.connections), ours, *(_number(cell.ratio(ours, other)) for other in others)])
+    return table(["row", "connections", "server", *(f"times {other}" for other in others)], lines)
 
 
 def details(cells: Iterable[Cell], servers: Sequence[Server]) -> str:
     """One line for each row and server: rate, latency and CPU, and the floor's part of the latter."""
-    floors = {server.name: server.floor or server.name for server in servers}
+    by_name = {server.name: server for server in servers}
     lines = []
     for cell in cells:
         for name, turns in cell.turns.items():
@@ -39,10 +52,14 @@ def details(cells: Iterable[Cell], servers: Sequence[Server]) -> str:
             if isinstance(turns, str):
                 lines.append([*where, turns, "", "", "", ""])
                 continue
-            cpu, bare = cell.median(name, _cpu), cell.median(floors[name], _cpu)
-            medians = [cell.median(name, what) for what in (lambda turn: turn.rate, lambda turn: turn.load.p50, lambda turn: turn.load.p99)]
+            cpu, bare = cell.median(name, _cpu), cell.median(by_name[name].floors[cell.row.transport], _cpu)
+            medians = [cell.median(name, what) for what in (_rate, lambda turn: turn.load.p50, lambda turn: turn.load.p99)]
             lines.append([*where, *map(_number, [*medians, cpu, bare / cpu if bare and cpu else None])])
     return table(["row", "connections", "server", "per second", "p50, ms", "p99, ms", "CPU, µs per request", "floor's CPU of it"], lines)
+
+
+def _rate(turn: Measurement) -> float:
+    return turn.rate
 
 
 def _cpu(turn: Measurement) -> float:

@@ -15,9 +15,8 @@ import numpy as np
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 
-FEW: Final = (1, 8, 64)
-SOME: Final = (1, 8)
-ONE: Final = (1,)
+HTTP: Final = "HTTP"
+GRPC: Final = "gRPC"
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,10 @@ class WrongAnswer(Exception):
     """A server answered something else than the row asked for, so that it must not be measured on it."""
 
 
+class LoadFailed(Exception):
+    """A server did not answer every request of a measurement with success."""
+
+
 Check: TypeAlias = Callable[[Answer], None]
 """Raises WrongAnswer."""
 
@@ -44,11 +47,12 @@ class Row:
     Args:
         name: What the table calls it.
         method: The HTTP method.
-        path: What is behind the mount.
+        path: What is behind the mount, or the path of the gRPC method.
         headers: Beside Host and Content-Length.
         body: The bytes that are sent, and that the floor sends back.
         check: Whether an answer of the protocol is right.
         connections: With how many at once it is measured.
+        transport: "HTTP" or "gRPC".
     """
 
     name: str
@@ -57,7 +61,8 @@ class Row:
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
     check: Check = field(repr=False)
-    connections: Sequence[int] = FEW
+    connections: Sequence[int]
+    transport: str = HTTP
 
 
 def rows(patterns: Iterable[str]) -> list[Row]:
@@ -71,7 +76,7 @@ def names() -> list[str]:
     return list(_ROWS)
 
 
-def _numbers(*shape: int) -> Any:
+def _numbers(shape: Sequence[int]) -> Any:
     return np.random.default_rng(0).random(shape, np.float32)
 
 
@@ -79,11 +84,11 @@ def _texts() -> list[bytes]:
     return [b"element %d of a thousand" % number for number in range(1000)]
 
 
-def _json(array: Any, connections: Sequence[int], *, nested: bool = False) -> Callable[[str], Row]:
+def _json(shape: Sequence[int], connections: Sequence[int], *, nested: bool = False) -> Callable[[str], Row]:
     """FP32 data spelled as clients spell it: Python's json writes each float32 with the digits of the float64 it is equal to."""
 
     def make(name: str) -> Row:
-        values = array()
+        values = _numbers(shape)
         data = values.tolist() if nested else values.ravel().tolist()
         tensor = {"name": "x", "shape": list(values.shape), "datatype": "FP32", "data": data}
         return _infer(name, "identity", _document([tensor]), b"", _is_array(values), connections)
@@ -91,9 +96,9 @@ def _json(array: Any, connections: Sequence[int], *, nested: bool = False) -> Ca
     return make
 
 
-def _binary(array: Any, connections: Sequence[int]) -> Callable[[str], Row]:
+def _binary(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Row]:
     def make(name: str) -> Row:
-        values = array()
+        values = _numbers(shape)
         data = values.tobytes()
         tensor = {"name": "x", "shape": list(values.shape), "datatype": "FP32", "parameters": {"binary_data_size": len(data)}}
         return _infer(name, "identity", _document([tensor], binary_data_output=True), data, _is_array(values), connections)
@@ -104,20 +109,20 @@ def _binary(array: Any, connections: Sequence[int]) -> Callable[[str], Row]:
 def _strings(name: str) -> Row:
     texts = _texts()
     tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES", "data": [text.decode() for text in texts]}
-    return _infer(name, "strings", _document([tensor]), b"", _is_texts(texts), SOME)
+    return _infer(name, "strings", _document([tensor]), b"", _is_texts(texts), [8])
 
 
 def _binary_strings(name: str) -> Row:
     texts = _texts()
     data = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
     tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES", "parameters": {"binary_data_size": len(data)}}
-    return _infer(name, "strings", _document([tensor], binary_data_output=True), data, _is_texts(texts), SOME)
+    return _infer(name, "strings", _document([tensor], binary_data_output=True), data, _is_texts(texts), [8])
 
 
 def _wide_frame(name: str) -> Row:
     """One row of thirteen numbers and twenty-six categories, as models of clicks take it."""
     numbers = {f"number_{place}": [place + 0.5] for place in range(13)}
-    return _frame(name, {**numbers, **{f"category_{place}": [f"value {place}"] for place in range(26)}}, FEW)
+    return _frame(name, {**numbers, **{f"category_{place}": [f"value {place}"] for place in range(26)}}, [8])
 
 
 def _long_frame(name: str) -> Row:
@@ -128,7 +133,7 @@ def _long_frame(name: str) -> Row:
     columns: dict[str, Any] = {f"float_{place}": dice.random(count) for place in range(4)}
     columns |= {f"integer_{place}": dice.integers(0, 2**40, count) for place in range(3)}
     columns |= {f"string_{place}": [f"row {number}" for number in range(count)] for place in range(2)}
-    return _frame(name, {**columns, "moment": moments}, ONE)
+    return _frame(name, {**columns, "moment": moments}, [1])
 
 
 def _frame(name: str, columns: Mapping[str, Any], connections: Sequence[int]) -> Row:
@@ -155,7 +160,26 @@ def _health(name: str) -> Row:
     def check(answer: Answer) -> None:
         _expect_success(answer)
 
-    return Row(name, "GET", "/health/live", {}, b"", check, FEW)
+    return Row(name, "GET", "/health/live", {}, b"", check, [1, 8, 64])
+
+
+def _rpc(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Row]:
+    def make(name: str) -> Row:
+        from ..grpc_ways import MESSAGES, SERVICE, wire_request
+
+        values = _numbers(shape)
+        message = wire_request("identity", [{"name": "x", "datatype": "FP32", "shape": shape}], [values.tobytes()])
+
+        def check(answer: Answer) -> None:
+            came = MESSAGES["ModelInferResponse"].FromString(answer.body)
+            raw = came.raw_output_contents
+            array = np.frombuffer(raw[0], "<f4") if raw else np.array(came.outputs[0].contents.fp32_contents, np.float32)
+            if list(came.outputs[0].shape) != shape or not np.array_equal(array, values.ravel()):
+                raise WrongAnswer(f"another array came back, of shape {came.outputs[0].shape}")
+
+        return Row(name, "ModelInfer", f"/{SERVICE}/ModelInfer", {}, message.SerializeToString(), check, connections, GRPC)
+
+    return make
 
 
 def _document(inputs: Sequence[Mapping[str, Any]], **parameters: Any) -> bytes:
@@ -214,15 +238,17 @@ def _expect_success(answer: Answer) -> None:
 
 _ROWS: Final[Mapping[str, Callable[[str], Row]]] = {
     "health/live": _health,
-    "JSON 1x4": _json(lambda: _numbers(1, 4), FEW),
-    "JSON 1x784": _json(lambda: _numbers(1, 784), FEW),
-    "JSON 1000x1000": _json(lambda: _numbers(1000, 1000), ONE),
-    "JSON 1000x1000 nested": _json(lambda: _numbers(1000, 1000), ONE, nested=True),
-    "binary 1x4": _binary(lambda: _numbers(1, 4), FEW),
-    "binary 1x150528": _binary(lambda: _numbers(1, 150_528), SOME),
-    "binary 64 MiB": _binary(lambda: _numbers(4096, 4096), ONE),
+    "JSON 1x4": _json([1, 4], [1, 8, 64]),
+    "JSON 1x784": _json([1, 784], [8]),
+    "JSON 1000x1000": _json([1000, 1000], [1]),
+    "JSON 1000x1000 nested": _json([1000, 1000], [1], nested=True),
+    "binary 1x4": _binary([1, 4], [1, 8, 64]),
+    "binary 1x150528": _binary([1, 150_528], [1, 8]),
+    "binary 64 MiB": _binary([4096, 4096], [1]),
     "BYTES 1000, JSON": _strings,
     "BYTES 1000, binary": _binary_strings,
     "frame 1x39": _wide_frame,
     "frame 100000x10": _long_frame,
+    "gRPC 1x4": _rpc([1, 4], [1, 8]),
+    "gRPC 1x150528": _rpc([1, 150_528], [1, 8]),
 }

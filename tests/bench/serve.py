@@ -6,6 +6,7 @@ The floors read a body and send the same bytes back; the others serve identity m
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -118,9 +119,43 @@ def serve_wsgi(app: Any, port: int) -> None:
     Gunicorn().run()
 
 
+def _add_grpc_echo(grpc_server: Any) -> None:
+    import grpc
+
+    from ..grpc_ways import SERVICE
+
+    async def answer(request: bytes, context: Any) -> bytes:
+        return request
+
+    handlers: Any = {"ModelInfer": grpc.unary_unary_rpc_method_handler(answer)}
+    grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+
+
+def _add_grpc(grpc_server: Any) -> None:
+    from oip_asgi.grpc import add_to_server
+
+    from .models import make_server
+
+    add_to_server(make_server("inline"), grpc_server)
+
+
+GRPC: Final[Mapping[str, Callable[[Any], None]]] = {"gRPC echo": _add_grpc_echo, "gRPC": _add_grpc}
+
+
+async def serve_grpc(add: Callable[[Any], None], port: int) -> None:
+    """A server of grpc.aio, on the event loop of asyncio."""
+    import grpc.aio
+
+    grpc_server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
+    add(grpc_server)
+    grpc_server.add_insecure_port(f"127.0.0.1:{port}")
+    await grpc_server.start()
+    await grpc_server.wait_for_termination()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.serve")
-    parser.add_argument("way", choices=[*ASGI, *WSGI])
+    parser.add_argument("way", choices=[*ASGI, *WSGI, *GRPC])
     parser.add_argument("port", type=int)
     parser.add_argument("--without-fast", action="store_true", help="as if the extra [fast] were not installed")
     arguments = parser.parse_args()
@@ -128,6 +163,8 @@ def main() -> None:
         sys.modules.update(dict.fromkeys(ACCELERATORS))  # type: ignore[arg-type]  # None makes an import fail
     if arguments.way in ASGI:
         serve_asgi(ASGI[arguments.way](), arguments.port)
+    elif arguments.way in GRPC:
+        asyncio.run(serve_grpc(GRPC[arguments.way], arguments.port))
     else:
         serve_wsgi(WSGI[arguments.way](), arguments.port)
 
