@@ -198,8 +198,8 @@ class _Exchange:
         self.end = body[-len(_LAST_CHUNK) :]
 
 
-def by_sockets(target: Target, row: Row, connections: int, seconds: float) -> Load:
-    """With a loop over sockets, in this process."""
+def by_sockets(target: Target, row: Row, connections: int, seconds: float, least: int = LEAST) -> Load:
+    """With a loop over sockets, in this process, until the seconds are over and at least so many requests were answered."""
     request = target.request(row)
     piece = bytearray(_PIECE)
     latencies: list[float] = []
@@ -212,7 +212,7 @@ def by_sockets(target: Target, row: Row, connections: int, seconds: float) -> Lo
                 exchange.socket.setblocking(False)
                 exchange.begin()
                 selector.register(exchange.socket, _wanted(exchange), exchange)
-            while (passed := time.perf_counter() - start) < seconds or len(latencies) < LEAST:
+            while (passed := time.perf_counter() - start) < seconds or len(latencies) < least:
                 ready = selector.select(PATIENCE)
                 if not ready:
                     raise LoadFailed(f"{row.name}: no answer in {PATIENCE} seconds")

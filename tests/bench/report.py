@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .measure import Cell, Measurement
 from .servers import Server
+from .strain import Health, Memory
+
+_MEGABYTE = 1e6
 
 _BEST = ("inline", "gRPC")
 """What other servers are compared with."""
@@ -58,6 +61,27 @@ def details(cells: Iterable[Cell], servers: Sequence[Server]) -> str:
     return table(["row", "connections", "server", "per second", "p50, ms", "p99, ms", "CPU, µs per request", "floor's CPU of it"], lines)
 
 
+def memories(found: Mapping[str, Memory]) -> str:
+    """One line for each server that was given large bodies."""
+    lines = [
+        [
+            name,
+            _number(each.idle / _MEGABYTE),
+            _number(each.peak / each.body),
+            _number(each.left / _MEGABYTE),
+            _number(each.grown / _MEGABYTE),
+        ]
+        for name, each in found.items()
+    ]
+    return table(["server", "idle, MB", "peak above idle, in bodies of 64 MiB", "left behind, MB", "grown by 1,000 of 1 MiB, MB"], lines)
+
+
+def healths(found: Mapping[str, Health]) -> str:
+    """One line for each server that was asked for its health under load."""
+    lines = [[name, _number(each.p50), _number(each.p99), str(each.asked), str(each.worked)] for name, each in found.items()]
+    return table(["server", "health/live p50, ms", "p99, ms", "asked", "JSON 1000x1000 over 8 connections, answered meanwhile"], lines)
+
+
 def _rate(turn: Measurement) -> float:
     return turn.rate
 
@@ -78,4 +102,4 @@ def _number(value: float | None) -> str:
     """Three digits that matter, or all in front of the point."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -76,6 +76,11 @@ def names() -> list[str]:
     return list(_ROWS)
 
 
+def one_mebibyte() -> Row:
+    """A binary request whose tensor has a mebibyte, for what a server keeps of many of them."""
+    return _binary([512, 512], [1])("binary 1 MiB")
+
+
 def _numbers(shape: Sequence[int]) -> Any:
     return np.random.default_rng(0).random(shape, np.float32)
 

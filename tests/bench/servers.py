@@ -122,11 +122,17 @@ def peers() -> list[Server]:
         ("MLServer", "MLServer with a custom runtime, without worker processes", []),
         ("KServe", "KServe's ModelServer with a custom model", []),
     ):
-        python = os.environ.get(f"{name.upper()}_PYTHON")
-        if python:
+        python = os.environ.get(f"{name.upper()}_PYTHON", "")
+        if Path(python).is_file():
             command = _peer(python, f"serve_{name.lower()}.py")
             found.append(Server(name, what, command, {HTTP: "echo", GRPC: "gRPC echo"}, "/v2", lacks=lacks, is_peer=True))
     return found
+
+
+def missing_peers() -> list[str]:
+    """The variables that name a Python which is not there."""
+    variables = [f"{name}_PYTHON" for name in ("TRITON", "MLSERVER", "KSERVE")]
+    return [variable for variable in variables if variable in os.environ and not Path(os.environ[variable]).is_file()]
 
 
 def _peer(python: str, script: str) -> Callable[[int, int], Sequence[str]]:
