@@ -28,7 +28,7 @@ PARTS = ("rates", "memory", "health")
 STRAINED = ("echo", "async", "thread")
 """The servers whose memory and health are looked at: a model that runs inline stops the event loop by its own wish."""
 
-HEALTH_SECONDS = 8
+HEALTH_SECONDS = 15
 BUSY = 0.7
 
 T = TypeVar("T")
@@ -124,7 +124,11 @@ def alone(cut: Cut, wanted: Sequence[str], look: Callable[[Running], T]) -> dict
         for server in cut.servers:
             if server.name in wanted:
                 with server.started(core, folder / f"{server.name}.log") as running:
-                    found[server.name] = look(running)
+                    try:
+                        found[server.name] = look(running)
+                    except Exception as error:
+                        error.add_note(running.note())
+                        raise
     return found
 
 

@@ -128,6 +128,6 @@ def _tried(running: Running, step: Callable[[], T]) -> T | str:
         return step()
     except (WrongAnswer, LoadFailed, OSError, HTTPException) as error:
         if not running.server.is_peer:
-            error.add_note(f"by the server {running.server.name!r}")
+            error.add_note(running.note())
             raise
         return f"fails: {' '.join(str(error).replace('|', ' ').split())[:REASON]}"

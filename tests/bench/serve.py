@@ -98,7 +98,8 @@ def serve_asgi(app: Any, port: int) -> None:
     """uvicorn with uvloop and httptools where they are installed, as uvicorn[standard] brings them."""
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    # on a busy machine the usual five seconds close connections that are in use
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75)
 
 
 def serve_wsgi(app: Any, port: int) -> None:

@@ -72,7 +72,7 @@ class Server:
                 process.wait_until_ready()
             else:
                 grpc_client.wait_until_ready(grpc_port)
-            yield Running(self, Target(port, grpc_port, self.prefix), process.process.pid)
+            yield Running(self, Target(port, grpc_port, self.prefix), process.process.pid, log)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class Running:
     server: Server
     target: Target
     pid: int
+    log: Path
+
+    def note(self) -> str:
+        """What belongs beside a failure: who it was, and the end of what it printed."""
+        return f"by the server {self.server.name!r}, which printed:\n{self.log.read_text(errors='replace')[-2000:] or 'nothing'}"
 
 
 def _own(way: str, *flags: str) -> Callable[[int, int], Sequence[str]]:
