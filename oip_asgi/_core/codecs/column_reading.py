@@ -19,7 +19,7 @@ from ..tensors import Tensor, object_array
 from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
-from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, from_text
+from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
 from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
@@ -145,7 +145,10 @@ def _datetimes(tensor: Tensor) -> Any:
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
     if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
         parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
-    return parsed if is_zoned else parsed.dt.tz_localize(None)
+    local = parsed.dt.tz_localize(None)
+    if not are_in_calendar(local.to_numpy()):
+        raise InvalidRequest(f"tensor {shown(tensor.name)}: some of its dates are not in the years 1 to 9999 in UTC")
+    return parsed if is_zoned else local
 
 
 def _are_zoned(elements: list[bytes], name: str) -> bool:
@@ -212,8 +215,8 @@ def _as_hinted(column: Any, tensor: Tensor) -> Any:
     if not _is_form_of(series, hint):
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are {series.dtype}")
     try:
-        if ", " in hint and series.dt.tz is None:
-            series = series.dt.tz_localize("UTC")
+        if ", " in hint:
+            series = _zoned(series, hint)
         hinted = series.astype(hint)
         if hint == "str":
             hinted = hinted.where(series.notna(), None)  # pandas 2 would write "None"
@@ -222,6 +225,15 @@ def _as_hinted(column: Any, tensor: Tensor) -> Any:
     if hint.startswith("datetime64") and ((hinted != series) & series.notna()).any():
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are finer than that")
     return hinted
+
+
+def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
+    """Points in time as those in UTC, if no zone takes them out of the calendar: what pandas does then can end the process."""
+    local = series if series.dt.tz is None else series.dt.tz_localize(None)
+    points, day = local.to_numpy(), np.timedelta64(1, "D")
+    if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
+    return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
 def _of_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:

@@ -7,7 +7,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from ..tensors import Tensor, object_array
 from .base import InputCodec
 from .base64 import Base64Codec
 from .categories import to_text
-from .datetime import DatetimeCodec
+from .datetime import DatetimeCodec, are_in_calendar
 from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, is_zoned, untold_dtype, zoned_dtype
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_FIRST_YEAR: Final = np.datetime64("0001", "Y")
-_LAST_YEAR: Final = np.datetime64("9999", "Y")
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -99,10 +96,9 @@ def _masked_to_tensor(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -
 def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     zoned = is_zoned(series.dtype)
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else series).to_numpy()
-    there = points[~np.isnat(points)]
-    years = there.astype("M8[Y]")
-    if ((years < _FIRST_YEAR) | (years > _LAST_YEAR)).any():
+    if not are_in_calendar(points):
         raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, which are those of ISO 8601")
+    there = points[~np.isnat(points)]
     # the coarsest unit that isoformat() has and that loses nothing
     unit = next((unit for unit in ("s", "us") if (there.astype(f"M8[{unit}]") == there).all()), "ns")
     texts = np.datetime_as_string(points, unit=unit)  # type: ignore[call-overload]
