@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from . import wsgi
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.steps import Response
 from ._drive import drive_async
 from .server import InferenceServer
@@ -49,7 +50,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
 
-        async def read(body: Body) -> bytes | bytearray:
+        async def read(body: Body) -> Buffer:
             return await sync_to_async(wsgi.read)(request, body)
 
         return _response(await drive_async(http.exchange(server.core, _head(request, path)), _RequestThread(), read))
@@ -76,7 +77,7 @@ def _head(request: HttpRequest, path: str) -> http.Head:
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head = head._replace(path=http.encoded(path, target), body_is_bounded=True)
+        head.path, head.body_is_bounded = http.encoded(path, target), True
     return head
 
 
@@ -88,4 +89,4 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response) -> HttpResponse:
-    return HttpResponse(response.parts, status=response.status, headers=dict(wsgi.headers(response)))
+    return HttpResponse(response.messages(), status=response.status, headers=dict(wsgi.headers(response)))

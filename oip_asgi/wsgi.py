@@ -14,6 +14,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.steps import Response
 from ._drive import drive
 from .server import InferenceServer
@@ -47,10 +48,11 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        described = head(environ, path, environ)._replace(compress=self._compress)
+        described = head(environ, path, environ)
+        described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-        return response.parts
+        return response.messages()
 
 
 class OIPWSGIMiddleware:
@@ -105,7 +107,7 @@ def headers(response: Response) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def read(stream: Stream, body: Body) -> bytes | bytearray:
+def read(stream: Stream, body: Body) -> Buffer:
     """Feed a stream into a body, and return what it finishes with."""
     try:
         while (wanted := body.wanted(CHUNK)) and (chunk := stream.read(wanted)):

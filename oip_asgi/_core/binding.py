@@ -6,7 +6,7 @@ Nothing here runs the callable: `Binding.arguments` says what to call it with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ from .specs import InputNames, TensorSpec
 from .tensors import InferenceContext, InferenceRequest, Tensor
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """What a call's arguments are taken from.
 
     Args:

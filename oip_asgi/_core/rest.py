@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from . import schemas
-from .datatypes import FLOATING, DType, dtype_of
+from .datatypes import FLOATING, Buffer, DType, dtype_of
 from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
-from .raw import Buffer, count, from_raw, to_raw
+from .raw import count, from_raw, lasting_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor
 
@@ -39,6 +39,8 @@ _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for
 _DECIMAL: Final = re.compile("[0-9]{1,18}")
 
 _CHUNK: Final = 2**20
+
+_NOTHING: Final = memoryview(b"")
 
 _LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
 """What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
@@ -63,8 +65,10 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     inputs = _decode_tensors(document.inputs, "inputs", binary)
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):
-        _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
-    _check_flag(document.parameters, "binary_data_output", "parameters")
+        if output.parameters:
+            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    if document.parameters:
+        _check_flag(document.parameters, "binary_data_output", "parameters")
     return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
 
 
@@ -94,7 +98,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
 def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, _BinaryData]:
     """The JSON of a body, and what is behind it."""
     if header_length is None:
-        return body, _BinaryData(memoryview(b""), framed=False)
+        return body, _BinaryData(_NOTHING, framed=False)
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = memoryview(body)
@@ -163,38 +167,36 @@ class _BinaryData:
 
 
 def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, binary: _BinaryData) -> list[Tensor]:
-    tensors = [_decode_tensor(item, f"{field}[{place}]", binary) for place, item in enumerate(items)]
+    tensors: list[Tensor] = []
+    for item in items:
+        try:
+            tensors.append(_decode_tensor(item, binary))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     binary.finish()
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, place: str, binary: _BinaryData) -> Tensor:
-    try:
-        dtype = dtype_of(item.datatype)
-        shape = tuple(item.shape)
-        count(shape)
-        parameters = item.parameters or {}
-        data = bytes(item.data)
-        absent = data in (b"", b"null")
-        if "binary_data_size" not in parameters:
-            if absent:
-                raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-            array = from_json(data, dtype, shape)
-        else:
-            if not absent:
-                raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-            size = parameters["binary_data_size"]
-            if type(size) is not int or size < 0:
-                raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-            array = from_raw(binary.take(size), dtype, shape)
-            parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{place} ({shown(item.name)}): {error}") from None
-    return Tensor(item.name, array, parameters)
+def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData) -> Tensor:
+    dtype = dtype_of(item.datatype)
+    shape = tuple(item.shape)
+    data = memoryview(item.data)
+    absent = len(data) <= 4 and bytes(data) in (b"", b"null")
+    if not item.parameters or "binary_data_size" not in item.parameters:
+        if absent:
+            raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+        return Tensor(item.name, from_json(data, dtype, shape), item.parameters or {})
+    if not absent:
+        raise InvalidRequest("both data and binary_data_size are given: expected one of them")
+    parameters = item.parameters
+    size = parameters.pop("binary_data_size")
+    if type(size) is not int or size < 0:
+        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+    return Tensor(item.name, from_raw(binary.take(size), dtype, shape), parameters)
 
 
-def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
-    value = (parameters or {}).get(name, False)
+def _check_flag(parameters: Parameters, name: str, place: str) -> None:
+    value = parameters.get(name, False)
     if not isinstance(value, bool):
         raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
 
@@ -278,7 +280,7 @@ def _count_spelled(text: bytes) -> int:
     return sum(map(text.count, _LITERALS.values()))
 
 
-def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[bytes]]:
+def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
     """A response as its JSON and the bytes of each binary output, in order.
 
     Args:
@@ -302,7 +304,20 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return _encode(document), binary
 
 
-def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[bytes]]:
+def decoding_effort(body: Buffer, header_length: int | None) -> int:
+    """How many bytes of a request's body `decode_request` looks at one by one. Those of numbers in binary data are not."""
+    text = body if header_length is None else memoryview(body)[:header_length]
+    return len(text) if header_length is None or b"BYTES" not in bytes(text) else len(body)
+
+
+def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
+    """How many elements of a response `encode_response` looks at one by one, unless all of them are asked for as binary."""
+    if request.parameters.get("binary_data_output", False):
+        return sum(tensor.array.size for tensor in response.outputs if tensor.array.dtype.hasobject)
+    return sum(tensor.array.size for tensor in response.outputs)
+
+
+def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
     """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`.
 
     Args:
@@ -319,14 +334,14 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 
 def _encode_tensors(
     tensors: Sequence[Tensor], is_binary: Callable[[str], bool], what: str, remedy: str
-) -> tuple[list[schemas.ResponseOutput], list[bytes]]:
+) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
     documents: list[schemas.ResponseOutput] = []
-    binary: list[bytes] = []
+    binary: list[Buffer] = []
     for tensor in tensors:
         document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
         parameters = tensor.parameters
         if is_binary(tensor.name):
-            binary.append(to_raw(tensor.array))
+            binary.append(lasting_raw(tensor.array))
             parameters = {**parameters, "binary_data_size": len(binary[-1])}
         else:
             try:

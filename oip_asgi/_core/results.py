@@ -16,7 +16,7 @@ from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
 from .codecs.pandas import is_series
 from .codecs.pandas_dtypes import CATEGORIES, DTYPE
-from .datatypes import Array, cast, dtype_of
+from .datatypes import NUMBERS, Array, cast, dtype_of
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
@@ -44,16 +44,30 @@ def to_response(
         ModelFault: It cannot be that, or does not keep the declaration.
         InvalidRequest: An output cannot have the content type that is asked for.
     """
-    if isinstance(result, InferenceResponse):
+    if not asked and _is_tensor(result, declared, returned, codecs):
+        response = InferenceResponse([Tensor(declared[0].name if declared else "output_0", result)])
+    elif isinstance(result, InferenceResponse):
         response = _finished(result, codecs, asked)
     else:
         response = _encoded(result, declared, returned, codecs, asked)
-    names = [tensor.name for tensor in response.outputs]
     if declared:
         response.outputs = _keep(response.outputs, declared)
-    elif len(set(names)) != len(names):
-        raise ModelFault(f"outputs {names} have the same name twice")
+    elif len(response.outputs) > 1:
+        names = [tensor.name for tensor in response.outputs]
+        if len(set(names)) != len(names):
+            raise ModelFault(f"outputs {names} have the same name twice")
     return response
+
+
+def _is_tensor(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> bool:
+    """Whether a result is the only output as it is, which most are: an array of numbers in which no codec has a say."""
+    return (
+        type(result) is np.ndarray
+        and result.dtype in NUMBERS
+        and not codecs.are_extended
+        and returned.is_open
+        and (not declared or (len(declared) == 1 and declared[0].content_type is None))
+    )
 
 
 def _encoded(
@@ -216,7 +230,8 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if tensor.datatype == spec.datatype:
-        return Tensor(spec.name, array, tensor.parameters)
+        tensor.array = array
+        return tensor
     # the dtype that the column had is no longer that of its values
     parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
     return Tensor(spec.name, _converted(array, tensor, spec), parameters)

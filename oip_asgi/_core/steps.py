@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from .bodies import Body
+from .datatypes import Buffer
 from .errors import ModelFault
 from .signature import is_async
 
 T = TypeVar("T")
 
+_PIECE: Final = 2**18
+"""Bytes of a large part in one message."""
 
-class Read(NamedTuple):
+
+class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
     body: Body
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """Wait until somebody else has finished `future`. The rest as in `Call`."""
 
     future: Future[None]
@@ -33,7 +39,7 @@ class Wait(NamedTuple):
     for_client: bool = False
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """Call user code, and send its result.
 
     Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread, among those of the models or aside
@@ -57,7 +63,7 @@ class Call(NamedTuple):
         return cls(function, [], {}, "async" if is_async(function) else "aside")
 
 
-class Together(NamedTuple):
+class Together(msgspec.Struct, frozen=True):
     """Finish several generators, at the same time where there are threads or an event loop for it."""
 
     parts: list[Generator[Step, Any, None]]
@@ -75,12 +81,23 @@ class Stopped(Exception):
     """Thrown into the generator whose step was cancelled because the server stops."""
 
 
-class Response(NamedTuple):
+class Response(msgspec.Struct, frozen=True):
     """An answer: its parts are sent one after the other; `Content-Length` is among the headers."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    parts: list[bytes]
+    parts: list[Buffer]
+
+    def messages(self) -> Iterator[bytes]:
+        """The parts as `bytes`, which is what servers take, in pieces so that a large part is never there twice. One at least."""
+        if not self.parts:
+            yield b""
+        for part in self.parts:
+            if isinstance(part, bytes):
+                yield part
+            else:
+                for start in range(0, len(part), _PIECE):
+                    yield bytes(part[start : start + _PIECE])
 
 
 Step: TypeAlias = Read | Wait | Call | Together

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from .datatypes import Array, DType, datatype_of
+from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -126,7 +126,8 @@ class Tensor(msgspec.Struct, eq=False):
     parameters: Parameters = {}
 
     def __post_init__(self) -> None:
-        self.array = wire_array(self.array)
+        if type(self.array) is not np.ndarray or self.array.dtype not in NUMBERS:
+            self.array = wire_array(self.array)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -132,6 +132,8 @@ class Codecs:
         for codec in others:
             self._add(codec)
         self._wholes = tuple(self.requests[name] for name in self.only_whole())
+        self.are_extended = len(others) > 0
+        """Whether any of them is a user's, and may know more values than those of this package do."""
 
     def _is_usable(self, codec: AnyCodec) -> bool:
         return self._has_pandas or not codec.needs_pandas
