@@ -89,9 +89,13 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
 def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
     rows = rows_of(tensor, "pd").shape[0]
     try:
-        values = list(decode(tensor))
-    except (TypeError, ValueError) as error:
+        made = decode(tensor)
+    except ValueError as error:
         raise InvalidRequest(f"column {shown(tensor.name)} of the content_type {shown(content_type)}: {error}") from error
+    try:
+        values = list(made)
+    except TypeError as error:
+        raise InvalidRequest(f"column {shown(tensor.name)}: its content_type {shown(content_type)} makes no list of it: {error}") from None
     if len(values) != rows:
         raise InvalidRequest(
             f"column {shown(tensor.name)} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them"
