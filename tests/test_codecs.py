@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from oip_asgi._core import rest
 from oip_asgi.codecs import (
     Base64Codec,
@@ -29,7 +29,7 @@ from oip_asgi.codecs import (
     StringRequestCodec,
 )
 
-from .asking import ask, outputs
+from .asking import ask, get, outputs
 
 PANDAS_3 = int(pd.__version__.partition(".")[0]) >= 3
 
@@ -134,6 +134,102 @@ VECTORS = {
         document={"inputs": [tensor("x", "BYTES", [2], ['"a"', "null"], "pd_json")], "parameters": {"content_type": "pd"}},
     ),
 }
+
+
+OF_THE_TEXT = {
+    "names and ages": """{
+        "parameters": {"content_type": "pd"},
+        "inputs": [
+            {"name": "First Name", "datatype": "BYTES", "parameters": {"content_type": "str"}, "shape": [2], "data": ["Joanne", "Michael"]},
+            {"name": "Age", "datatype": "INT32", "shape": [2], "data": [34, 22]}
+        ]
+    }""",
+    "A, B and C": """{
+        "parameters": {"content_type": "pd"},
+        "inputs": [
+            {"name": "A", "data": ["a1", "a2", "a3", "a4"], "datatype": "BYTES", "shape": [4]},
+            {"name": "B", "data": ["b1", "b2", "b3", "b4"], "datatype": "BYTES", "shape": [4]},
+            {"name": "C", "data": ["c1", "c2", "c3", "c4"], "datatype": "BYTES", "shape": [4]}
+        ]
+    }""",
+    "np": """{
+        "inputs": [{"name": "foo", "parameters": {"content_type": "np"}, "data": [1, 2, 3, 4], "datatype": "INT32", "shape": [2, 2]}]
+    }""",
+    "np, NaN": """{
+        "inputs": [
+            {"name": "foo", "parameters": {"content_type": "np"}, "data": [1.2, 2.3, null, 4.5], "datatype": "FP64", "shape": [2, 2]}
+        ]
+    }""",
+    "str, the whole": """{
+        "parameters": {"content_type": "str"},
+        "inputs": [{"name": "foo", "data": ["bar", "bar2"], "datatype": "BYTES", "shape": [2]}]
+    }""",
+    "base64": """{
+        "inputs": [
+            {"name": "foo", "parameters": {"content_type": "base64"}, "data": ["UHl0aG9uIGlzIGZ1bg=="], "datatype": "BYTES", "shape": [1]}
+        ]
+    }""",
+    "datetime": """{
+        "inputs": [
+            {"name": "foo", "parameters": {"content_type": "datetime"}, "data": ["2022-01-11T11:00:00"], "datatype": "BYTES", "shape": [1]}
+        ]
+    }""",
+}
+"""The JSON of the text's examples as it stands there, but for commas that JSON wants or refuses."""
+
+
+@pytest.mark.parametrize("name", OF_THE_TEXT)
+def test_an_example_of_the_text_in_both_directions(name: str) -> None:
+    """A server's model receives the value. What is written differs from the text as MLServer's own does: lists are [N, 1], and each
+    tensor that is not numbers says its content type; a codec of the whole chooses the name."""
+    vector, document = VECTORS[name], json.loads(OF_THE_TEXT[name])
+    assert_same(vector.decode(received(document)), vector.value)
+    seen: list[Any] = []
+
+    def model(foo):  # type: ignore[no-untyped-def]
+        seen.append(foo)
+        return 1
+
+    server = InferenceServer()
+    server.register("m", model)
+    outputs(ask(server, "m", document))
+    assert_same(seen[0], vector.value)
+
+    written = sent(vector.encode(vector.value))
+    assert written.get("parameters") == document.get("parameters")
+    for ours, theirs in zip(written["inputs"], document["inputs"], strict=True):
+        assert (ours["datatype"], ours["data"]) == (theirs["datatype"], theirs["data"])
+        assert ours["name"] == (theirs["name"] if theirs["name"] != "foo" or "parameters" not in document else "input-1")
+        assert ours["shape"] in (theirs["shape"], [*theirs["shape"], 1])
+        said = ours.get("parameters", {}).get("content_type")
+        assert said == theirs.get("parameters", {}).get("content_type", said)
+        assert said is not None or ours["datatype"] != "BYTES"
+
+
+def test_the_metadata_of_the_text() -> None:
+    """The model that its settings describe: a client sends the tensors alone, and metadata says the rest."""
+    document = json.loads(OF_THE_TEXT["names and ages"])
+    seen: list[Any] = []
+    server = InferenceServer()
+    specs = [TensorSpec("First Name", "BYTES", [-1], content_type="str"), TensorSpec("Age", "INT32", [-1])]
+
+    def model(table):  # type: ignore[no-untyped-def]
+        seen.append(table)
+        return 1
+
+    server.register("m", model, content_type="pd", inputs=specs)
+    status, metadata = get(server, "/models/m")
+    assert (status, metadata["parameters"], metadata["inputs"]) == (
+        200,
+        {"content_type": "pd"},
+        [
+            {"name": "First Name", "datatype": "BYTES", "parameters": {"content_type": "str"}, "shape": [-1]},
+            {"name": "Age", "datatype": "INT32", "shape": [-1]},
+        ],
+    )
+    bare = [{key: value for key, value in item.items() if key != "parameters"} for item in document["inputs"]]
+    outputs(ask(server, "m", {"inputs": bare}))
+    assert_same(seen[0], VECTORS["names and ages"].value)
 
 
 def assert_same(got: Any, expected: Any) -> None:
