@@ -20,7 +20,7 @@ from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
 from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
-from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED
+from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED, has_str_dtype
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
@@ -52,6 +52,9 @@ def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.Data
         if rows not in (-1, len(column)):
             raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
         rows = len(column)
+    arrays = [column for column in columns.values() if isinstance(column, np.ndarray)]
+    if 1 < len(arrays) == len(columns) and len({array.dtype for array in arrays}) == 1:
+        return pd.DataFrame(np.stack(arrays).T, columns=list(columns))  # what pandas makes of them too, column by column
     return pd.DataFrame(columns)
 
 
@@ -116,7 +119,8 @@ def _raw(tensor: Tensor) -> Any:
 def _strings(tensor: Tensor) -> Any:
     import pandas as pd
 
-    return pd.Series(StringCodec.decode_input(tensor), dtype="str")
+    texts: list[Any] = StringCodec.decode_input(tensor)
+    return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
 
 
 def _from_base64(tensor: Tensor) -> Any:

@@ -35,18 +35,17 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     Raises:
         TypeError: The column's dtype, or an element, has no form in the protocol; the text names column and row.
     """
-    dtype = str(series.dtype)
-    kind = getattr(series.dtype, "kind", "O")
-    if dtype == "category":
-        return _hinted(_category_to_tensor(name, series), dtype)
-    if dtype in MASKED:
-        return _hinted(_masked_to_tensor(name, series, MASKED[dtype]), dtype)
-    if isinstance(series.dtype, np.dtype) and kind in "biuf":
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
         try:
             return Tensor(name, series.to_numpy())
         except TypeError as error:
             raise TypeError(f"column {name!r}: {error}") from None
-    if kind == "M" and dtype.startswith("datetime64["):
+    dtype = str(series.dtype)
+    if dtype == "category":
+        return _hinted(_category_to_tensor(name, series), dtype)
+    if dtype in MASKED:
+        return _hinted(_masked_to_tensor(name, series, MASKED[dtype]), dtype)
+    if dtype.startswith("datetime64["):
         return _hinted(_datetimes_to_tensor(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
     if dtype in ("str", "string", "object"):
         tensor = _objects_to_tensor(name, series)

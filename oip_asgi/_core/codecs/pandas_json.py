@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import shown
 from ..tensors import Tensor, object_array
-from .base import InputCodec, decode_elements
+from .base import InputCodec, bytes_of, decode_elements
 
 _DEEPEST: Final = 100
 """How deep JSON in a column may nest: a model that gets it must be able to copy, compare and return it."""
@@ -39,7 +39,24 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Any]:
-        return decode_elements(request_input, _from_text, cls.content_type, "JSON")
+        values = _simple_values(bytes_of(request_input, cls.content_type))
+        return decode_elements(request_input, _from_text, cls.content_type, "JSON") if values is None else values
+
+
+def _simple_values(texts: list[bytes]) -> list[Any] | None:
+    """The values of texts without arrays and objects, read as the elements of one array; None where they cannot be read so.
+
+    No value can reach from one text into the next, since no JSON string holds a newline as it is. So there are as many values as texts
+    only where each text is one.
+    """
+    joined = b",\n".join(texts)
+    if b"[" in joined or b"{" in joined:
+        return None
+    try:
+        values: list[Any] = _decode(b"[%b]" % joined)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return values if len(values) == len(texts) else None
 
 
 def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
