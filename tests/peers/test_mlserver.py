@@ -265,6 +265,11 @@ def test_differences_that_remain(mlserver: MLServer) -> None:
     # infinities survive in JSON
     assert ours("NumpyCodec", np.array([np.inf]))["inputs"][0]["data"] == ["Infinity"]
     assert mlserver("encode", "NumpyCodec", value=tagged(np.array([np.inf])))["inputs"][0]["data"] == [None]
+    # infinities among objects are strings, alone floats
+    for values, data in (([math.inf, "a"], ['"Infinity"', '"a"']), ([math.inf, 1.5], ["Infinity", 1.5])):
+        with pytest.raises(AssertionError, match="ValueError: Out of range float values"):
+            mlserver("encode", "PandasCodec", value={"kind": "frame", "columns": [["x", "object", values]]})
+        assert ours("PandasCodec", pd.DataFrame({"x": pd.Series(values, dtype=object)}))["inputs"][0]["data"] == data
     # columns that MLServer cannot send, and reads all the same
     for dtype, values in COLUMNS_OF_OURS.items():
         with pytest.raises(AssertionError, match=r"KeyError|TypeError"):
