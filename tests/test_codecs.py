@@ -516,10 +516,16 @@ def test_infinities_among_objects() -> None:
     assert came_back(mixed).tolist() == ["Infinity", "a", [None, {"b": ["-Infinity", 1]}], "Infinity"]
 
 
-def test_categories_that_are_too_many_or_infinite_stay_behind() -> None:
-    """What comes back are those of the values, sorted and without an order."""
-    many = [f"{number:05}" for number in range(10_000)]
-    assert came_back(pd.Categorical(["00002", "00001"], many, ordered=True)).dtype == pd.CategoricalDtype(["00001", "00002"])
+@pytest.mark.parametrize("number", [10_000, 40_000])
+def test_of_too_many_categories_the_unused_stay_behind(number: int) -> None:
+    many = [f"{place:05}" for place in range(number)]
+    assert came_back(pd.Categorical(["00002", "00001"], many[::-1], ordered=True)).dtype == pd.CategoricalDtype(["00002", "00001"], True)
+
+
+def test_categories_that_are_too_many_or_infinite_are_those_of_the_values() -> None:
+    """Sorted, and without an order."""
+    many = [f"{place:05}" for place in range(40_000)]
+    assert came_back(pd.Categorical(many, many[::-1], ordered=True)).dtype == pd.CategoricalDtype(many)
     infinite = pd.Categorical([np.inf, 1.0], [np.inf, 1.0, 0.0], ordered=True)
     assert came_back(infinite).dtype == pd.CategoricalDtype([1.0, np.inf])
 

@@ -19,6 +19,9 @@ from .pandas_dtypes import CATEGORIES, DTYPE
 _MOST_BYTES: Final = 2**16
 """Of the text. More categories than that stay behind: a column of a few rows would carry all that its whole table ever had."""
 
+MOST_CATEGORIES: Final = _MOST_BYTES // 2
+"""No text holds more: each has a comma behind it."""
+
 
 class _Categories(msgspec.Struct, omit_defaults=True):
     datatype: str

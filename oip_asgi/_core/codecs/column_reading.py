@@ -86,7 +86,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     else:
         known = ", ".join([*_COLUMNS, *others])
         raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
-    return _as_hinted(column, tensor) if DTYPE in tensor.parameters else column
+    return _as_hinted(column, tensor, others) if DTYPE in tensor.parameters else column
 
 
 def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
@@ -207,7 +207,7 @@ _COLUMNS: Final[Mapping[str, Decode]] = {
 }
 
 
-def _as_hinted(column: Any, tensor: Tensor) -> Any:
+def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any:
     """A column with the dtype that its `pd_dtype` says, which must be one that holds just the values that are there."""
     import pandas as pd
 
@@ -217,7 +217,7 @@ def _as_hinted(column: Any, tensor: Tensor) -> Any:
         raise InvalidRequest(f"column {shown(name)} has the {DTYPE} {shown(hint)}: expected one of {', '.join(HINTS)}, or datetime64[...]")
     series = pd.Series(column)
     if hint == "category" and CATEGORIES in tensor.parameters:
-        return _of_categories(series, tensor)
+        return _of_categories(series, tensor, others)
     if str(series.dtype) == hint:
         return series
     if not _is_form_of(series, hint):
@@ -244,13 +244,13 @@ def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
     return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
-def _of_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
+def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, Decode]) -> pd.Series[Any]:
     """Values as a column of the categories that `pd_categories` tells, which must be among them."""
     import pandas as pd
 
     where = f"column {shown(tensor.name)} cannot be of the categories that its {CATEGORIES} tells"
     told, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
-    values = column_of(told, told.parameters.get("content_type"), {})
+    values = column_of(told, told.parameters.get("content_type"), others)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:

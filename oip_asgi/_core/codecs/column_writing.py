@@ -15,7 +15,7 @@ from ..schemas import Parameters
 from ..tensors import Tensor, object_array
 from .base import InputCodec
 from .base64 import Base64Codec
-from .categories import to_text
+from .categories import MOST_CATEGORIES, to_text
 from .datetime import DatetimeCodec, are_in_calendar
 from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, is_zoned, untold_dtype, zoned_dtype
 from .pandas_json import PandasJSONCodec
@@ -58,10 +58,15 @@ def _hinted(tensor: Tensor, dtype: str) -> Tensor:
 
 
 def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column of categories as a column of its values, each made once, with what they are as a parameter."""
+    """A column of categories as a column of its values, each made once, with what they are as a parameter.
+
+    Where they are too many for it, those that no row has stay behind.
+    """
     import pandas as pd
 
     told = pd.Series(series.cat.categories)
+    if len(told) > MOST_CATEGORIES and len(told) > len(series):
+        return _category_to_tensor(name, series.cat.remove_unused_categories())
     categories = column_to_tensor(f"the categories of {name}", told)
     codes = series.cat.codes.to_numpy()
     values = _with_missing(name, categories, told) if (codes < 0).any() else categories
@@ -70,6 +75,8 @@ def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     text = to_text(categories, ordered=bool(series.cat.ordered))
     if text is not None:
         parameters[CATEGORIES] = text
+    elif len((used := series.cat.remove_unused_categories()).cat.categories) < len(told):
+        return _category_to_tensor(name, used)
     return Tensor(name, values.array[codes], parameters)
 
 
