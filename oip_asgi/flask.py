@@ -17,7 +17,7 @@ from ._core.errors import TooLarge
 from .server import InferenceServer
 
 
-def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2") -> Blueprint:
+def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, compress_responses: bool = False) -> Blueprint:
     """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
 
     A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
@@ -27,6 +27,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         server: The server whose models it serves.
         name: The blueprint's name, for applications with several.
         url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
         ValueError: When it is registered: the prefix does not begin with a slash.
@@ -34,7 +35,8 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        response = wsgi.answer(server, wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ), _read)
+        head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
+        response = wsgi.answer(server, head._replace(compress=compress_responses), _read)
         return Response(response.parts, response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
