@@ -70,7 +70,7 @@ def _call_in_thread(steps: Steps[T], call: Call, running: Running) -> Step | Fin
     try:
         _wait(future, call.deadline)
     except DeadlinePassed as error:
-        if trip.abandon():
+        if trip.abandon(DeadlinePassed):
             return _advance(steps.throw, error)
     return cast("Step | Finished[T]", future.result())
 
@@ -126,9 +126,9 @@ async def _call_in_thread_async(steps: Steps[T], call: Call, threads: Threads, g
         return await attended(in_thread, call.deadline, gone if call.for_client else None, trip.abandon)
     except DeadlinePassed as error:
         return _advance(steps.throw, error)
-    except BaseException:
+    except BaseException as error:
         # nobody waits any more; what is done for others too, such as loading, is finished by the thread
-        if call.for_client and trip.abandon():
+        if call.for_client and trip.abandon(type(error)):
             steps.close()
         raise
 
@@ -144,9 +144,11 @@ class _Trip(Generic[T]):
         self._call = call
         self._lock = threading.Lock()
         self._owner: Literal["nobody yet", "thread", "caller"] = "nobody yet"
+        self._abandoned_for: type[BaseException] | None = None
 
-    def abandon(self) -> bool:
+    def abandon(self, reason: type[BaseException]) -> bool:
         """Whether the caller may go on with the generator; False where the thread does already."""
+        self._abandoned_for = self._abandoned_for or reason
         return self._claim("caller")
 
     def make(self) -> Any:
@@ -156,7 +158,11 @@ class _Trip(Generic[T]):
         try:
             value = self._call.function(*self._call.args, **self._call.kwargs)
         except Exception as error:
-            return _advance(self._steps.throw, error) if self._claim("thread") else None
+            if self._claim("thread"):
+                return _advance(self._steps.throw, error)
+            if self._abandoned_for is DeadlinePassed and self._call.late is not None:
+                self._call.late(error)
+            return None
         return _advance(self._steps.send, value) if self._claim("thread") else None
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:

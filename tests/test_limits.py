@@ -14,10 +14,10 @@ import anyio
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 
 from .talk import EMPTY, Talk, until
-from .ways import Answer, Request, over_wsgi
+from .ways import Answer, Request, over_asgi, over_wsgi
 
 INFER = Request("POST", "/models/m/infer", (), EMPTY)
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
@@ -274,7 +274,7 @@ TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own t
 
 
 @pytest.mark.parametrize("how", ["returns", "raises"])
-def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
+def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def model() -> int:
         try:
             await asyncio.sleep(3600)
@@ -284,7 +284,6 @@ def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
         return 1
 
     server = serve(model, timeout=0.01)
-
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -302,6 +301,11 @@ def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
 
     asyncio.run(main())
     assert is_empty(server)
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in errors] == ["model 'm' failed on the request with id None, after its timeout"] * (
+        how == "raises"
+    )
+    caplog.clear()
 
 
 def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
@@ -337,6 +341,60 @@ def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited(
     assert model.events == ["cleaned up"]
     assert is_empty(server)
     server.stop()
+
+
+@pytest.mark.parametrize("way", ["ASGI", "trio", "WSGI"])
+@pytest.mark.parametrize("raised", [ValueError("too late"), InferenceError("for the client"), None])
+def test_what_a_thread_raises_after_its_timeout_is_logged_once(
+    raised: Exception | None, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def model() -> int:
+        entered.set()
+        assert leave.wait(20)
+        if raised is not None:
+            raise raised
+        return 1
+
+    server = InferenceServer()
+    server.register("m", model, version="1", timeout=0.02, max_concurrency=1, max_queue=0)
+    request = Request("POST", INFER.path, (), b'{"inputs":[],"id":"a\\nb"}')
+    if way == "trio":
+        statuses: list[int] = []
+        anyio.run(answer_status, server, request, statuses, backend="trio")
+        assert statuses == [504]
+    else:
+        assert (over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), ""))(request).status == 504
+    assert entered.is_set()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    leave.set()
+    server.stop()  # waits for the thread
+    assert is_empty(server)
+    late = caplog.records[1:]
+    if isinstance(raised, ValueError):
+        [record] = late
+        assert record.levelno == logging.ERROR
+        assert record.getMessage() == "model 'm' version '1' failed on the request with id 'a\\nb', after its timeout"
+        assert record.exc_info is not None
+        assert record.exc_info[1] is raised
+    else:
+        assert late == []
+    caplog.clear()
+
+
+async def answer_status(server: InferenceServer, request: Request, statuses: list[int]) -> None:
+    """Ask from any event loop, as a client that stays."""
+    messages = [{"type": "http.request", "body": request.body}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    await OIPApp(server)({"type": "http", "method": request.method, "path": request.path, "headers": []}, receive, send)
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
@@ -416,23 +474,9 @@ def test_a_timeout_under_trio() -> None:
     server.register("quick", lambda: 1, timeout=20)
     statuses: list[int] = []
 
-    async def ask(model: str) -> None:
-        messages = [{"type": "http.request", "body": EMPTY}]
-
-        async def receive() -> Any:
-            if messages:
-                return messages.pop()
-            return await anyio.sleep_forever()
-
-        async def send(message: Any) -> None:
-            if "status" in message:
-                statuses.append(message["status"])
-
-        await OIPApp(server)({"type": "http", "method": "POST", "path": f"/models/{model}/infer", "headers": []}, receive, send)
-
     async def main() -> None:
         for name in ("m", "thread", "thread", "quick"):
-            await ask(name)
+            await answer_status(server, Request("POST", f"/models/{name}/infer", (), EMPTY), statuses)
 
     anyio.run(main, backend="trio")
     leave.set()

@@ -41,7 +41,8 @@ class Call(NamedTuple):
 
     At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
     left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
-    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request.
+    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request. `late` is told what a
+    thread that was left to itself at its deadline has raised behind it.
     """
 
     function: Callable[..., Any]
@@ -50,6 +51,7 @@ class Call(NamedTuple):
     run: Literal["async", "inline", "thread", "aside"]
     deadline: float = math.inf
     for_client: bool = False
+    late: Callable[[Exception], None] | None = None
 
     @classmethod
     def aside(cls, function: Callable[[], Any]) -> Call:
@@ -64,7 +66,7 @@ class Together(NamedTuple):
 
 
 class DeadlinePassed(Exception):
-    """Thrown into the generator whose step took longer than its deadline."""
+    """Thrown into the generator whose step took longer than its deadline. Its cause is what was raised while that was cancelled."""
 
 
 class CancelledWithin(Exception):
