@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from ._core.bodies import Body
-from ._core.steps import Call, DeadlinePassed, Read, Step, Steps, Together, Wait
+from ._core.steps import Call, DeadlinePassed, QuitWithin, Read, Step, Steps, Together, Wait
 from ._running import Running
 from ._waiting import ClientGone, Gone, all_of, attended, finished
 
 T = TypeVar("T")
+
+_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
+"""What is no `Exception` and Python's own. Those of others, such as the timeouts of gevent, mean something to the host."""
 
 
 class Finished(Generic[T]):
@@ -157,7 +161,8 @@ class _Trip(Generic[T]):
             return None  # before the call has begun
         try:
             value = self._call.function(*self._call.args, **self._call.kwargs)
-        except Exception as error:
+        except BaseException as raised:
+            error = _as_failure(raised)
             if self._claim("thread"):
                 return _advance(self._steps.throw, error)
             if self._abandoned_for is DeadlinePassed and self._call.late is not None:
@@ -184,4 +189,17 @@ def _call(steps: Steps[T], call: Call) -> Step | Finished[T]:
         value = call.function(*call.args, **call.kwargs)
     except Exception as error:
         return _advance(steps.throw, error)
+    except _ENDS as error:
+        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
+        if threading.current_thread() is threading.main_thread():
+            raise
+        return _advance(steps.throw, _as_failure(error))
     return _advance(steps.send, value)
+
+
+def _as_failure(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    failure = QuitWithin()
+    failure.__cause__ = error
+    return failure

@@ -103,10 +103,10 @@ async def attended(
     assert task is not None  # a coroutine of ours is always some task's
     try:
         return await _attended_by_timers(work, deadline, gone, may_stop, task)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if task.cancelling():
             raise
-        raise CancelledWithin from None
+        raise CancelledWithin from error
 
 
 async def _attended_by_timers(

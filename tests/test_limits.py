@@ -229,27 +229,92 @@ def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
     assert is_empty(server)
 
 
-@pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt()])
-def test_a_call_that_raises_gives_its_place_back(failure: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixture) -> None:
     def model() -> None:
-        raise failure
+        raise ValueError("no")
 
     server = serve(model, max_concurrency=1, max_queue=0)
 
     async def main() -> None:
         for _ in range(3):
-            try:
-                assert (await Talk(server).answer())[0] == 500
-            except KeyboardInterrupt as error:
-                assert error is failure  # noqa: PT017
+            assert (await Talk(server).answer())[0] == 500
 
-    if isinstance(failure, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            over_wsgi(OIPWSGIApp(server), "")(INFER)
-    else:
-        asyncio.run(main())
+    asyncio.run(main())
     assert is_empty(server)
     caplog.clear()
+
+
+ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        ("ASGI", "def"),
+        ("ASGI", "def with a timeout"),
+        ("WSGI", "def"),
+        ("WSGI", "def with a timeout"),
+        ("WSGI", "async def"),
+        ("WSGI", "async def with a timeout"),
+    ],
+)
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
+    end: type[BaseException], way: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In threads other than the main one, where no signal arrives. What is on the host's event loop is the host's."""
+
+    def blocks() -> None:
+        raise end
+
+    async def awaits() -> None:
+        raise end
+
+    async def one() -> int:
+        return 1
+
+    server = serve(
+        awaits if kind.startswith("async") else blocks, max_concurrency=1, max_queue=0, timeout=20 if kind.endswith("timeout") else None
+    )
+    server.register("next", one)
+    ask = over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            answer = pool.submit(ask, INFER).result(20)
+            assert (answer.status, json.loads(answer.body)) == (500, {"error": "model 'm' failed: see the server's log"})
+        assert pool.submit(ask, Request("POST", "/models/next/infer", (), EMPTY)).result(20).status == 200
+    assert is_empty(server)
+    assert [end.__name__ in logging.Formatter().format(record) for record in caplog.records] == [True, True]
+    caplog.clear()
+    server.stop()
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseException]) -> None:
+    def model() -> None:
+        raise end
+
+    server = serve(model, max_concurrency=1, max_queue=0)
+    with pytest.raises(end):
+        over_wsgi(OIPWSGIApp(server), "")(INFER)
+    assert is_empty(server)
+
+
+def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
+    async def quits() -> None:
+        raise SystemExit
+
+    async def model() -> int:
+        task = asyncio.ensure_future(quits())
+        await asyncio.wait([task])
+        return int(isinstance(task.exception(), SystemExit))
+
+    server = serve(model)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            assert json.loads(pool.submit(ask, INFER).result(20).body)["outputs"][0]["data"] == [1]
+    server.stop()
 
 
 # Timeouts

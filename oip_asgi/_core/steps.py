@@ -73,6 +73,10 @@ class CancelledWithin(Exception):
     """Thrown into the generator whose call ended cancelled, though nobody had cancelled it: it awaited what somebody else did."""
 
 
+class QuitWithin(Exception):
+    """Thrown into the generator whose call raised what ends threads and processes, such as `SystemExit`, which is its cause."""
+
+
 class Stopped(Exception):
     """Thrown into the generator whose step was cancelled because the server stops."""
 
