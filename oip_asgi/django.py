@@ -42,7 +42,9 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
     """
 
     def head(request: HttpRequest, path: str) -> http.Head:
-        return _head(request, path)._replace(compress=compress_responses)
+        head = _head(request, path)
+        head.compress = compress_responses
+        return head
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponse:  # a prefix may have variables of its own

@@ -36,7 +36,8 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
-        response = wsgi.answer(server, head._replace(compress=compress_responses), _read)
+        head.compress = compress_responses
+        response = wsgi.answer(server, head, _read)
         return Response(response.parts, response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
