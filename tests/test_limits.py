@@ -317,6 +317,20 @@ def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptu
     server.stop()
 
 
+def test_more_inputs_than_any_frame_has_columns_are_refused_before_they_are_arrays() -> None:
+    server = serve(lambda **inputs: len(inputs))
+    way = over_asgi(OIPApp(server), "")
+
+    def ask(count: int) -> Answer:
+        inputs = ",".join(f'{{"name":"{place}","datatype":"FP32","shape":[0],"data":[]}}' for place in range(count))
+        return way(Request("POST", INFER.path, (), f'{{"inputs":[{inputs}]}}'.encode()))
+
+    assert json.loads(ask(100_000).body)["outputs"][0]["data"] == [100_000]
+    refused = ask(100_001)
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 inputs: expected 100000 at most"})
+    server.stop()
+
+
 # Timeouts
 
 
