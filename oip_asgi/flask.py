@@ -60,11 +60,21 @@ class _Anything(BaseConverter):
     part_isolating = False
 
 
+class _Stream:
+    """Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read of it, and Flask has kept."""
+
+    def __init__(self) -> None:
+        self._is_new = True
+
+    def read(self, size: int, /) -> bytes:
+        chunk = request.stream.read(size)
+        was_new, self._is_new = self._is_new, False
+        return chunk or (request.get_data() if was_new else b"")
+
+
 def _read(body: Body) -> bytes | bytearray:
-    """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read and Flask has kept."""
     try:
-        body.feed(request.stream.read(body.wanted(wsgi.CHUNK)) or request.get_data())
-        return wsgi.read(request.stream, body)
+        return wsgi.read(_Stream(), body)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
     except ClientDisconnected:
