@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._drive import drive_async
 from ._running import Running
 from ._waiting import ClientGone
@@ -43,12 +44,12 @@ class OIPApp:
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _own_lifespan(self._server, receive, send)
+        if scope["type"] == "http":
+            await self.answer(scope, receive, send, _path(scope))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await self.answer(scope, receive, send, _path(scope))
+            await _own_lifespan(self._server, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -68,9 +69,11 @@ class OIPApp:
         except ClientGone:
             response = http.CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        *parts, last = response.parts or [b""]
-        for part in parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+        messages = response.messages()
+        last = next(messages)
+        for message in messages:
+            await send({"type": "http.response.body", "body": last, "more_body": True})
+            last = message
         await send({"type": "http.response.body", "body": last})
 
     def install(self, app: Starlette, path: str = "/v2") -> None:
@@ -150,6 +153,8 @@ def _path(scope: Scope) -> str:
     """
     path: str = scope["path"]
     mount: str = scope.get("root_path", "").rstrip("/")
+    if not mount:
+        return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
         behind = http.behind(path, prefix)
@@ -163,13 +168,13 @@ async def _is_gone(receive: Receive) -> bool:
     return bool((await receive())["type"] == "http.disconnect")
 
 
-async def _read(receive: Receive, running: Running, body: Body) -> bytes | bytearray:
+async def _read(receive: Receive, running: Running, body: Body) -> Buffer:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return body.finish(cut_off=True)
         if body.is_compressed:
-            await running.in_thread(partial(body.feed, message.get("body", b"")), aside=True)
+            await running.in_thread(partial(body.feed, message.get("body", b"")), "aside")
         else:
             body.feed(message.get("body", b""))
         if not message.get("more_body", False):

@@ -19,7 +19,8 @@ from django.views.decorators.csrf import csrf_exempt
 from . import wsgi
 from ._core import http
 from ._core.bodies import Body
-from ._core.steps import Response
+from ._core.datatypes import Buffer
+from ._core.steps import Pool, Response
 from ._drive import drive_async
 from .server import InferenceServer
 
@@ -55,7 +56,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
 
-        async def read(body: Body) -> bytes | bytearray:
+        async def read(body: Body) -> Buffer:
             return await sync_to_async(wsgi.read)(request, body)
 
         return _response(await drive_async(http.exchange(server.core, head(request, path)), _RequestThread(), read))
@@ -73,7 +74,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 class _RequestThread:
     """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
 
-    async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:  # noqa: ARG002  (nothing queues in it)
+    async def in_thread(self, function: Callable[[], T], pool: Pool) -> T:  # noqa: ARG002  (nothing queues in it)
         return await sync_to_async(function)()
 
 
@@ -94,4 +95,4 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response) -> HttpResponse:
-    return HttpResponse(response.parts, status=response.status, headers=dict(wsgi.headers(response)))
+    return HttpResponse(response.messages(), status=response.status, headers=dict(wsgi.headers(response)))

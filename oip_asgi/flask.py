@@ -13,6 +13,7 @@ from werkzeug.routing import BaseConverter, Rule
 from . import wsgi
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.errors import TooLarge
 from .server import InferenceServer
 
@@ -38,7 +39,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
-        return Response(response.parts, response.status, wsgi.headers(response))
+        return Response(list(response.messages()), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
@@ -72,7 +73,7 @@ class _Stream:
         return chunk or (request.get_data() if was_new else b"")
 
 
-def _read(body: Body) -> bytes | bytearray:
+def _read(body: Body) -> Buffer:
     try:
         return wsgi.read(_Stream(), body)
     except RequestEntityTooLarge:

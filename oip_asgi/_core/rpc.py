@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from .contents import decode_request, encode_metadata, encode_response
+from .datatypes import Buffer
 from .errors import InferenceError, NotFound, shown
 from .models import Model
-from .raw import Buffer
 from .server import Server, own_fault
 from .steps import Steps
 from .tensors import joined

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from .bodies import Body
+from .datatypes import Buffer
 from .errors import ModelFault
 from .signature import is_async
 
 T = TypeVar("T")
+
+_PIECE: Final = 2**18
+"""Bytes of a large part in one message."""
+
+
+Pool: TypeAlias = Literal["thread", "aside", "conversion"]
+"""Which worker threads: those of models; those aside, so that loading and health never queue behind models; those for large bodies."""
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -38,8 +46,8 @@ class Wait(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """Call user code, and send its result.
 
-    Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread, among those of the models or aside
-    from them, so that loading and health never queue behind models. Callers that block call what is not "async" as it is.
+    Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread of some pool. Callers that block call
+    what is not "async" as it is.
 
     At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
     left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
@@ -50,7 +58,7 @@ class Call(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
-    run: Literal["async", "inline", "thread", "aside"]
+    run: Literal["async", "inline"] | Pool
     deadline: float = math.inf
     for_client: bool = False
     late: Callable[[Exception], None] | None = None
@@ -88,7 +96,18 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    parts: list[bytes]
+    parts: list[Buffer]
+
+    def messages(self) -> Iterator[bytes]:
+        """The parts as `bytes`, which is what servers take, in pieces so that a large part is never there twice. One at least."""
+        if not self.parts:
+            yield b""
+        for part in self.parts:
+            if isinstance(part, bytes):
+                yield part
+            else:
+                for start in range(0, len(part), _PIECE):
+                    yield bytes(part[start : start + _PIECE])
 
 
 Step: TypeAlias = Read | Wait | Call | Together
