@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from ._core.bodies import Body
-from ._core.steps import Call, DeadlinePassed, Pool, Read, Step, Steps, Together, Wait
+from ._core.steps import Call, DeadlinePassed, Pool, QuitWithin, Read, Step, Steps, Together, Wait
 from ._running import Running
 from ._waiting import ClientGone, Gone, all_of, attended, finished
 
 T = TypeVar("T")
+
+_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
+"""What is no `Exception` and Python's own. Those of others, such as the timeouts of gevent, mean something to the host."""
 
 
 class Finished(Generic[T]):
@@ -70,7 +74,7 @@ def _call_in_thread(steps: Steps[T], call: Call, running: Running) -> Step | Fin
     try:
         _wait(future, call.deadline)
     except DeadlinePassed as error:
-        if trip.abandon():
+        if trip.abandon(DeadlinePassed):
             return _advance(steps.throw, error)
     return cast("Step | Finished[T]", future.result())
 
@@ -123,9 +127,9 @@ async def _call_in_thread_async(steps: Steps[T], call: Call, pool: Pool, threads
         return await attended(in_thread, call.deadline, gone if call.for_client else None, trip.abandon)
     except DeadlinePassed as error:
         return _advance(steps.throw, error)
-    except BaseException:
+    except BaseException as error:
         # nobody waits any more; what is done for others too, such as loading, is finished by the thread
-        if call.for_client and trip.abandon():
+        if call.for_client and trip.abandon(type(error)):
             steps.close()
         raise
 
@@ -141,9 +145,11 @@ class _Trip(Generic[T]):
         self._call = call
         self._lock = threading.Lock()
         self._owner: Literal["nobody yet", "thread", "caller"] = "nobody yet"
+        self._abandoned_for: type[BaseException] | None = None
 
-    def abandon(self) -> bool:
+    def abandon(self, reason: type[BaseException]) -> bool:
         """Whether the caller may go on with the generator; False where the thread does already."""
+        self._abandoned_for = self._abandoned_for or reason
         return self._claim("caller")
 
     def make(self) -> Any:
@@ -152,8 +158,13 @@ class _Trip(Generic[T]):
             return None  # before the call has begun
         try:
             value = self._call.function(*self._call.args, **self._call.kwargs)
-        except Exception as error:
-            return _advance(self._steps.throw, error) if self._claim("thread") else None
+        except BaseException as raised:
+            error = _as_failure(raised)
+            if self._claim("thread"):
+                return _advance(self._steps.throw, error)
+            if self._abandoned_for is DeadlinePassed and self._call.late is not None:
+                self._call.late(error)
+            return None
         return _advance(self._steps.send, value) if self._claim("thread") else None
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:
@@ -175,4 +186,17 @@ def _call(steps: Steps[T], call: Call) -> Step | Finished[T]:
         value = call.function(*call.args, **call.kwargs)
     except Exception as error:
         return _advance(steps.throw, error)
+    except _ENDS as error:
+        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
+        if threading.current_thread() is threading.main_thread():
+            raise
+        return _advance(steps.throw, _as_failure(error))
     return _advance(steps.send, value)
+
+
+def _as_failure(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    failure = QuitWithin()
+    failure.__cause__ = error
+    return failure

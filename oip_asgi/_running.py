@@ -8,12 +8,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
-from ._core.steps import Pool, Stopped
+from ._core.steps import Pool, QuitWithin, Stopped
 from ._waiting import attended, finished
 
 T = TypeVar("T")
@@ -156,10 +157,11 @@ class BackgroundLoop:
 
         Raises:
             DeadlinePassed: That has happened.
+            QuitWithin: It raised what is no `Exception`, such as `SystemExit`.
             Stopped: The loop was stopped meanwhile.
         """
         try:
-            return asyncio.run_coroutine_threadsafe(attended(coroutine, deadline), self._started()).result()
+            return asyncio.run_coroutine_threadsafe(_contained(attended(coroutine, deadline)), self._started()).result()
         except CancelledError:
             raise Stopped from None
 
@@ -182,8 +184,21 @@ class BackgroundLoop:
             thread.join(_STOP_SECONDS)
 
 
+async def _contained(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise QuitWithin from error
+
+
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
+    # a task of a model's own that raises SystemExit ends the loop for all others
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+            break
     loop.run_until_complete(_cancel_all())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

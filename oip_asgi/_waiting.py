@@ -32,6 +32,12 @@ class ClientGone(Exception):
     """The client went before there was a result."""
 
 
+Reason: TypeAlias = type[DeadlinePassed | ClientGone]
+"""Why work is stopped."""
+
+MayStop: TypeAlias = Callable[[Reason], bool]
+
+
 async def finished(future: Future[T]) -> T:
     """The result of a future that another thread or loop finishes; the future goes on if this is cancelled."""
     if not future.done():
@@ -75,7 +81,7 @@ async def _finish(work: Awaitable[None]) -> None:
 
 
 async def attended(
-    work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None, may_stop: Callable[[], bool] = lambda: True
+    work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None, may_stop: MayStop = lambda _: True
 ) -> T:
     """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end.
 
@@ -83,10 +89,10 @@ async def attended(
         work: What to await. What ends without waiting for anything costs nothing here.
         deadline: When to stop it, in seconds of `time.monotonic`.
         gone: Tells when the client has gone; None where nobody can tell, or it does not matter.
-        may_stop: Asked right before it is stopped; if it says no, the work goes on to its end.
+        may_stop: Asked right before it is stopped, with the reason; if it says no, the work goes on to its end.
 
     Raises:
-        DeadlinePassed: The deadline passed first.
+        DeadlinePassed: The deadline passed first. Its cause is what the work raised instead of ending as it was told.
         ClientGone: The client went first.
         CancelledWithin: It ended cancelled, and nobody had cancelled this.
     """
@@ -105,10 +111,10 @@ async def attended(
         if deadline == math.inf and gone is None:
             return await rest
         return await _Attendance(gone, may_stop, task).attend(rest, deadline)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if task.cancelling():
             raise
-        raise CancelledWithin from None
+        raise CancelledWithin from error
 
 
 @coroutine
@@ -131,26 +137,28 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
 class _Attendance:
     """`attended` under asyncio, by timers alone as long as nothing takes long."""
 
-    def __init__(self, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]) -> None:
+    def __init__(self, gone: Gone | None, may_stop: MayStop, task: asyncio.Task[Any]) -> None:
         self._gone = gone
         self._may_stop = may_stop
         self._watcher: asyncio.Task[None] | None = None
-        self._reason: type[DeadlinePassed | ClientGone] | None = None
+        self._reason: Reason | None = None
         self._task = task
 
     async def attend(self, work: Awaitable[T], deadline: float) -> T:
         cancelled_before = self._task.cancelling()
+        raised: Exception | None = None
         try:
             result = await self._timed(work, deadline)
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as error:
             # after it was stopped, that is its end in order, or another error on its way out
             if not self._was_stopped(cancelled_before):
                 raise
+            raised = error if isinstance(error, Exception) else None
         else:
             if not self._was_stopped(cancelled_before):
                 return result
         assert self._reason is not None  # _was_stopped says so
-        raise self._reason
+        raise self._reason from raised
 
     async def _timed(self, work: Awaitable[T], deadline: float) -> T:
         loop = asyncio.get_running_loop()
@@ -172,8 +180,8 @@ class _Attendance:
         """Whether it was this that cancelled the task, and nobody else beside it."""
         return self._reason is not None and self._task.uncancel() <= cancelled_before
 
-    def _stop(self, reason: type[DeadlinePassed | ClientGone]) -> None:
-        if self._reason is None and self._may_stop():
+    def _stop(self, reason: Reason) -> None:
+        if self._reason is None and self._may_stop(reason):
             self._reason = reason
             self._task.cancel()
 
@@ -187,15 +195,15 @@ class _Attendance:
                 self._stop(ClientGone)
 
 
-async def _attended_by_tasks(work: Awaitable[T], deadline: float, gone: Gone | None, may_stop: Callable[[], bool]) -> T:
+async def _attended_by_tasks(work: Awaitable[T], deadline: float, gone: Gone | None, may_stop: MayStop) -> T:
     """`attended` under trio."""
-    reason: type[DeadlinePassed | ClientGone] | None = None
+    reason: Reason | None = None
     outcome: list[T] = []
     failure: Exception | None = None
 
-    def stop(because: type[DeadlinePassed | ClientGone]) -> None:
+    def stop(because: Reason) -> None:
         nonlocal reason
-        if reason is None and may_stop():
+        if reason is None and may_stop(because):
             reason = because
             group.cancel_scope.cancel()
 
@@ -220,7 +228,7 @@ async def _attended_by_tasks(work: Awaitable[T], deadline: float, gone: Gone | N
             failure = error
         group.cancel_scope.cancel()
     if reason is not None:
-        raise reason
+        raise reason from failure
     if failure is not None:
         raise failure
     return outcome[0]

@@ -27,7 +27,7 @@ from .server import InferenceServer
 T = TypeVar("T")
 
 
-def urls(server: InferenceServer) -> list[URLPattern]:
+def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
 
     They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
@@ -39,11 +39,17 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     Args:
         server: The server whose models it serves.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
     """
+
+    def head(request: HttpRequest, path: str) -> http.Head:
+        head = _head(request, path)
+        head.compress = compress_responses
+        return head
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponse:  # a prefix may have variables of its own
-        return _response(wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request))))
+        return _response(wsgi.answer(server, head(request, path), partial(wsgi.read, _stream(request))))
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponse:
         if not isinstance(request, ASGIRequest):
@@ -53,7 +59,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         async def read(body: Body) -> Buffer:
             return await sync_to_async(wsgi.read)(request, body)
 
-        return _response(await drive_async(http.exchange(server.core, _head(request, path)), _RequestThread(), read))
+        return _response(await drive_async(http.exchange(server.core, head(request, path)), _RequestThread(), read))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from ._core.errors import TooLarge
 from .server import InferenceServer
 
 
-def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2") -> Blueprint:
+def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, compress_responses: bool = False) -> Blueprint:
     """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
 
     A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
@@ -28,6 +28,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         server: The server whose models it serves.
         name: The blueprint's name, for applications with several.
         url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
+        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
         ValueError: When it is registered: the prefix does not begin with a slash.
@@ -35,7 +36,9 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        response = wsgi.answer(server, wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ), _read)
+        head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
+        head.compress = compress_responses
+        response = wsgi.answer(server, head, _read)
         return Response(list(response.messages()), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
@@ -58,11 +61,21 @@ class _Anything(BaseConverter):
     part_isolating = False
 
 
+class _Stream:
+    """Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read of it, and Flask has kept."""
+
+    def __init__(self) -> None:
+        self._is_new = True
+
+    def read(self, size: int, /) -> bytes:
+        chunk = request.stream.read(size)
+        was_new, self._is_new = self._is_new, False
+        return chunk or (request.get_data() if was_new else b"")
+
+
 def _read(body: Body) -> Buffer:
-    """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read and Flask has kept."""
     try:
-        body.feed(request.stream.read(body.wanted(wsgi.CHUNK)) or request.get_data())
-        return wsgi.read(request.stream, body)
+        return wsgi.read(_Stream(), body)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
     except ClientDisconnected:

@@ -10,11 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from werkzeug.datastructures import EnvironHeaders
+from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from ._core import http
 from ._core.bodies import Body
 from ._core.datatypes import Buffer
+from ._core.errors import InvalidRequest
 from ._core.steps import Response
 from ._drive import drive
 from .server import InferenceServer
@@ -108,11 +110,24 @@ def headers(response: Response) -> list[tuple[str, str]]:
 
 
 def read(stream: Stream, body: Body) -> Buffer:
-    """Feed a stream into a body, and return what it finishes with."""
-    try:
-        while (wanted := body.wanted(CHUNK)) and (chunk := stream.read(wanted)):
-            body.feed(chunk)
-    except OSError:
-        # how servers and frameworks say that the client went away, or broke its chunks
-        return body.finish(cut_off=True)
+    """Feed a stream into a body, and return what it finishes with.
+
+    Raises:
+        InvalidRequest: The server in front could not make sense of what came, such as of chunks.
+        HTTPException: What a framework's own stream says.
+    """
+    while wanted := body.wanted(CHUNK):
+        try:
+            chunk = stream.read(wanted)
+        except OSError:
+            # how servers and frameworks say that the client went away, or broke its chunks
+            return body.finish(cut_off=True)
+        except HTTPException:
+            raise
+        except Exception as error:
+            # servers have classes of their own for broken chunks; gunicorn's are no OSErrors any more
+            raise InvalidRequest(f"the body cannot be read: the server in front says {type(error).__name__}") from error
+        if not chunk:
+            break
+        body.feed(chunk)
     return body.finish()

@@ -1,7 +1,9 @@
-"""gunicorn with threads around the stressed server: `python -m tests.gunicorned PORT WORKERS` prints its address once it listens."""
+"""gunicorn with threads around the stressed server: `python -m tests.gunicorned PORT WORKERS [THREADS]` prints its address once it
+listens."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
@@ -14,12 +16,13 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
     """gunicorn without its command line."""
 
     def load_config(self) -> None:
-        port, workers = sys.argv[1:3]
+        port, workers, threads = [*sys.argv[1:], "16"][:3]
         settings: dict[str, Any] = {
             "bind": f"127.0.0.1:{port}",
             "workers": int(workers),
             "worker_class": "gthread",
-            "threads": 16,
+            "threads": int(threads),
+            "keepalive": 60,
             "loglevel": "critical",
             "graceful_timeout": 10,
             "when_ready": lambda _: print(f"127.0.0.1:{port}", flush=True),
@@ -32,4 +35,5 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.CRITICAL)
     Gunicorn().run()

@@ -110,11 +110,11 @@ def staying(app: Any) -> Any:
     return staying_app
 
 
-def urls_before_models(server: InferenceServer) -> list[URLPattern]:
+def urls_before_models(server: InferenceServer, **options: bool) -> list[URLPattern]:
     """Patterns made before the models were registered, so that their view is a plain one."""
     models, server.core.models = server.core.models, Models()
     try:
-        return urls(server)
+        return urls(server, **options)
     finally:
         server.core.models = models
 
@@ -122,21 +122,38 @@ def urls_before_models(server: InferenceServer) -> list[URLPattern]:
 @contextmanager
 def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
     """All hosts around one server, which has an async model."""
-    configure_django()
-    plain: Any = path("v2", include(urls_before_models(server)))
-    asynchronous: Any = path("async/v2", include(urls(server)))
-    with override_settings(ROOT_URLCONF=(plain, asynchronous)):
-        over_django_wsgi, over_django_asgi = get_wsgi_application(), staying(get_asgi_application())
+    with django_ways(server) as over_django:
         yield {
             "FastAPI mount": over_asgi(fastapi_mounted(server), "/v2"),
             "FastAPI install": over_asgi(fastapi_installed(server), "/v2"),
             "Flask blueprint": over_wsgi(flask_app(blueprint(server)), "/v2"),
-            "Django, WSGI": over_wsgi(over_django_wsgi, "/v2"),
-            "Django, WSGI, async view": over_wsgi(over_django_wsgi, "/async/v2"),
-            "Django, ASGI": over_asgi(over_django_asgi, "/v2"),
-            "Django, ASGI, async view": over_asgi(over_django_asgi, "/async/v2"),
+            **over_django,
             "Litestar mount": over_asgi(litestar_mounted(server), "/v2"),
             "Litestar middleware": over_asgi(OIPMiddleware(Litestar([]), server), "/v2"),
             "Quart middleware": over_asgi(quart_app(server), "/v2"),
         }
     server.stop()
+
+
+@contextmanager
+def compressing_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
+    """The ways in of hosts that have `compress_responses` themselves, switched on."""
+    with django_ways(server, compress_responses=True) as over_django:
+        yield {"Flask blueprint": over_wsgi(flask_app(blueprint(server, compress_responses=True)), "/v2"), **over_django}
+    server.stop()
+
+
+@contextmanager
+def django_ways(server: InferenceServer, **options: bool) -> Iterator[dict[str, Way]]:
+    """Django under both its handlers, with either of its views."""
+    configure_django()
+    plain: Any = path("v2", include(urls_before_models(server, **options)))
+    asynchronous: Any = path("async/v2", include(urls(server, **options)))
+    with override_settings(ROOT_URLCONF=(plain, asynchronous)):
+        wsgi_handler, asgi_handler = get_wsgi_application(), staying(get_asgi_application())
+        yield {
+            "Django, WSGI": over_wsgi(wsgi_handler, "/v2"),
+            "Django, WSGI, async view": over_wsgi(wsgi_handler, "/async/v2"),
+            "Django, ASGI": over_asgi(asgi_handler, "/v2"),
+            "Django, ASGI, async view": over_asgi(asgi_handler, "/async/v2"),
+        }

@@ -37,6 +37,8 @@ class Hostile:
         goes_on: Whether the next request on the same connection must be answered too.
         ends: Whether the client says behind it that it sends no more.
         sized: How many bytes it makes the server hold, for the bound of its memory.
+        grows: How many times as many it may, for what is many small values: the smallest of inputs, 54 bytes of JSON, becomes objects
+            of fifteen times that, a list of one digit becomes forty.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Hostile:
     goes_on: bool = True
     ends: bool = False
     sized: int = 0
+    grows: int = 20
 
     def __str__(self) -> str:
         return self.name
@@ -106,6 +109,7 @@ def size_rows() -> Iterator[Hostile]:
     yield Hostile("100,000 inputs of one name", post("one", b'{"inputs":[%s]}' % b",".join([one] * 100_000)))
     many = b",".join(one.replace(b'"x"', b'"x%d"' % place) for place in range(100_000))
     yield Hostile("100,000 inputs", post("one", b'{"inputs":[%s]}' % many))
+    yield Hostile("300,000 inputs", post("echo", b'{"inputs":[%s]}' % b",".join([one] * 300_000)))
     yield Hostile("100,000 outputs", post("one", document(more=f',"outputs":[{",".join(["{}"] * 100_000)}]')))
     outputs = ",".join(f'{{"name":"{place}"}}' for place in range(100_000))
     yield Hostile("100,000 unknown outputs", post("one", document(more=f',"outputs":[{outputs}]')))
@@ -121,6 +125,13 @@ def size_rows() -> Iterator[Hostile]:
     yield Hostile("a million digits as binary_data_size", post("echo", document(data="", parameters=f'{{"binary_data_size":{DIGITS}}}')))
     yield Hostile("a million digits as timeout", post("one", document(more=f',"parameters":{{"timeout":-{DIGITS}}}')))
     yield Hostile("a million strings for numbers", post("one", document("[1000000]", json.dumps(["1"] * MEGABYTE))))
+    ones, lists = ",".join("1" * MEGABYTE), ",".join(["[1]"] * MEGABYTE)
+    yield Hostile("a million numbers, one more than the shape", post("one", document(f"[{MEGABYTE - 1}]", f"[{ones}]")))
+    yield Hostile("a million numbers for another model", post("one", document(f"[1,{MEGABYTE}]", f"[{ones}]")), grows=45)
+    yield Hostile("a million arrays of one number, of another shape", post("one", document(f"[{MEGABYTE - 1},1]", f"[{lists}]")), grows=45)
+    yield Hostile("a million arrays of one number for another model", post("one", document(f"[{MEGABYTE},1]", f"[{lists}]")), grows=45)
+    parameters = ",".join(f'"{place}":1' for place in range(MEGABYTE))
+    yield Hostile("a million parameters, the last an array", post("one", document(more=f',"parameters":{{{parameters},"x":[]}}')))
     length = MAX_BODY_BYTES + 1
     yield Hostile("a body above the limit, announced", (head("one", f"Content-Length: {length}"),), (413,), goes_on=False)
     chunks = tuple(b"100000\r\n" + bytes(2**20) + b"\r\n" for _ in range(MAX_BODY_BYTES // 2**20 + 1))
@@ -137,7 +148,7 @@ def coding_rows() -> Iterator[Hostile]:
     empty = gzip.compress(b"") * 500_000
     yield Hostile("500,000 empty gzip members", post("one", empty, "Content-Encoding: gzip"), goes_on=False)
     yield Hostile("a corrupt gzip body", post("one", gzip.compress(GOOD)[:-5] + b"12345", "Content-Encoding: gzip"))
-    yield Hostile("Content-Encoding of 1,000 gzips", post("one", GOOD, "Content-Encoding: " + "gzip," * 1000), (415,), goes_on=False)
+    yield Hostile("Content-Encoding of 1,000 gzips", post("one", GOOD, "Content-Encoding: " + "gzip," * 1000), (415,))
     yield Hostile("Accept-Encoding gzip;q=1e999", post("one", GOOD, "Accept-Encoding: gzip;q=1e999"), (200,))
 
 
@@ -149,12 +160,10 @@ def gzip_bomb(megabytes: int) -> bytes:
 def framing_rows() -> Iterator[Hostile]:
     size = len(GOOD)
     repeated = ("Inference-Header-Content-Length: 1", "Inference-Header-Content-Length: 2")
-    yield Hostile("Inference-Header-Content-Length twice", post("one", GOOD, *repeated), goes_on=False)
+    yield Hostile("Inference-Header-Content-Length twice", post("one", GOOD, *repeated))
     for value in ("-1", "0x10", "1e3", "9" * 5000, "18446744073709551617", "٣".encode().decode("latin-1")):
         name = value if len(value) < 30 else f"of {len(value):,} digits"
-        yield Hostile(
-            f"Inference-Header-Content-Length {name}", post("one", GOOD, f"Inference-Header-Content-Length: {value}"), goes_on=False
-        )
+        yield Hostile(f"Inference-Header-Content-Length {name}", post("one", GOOD, f"Inference-Header-Content-Length: {value}"))
     yield Hostile(
         "Content-Length twice",
         (head("one", f"Content-Length: {size}", f"Content-Length: {size + 1}"), GOOD),
@@ -167,6 +176,9 @@ def framing_rows() -> Iterator[Hostile]:
     yield Hostile(
         "a body that ends early, in chunks", (head("one", "Transfer-Encoding: chunked"), b"ff\r\n{"), (), goes_on=False, ends=True
     )
+    chunked = (head("one", "Transfer-Encoding: chunked"), b"%x\r\n%b\r\n0\r\n\r\n" % (size, GOOD), b"garbage\r\n\r\n")
+    yield Hostile("chunks with garbage behind their end", chunked, (200, 400), goes_on=False)
+    yield Hostile("a chunk that is longer than it says", (chunked[0], b"5\r\n%b\r\n0\r\n\r\n" % GOOD), (400,), goes_on=False)
     yield Hostile("a body of one byte at a time", (head("one", "Content-Length: 200"), *[b"["] * 200))
     both = head("one", f"Content-Length: {size}", "Transfer-Encoding: chunked")
     yield Hostile("Content-Length and chunks", (both, b"%x\r\n%b\r\n0\r\n\r\n" % (size, GOOD)), (200, 400), goes_on=False)
@@ -247,8 +259,8 @@ def measured(address: str, pid: int, row: Hostile) -> tuple[Outcome, int]:
 
 
 def bound_of_memory(row: Hostile) -> int:
-    """What a row may cost: the smallest of inputs, 54 bytes of JSON, becomes objects of twenty times that; all else is far below."""
-    return 20 * row.size + 32 * 2**20
+    """What a row may cost."""
+    return row.grows * row.size + 32 * 2**20
 
 
 def serving(command: list[str]) -> tuple[subprocess.Popen[str], str]:

@@ -37,6 +37,11 @@ def make_server() -> InferenceServer:
         await asyncio.sleep(0.005)
         return x @ SHARED
 
+    @server.model("sleeps")
+    async def sleeps() -> int:
+        await asyncio.sleep(0.005)
+        return 1
+
     @server.model("blocks", inputs=x, max_concurrency=2, max_queue=4)
     def blocks(x: Any) -> Any:
         time.sleep(0.05)
@@ -48,7 +53,7 @@ def make_server() -> InferenceServer:
 
     @server.model("late in a thread", timeout=0.05, max_concurrency=4, max_queue=0)
     def late_in_a_thread() -> Any:
-        time.sleep(0.2)
+        time.sleep(0.5)  # so long that no busy machine wakes the caller behind it only
         return 1
 
     @server.model("raises")

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from .hostile import MOST_SECONDS, Hostile, bound_of_memory, measured, rows, serving
+from .hostile import MOST_SECONDS, Hostile, bound_of_memory, measured, post, rows, serving
+
+TELLING = (b"Traceback", b'File "', b"site-packages", str(Path(__file__).parents[1]).encode(), b"secret", b"passwd")
+"""What no answer may hold: where the code is, and what a model's exception says."""
 
 LINUX = Path("/proc/self/clear_refs").exists()
 pytestmark = pytest.mark.skipif(not LINUX, reason="memory is read from Linux's /proc")
@@ -47,15 +50,15 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, int]]:
 def test_hostile(row: Hostile, server: tuple[str, str, int]) -> None:
     name, address, pid = server
     outcome, grown = measured(address, pid, row)
-    if row.statuses and not (name == "gunicorn" and not row.goes_on):
+    # gunicorn closes while some are still being sent, and then systems may drop an answer that has not been read
+    if row.statuses and not (name == "gunicorn" and not row.goes_on and outcome.status is None):
         assert outcome.status in row.statuses
     # what a server refuses by itself is its own affair: a status below 500, or a connection closed
     assert outcome.status is None or outcome.status < 500
     if outcome.headers.get("content-type") == "application/json" and outcome.status != 200:
         assert list(json.loads(outcome.body)) == ["error"]
         assert len(outcome.body) < 2000
-        assert b"Traceback" not in outcome.body
-        assert b"/home" not in outcome.body
+        assert not any(part in outcome.body for part in TELLING)
     elif row.goes_on:
         assert outcome.status == 200
     if row.goes_on:
@@ -65,3 +68,12 @@ def test_hostile(row: Hostile, server: tuple[str, str, int]) -> None:
     assert grown < bound_of_memory(row)
     with urllib.request.urlopen(f"http://{address}/v2/health/live", timeout=30) as response:
         assert response.read() == b'{"live":true}'
+
+
+def test_a_model_that_raises_tells_the_client_nothing(server: tuple[str, str, int]) -> None:
+    _, address, pid = server
+    row = Hostile("a model that raises", post("raises", b'{"inputs":[],"id":"a\\r\\nSet-Cookie: b"}'))
+    outcome, _ = measured(address, pid, row)
+    assert (outcome.status, outcome.next_status) == (500, 200)
+    assert json.loads(outcome.body) == {"error": "model 'raises' failed: see the server's log"}
+    assert "set-cookie" not in outcome.headers

@@ -10,11 +10,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
-from .processes import ROOT, environment, free_port, serving
+from .processes import ROOT, environment, free_port, get, post, serving
 
 KSERVE = ROOT / "examples" / "kserve"
 DOCKERFILE = (KSERVE / "Dockerfile").read_text()
@@ -61,8 +60,8 @@ def test_the_start_command_serves(container: Any, tmp_path: Path) -> None:
     command[command.index("predictor:app") : -1] = ["--app-dir", str(tmp_path)]
     with serving(command, port, tmp_path / "log") as served:
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert httpx.get(served.url + container[probe]["httpGet"]["path"]).status_code == 200
-        found = httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS)
+            assert get(served.url + container[probe]["httpGet"]["path"]).status_code == 200
+        found = post(f"{served.url}/v2/models/iris/infer", json=FLOWERS)
         assert found.json()["outputs"][0]["data"] == ["setosa", "virginica"]
         run = subprocess.run(
             ["sh", "examples/clients/curl.sh", served.url], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60

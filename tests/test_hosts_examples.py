@@ -15,10 +15,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from .processes import ROOT, Served, environment, free_port, serving
+from .processes import ROOT, Served, environment, free_port, get, head, post, serving
 
 EXAMPLES = sorted((ROOT / "examples" / "hosts").glob("*.py"))
 WITH_DATABASE = ["django_app", "flask_blueprint", "starlette_app"]
@@ -57,7 +56,7 @@ def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def history(served: Served) -> Any:
-    response = httpx.get(f"{served.url}/history", auth=ADA)
+    response = get(f"{served.url}/history", auth=ADA)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -67,7 +66,7 @@ def test_nobody_gets_in_with_a_wrong_password(example: tuple[str, Served, Path],
     _, served, _ = example
     before = history(served)
     given: dict[str, Any] = {"headers": {"authorization": credentials}} if isinstance(credentials, str) else {"auth": credentials}
-    found = httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, **given)
+    found = post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, **given)
     assert found.status_code == 401
     assert found.headers["www-authenticate"] == "Basic"
     assert history(served) == before, "the model was called"
@@ -77,8 +76,8 @@ def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path]) ->
     _, served, _ = example
     before = history(served)
     for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/models/iris/ready"):
-        assert httpx.get(served.url + path).status_code == 401, path
-    assert httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
+        assert get(served.url + path).status_code == 401, path
+    assert post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
     assert history(served) == before, "the model was called"
 
 
@@ -123,7 +122,7 @@ def test_nothing_gets_around_it(example: tuple[str, Served, Path], method: str, 
 def test_probes_need_no_password(example: tuple[str, Served, Path]) -> None:
     _, served, _ = example
     for path, body in {"live": {"live": True}, "ready": {"ready": True, "live": True}}.items():
-        found = httpx.get(f"{served.url}/v2/health/{path}")
+        found = get(f"{served.url}/v2/health/{path}")
         assert (found.status_code, found.json()) == (200, body)
 
 
@@ -131,7 +130,7 @@ def test_with_a_password_the_model_answers_and_reaches_the_host(example: tuple[s
     name, served, database = example
     before = history(served)
     assert before["user"] == "ada"
-    found = httpx.post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, auth=ADA)
+    found = post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, auth=ADA)
     assert (found.status_code, found.headers["content-type"]) == (200, "application/json")
     assert found.json() == {
         "model_name": "iris",
@@ -149,17 +148,17 @@ def test_with_a_password_the_model_answers_and_reaches_the_host(example: tuple[s
 def test_metadata_needs_no_redirect(example: tuple[str, Served, Path]) -> None:
     name, served, _ = example
     for path in ("/v2", "/v2/"):
-        found = httpx.get(served.url + path, auth=ADA)
+        found = get(served.url + path, auth=ADA)
         assert found.status_code == 200
         assert found.json()["name"] == f"{name.partition('_')[0]}-example"
-    assert httpx.head(f"{served.url}/v2", auth=ADA).status_code == 200
-    wrong = httpx.post(f"{served.url}/v2/models/iris/infer", content=b"{", auth=ADA)
+    assert head(f"{served.url}/v2", auth=ADA).status_code == 200
+    wrong = post(f"{served.url}/v2/models/iris/infer", content=b"{", auth=ADA)
     assert (wrong.status_code, list(wrong.json())) == (400, ["error"])
 
 
 def test_the_host_keeps_its_own_404(example: tuple[str, Served, Path]) -> None:
     _, served, _ = example
-    found = httpx.get(f"{served.url}/nowhere", auth=ADA)
+    found = get(f"{served.url}/nowhere", auth=ADA)
     assert found.status_code == 404
     assert "unknown path" not in found.text
 

@@ -122,12 +122,13 @@ def test_a_killed_worker_comes_back_and_the_others_serve_on() -> None:
         os.kill(victim, signal.SIGKILL)
         until(lambda: bool({worker_or_none(address)} - seen - {None}))  # a new one has taken its place
         count = len(answers)
-        until(lambda: len(answers) >= count + 8)
+        # the other one serves on, and the new one does beside it
+        until(lambda: max(seen) in answers[count:] and bool(set(answers[count:]) - seen))
         stop.set()
         for each in clients:
             each.join(30)
         assert len(failures) <= len(clients)  # each client lost the one request that the victim had in hand, at most
-        assert victim not in answers[count + 4 :]
+        assert victim not in answers[count + len(clients) :]  # what it had answered before may have been noted late
         assert process.poll() is None
 
 

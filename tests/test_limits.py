@@ -14,10 +14,10 @@ import anyio
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 
 from .talk import EMPTY, Talk, until
-from .ways import Answer, Request, over_wsgi
+from .ways import Answer, Request, over_asgi, over_wsgi
 
 INFER = Request("POST", "/models/m/infer", (), EMPTY)
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
@@ -229,27 +229,106 @@ def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
     assert is_empty(server)
 
 
-@pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt()])
-def test_a_call_that_raises_gives_its_place_back(failure: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixture) -> None:
     def model() -> None:
-        raise failure
+        raise ValueError("no")
 
     server = serve(model, max_concurrency=1, max_queue=0)
 
     async def main() -> None:
         for _ in range(3):
-            try:
-                assert (await Talk(server).answer())[0] == 500
-            except KeyboardInterrupt as error:
-                assert error is failure  # noqa: PT017
+            assert (await Talk(server).answer())[0] == 500
 
-    if isinstance(failure, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            over_wsgi(OIPWSGIApp(server), "")(INFER)
-    else:
-        asyncio.run(main())
+    asyncio.run(main())
     assert is_empty(server)
     caplog.clear()
+
+
+ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        ("ASGI", "def"),
+        ("ASGI", "def with a timeout"),
+        ("WSGI", "def"),
+        ("WSGI", "def with a timeout"),
+        ("WSGI", "async def"),
+        ("WSGI", "async def with a timeout"),
+    ],
+)
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
+    end: type[BaseException], way: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In threads other than the main one, where no signal arrives. What is on the host's event loop is the host's."""
+
+    def blocks() -> None:
+        raise end
+
+    async def awaits() -> None:
+        raise end
+
+    async def one() -> int:
+        return 1
+
+    server = serve(
+        awaits if kind.startswith("async") else blocks, max_concurrency=1, max_queue=0, timeout=20 if kind.endswith("timeout") else None
+    )
+    server.register("next", one)
+    ask = over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            answer = pool.submit(ask, INFER).result(20)
+            assert (answer.status, json.loads(answer.body)) == (500, {"error": "model 'm' failed: see the server's log"})
+        assert pool.submit(ask, Request("POST", "/models/next/infer", (), EMPTY)).result(20).status == 200
+    assert is_empty(server)
+    assert [end.__name__ in logging.Formatter().format(record) for record in caplog.records] == [True, True]
+    caplog.clear()
+    server.stop()
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseException]) -> None:
+    def model() -> None:
+        raise end
+
+    server = serve(model, max_concurrency=1, max_queue=0)
+    with pytest.raises(end):
+        over_wsgi(OIPWSGIApp(server), "")(INFER)
+    assert is_empty(server)
+
+
+def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
+    async def quits() -> None:
+        raise SystemExit
+
+    async def model() -> int:
+        task = asyncio.ensure_future(quits())
+        await asyncio.wait([task])
+        return int(isinstance(task.exception(), SystemExit))
+
+    server = serve(model)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            assert json.loads(pool.submit(ask, INFER).result(20).body)["outputs"][0]["data"] == [1]
+    server.stop()
+
+
+def test_more_inputs_than_any_frame_has_columns_are_refused_before_they_are_arrays() -> None:
+    server = serve(lambda **inputs: len(inputs))
+    way = over_asgi(OIPApp(server), "")
+
+    def ask(count: int) -> Answer:
+        inputs = ",".join(f'{{"name":"{place}","datatype":"FP32","shape":[0],"data":[]}}' for place in range(count))
+        return way(Request("POST", INFER.path, (), f'{{"inputs":[{inputs}]}}'.encode()))
+
+    assert json.loads(ask(100_000).body)["outputs"][0]["data"] == [100_000]
+    refused = ask(100_001)
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 inputs: expected 100000 at most"})
+    server.stop()
 
 
 # Timeouts
@@ -274,7 +353,7 @@ TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own t
 
 
 @pytest.mark.parametrize("how", ["returns", "raises"])
-def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
+def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def model() -> int:
         try:
             await asyncio.sleep(3600)
@@ -284,7 +363,6 @@ def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
         return 1
 
     server = serve(model, timeout=0.01)
-
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -302,6 +380,11 @@ def test_an_async_model_that_does_not_heed_its_end(how: str) -> None:
 
     asyncio.run(main())
     assert is_empty(server)
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in errors] == ["model 'm' failed on the request with id None, after its timeout"] * (
+        how == "raises"
+    )
+    caplog.clear()
 
 
 def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
@@ -337,6 +420,60 @@ def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited(
     assert model.events == ["cleaned up"]
     assert is_empty(server)
     server.stop()
+
+
+@pytest.mark.parametrize("way", ["ASGI", "trio", "WSGI"])
+@pytest.mark.parametrize("raised", [ValueError("too late"), InferenceError("for the client"), None])
+def test_what_a_thread_raises_after_its_timeout_is_logged_once(
+    raised: Exception | None, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def model() -> int:
+        entered.set()
+        assert leave.wait(20)
+        if raised is not None:
+            raise raised
+        return 1
+
+    server = InferenceServer()
+    server.register("m", model, version="1", timeout=0.02, max_concurrency=1, max_queue=0)
+    request = Request("POST", INFER.path, (), b'{"inputs":[],"id":"a\\nb"}')
+    if way == "trio":
+        statuses: list[int] = []
+        anyio.run(answer_status, server, request, statuses, backend="trio")
+        assert statuses == [504]
+    else:
+        assert (over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), ""))(request).status == 504
+    assert entered.is_set()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    leave.set()
+    server.stop()  # waits for the thread
+    assert is_empty(server)
+    late = caplog.records[1:]
+    if isinstance(raised, ValueError):
+        [record] = late
+        assert record.levelno == logging.ERROR
+        assert record.getMessage() == "model 'm' version '1' failed on the request with id 'a\\nb', after its timeout"
+        assert record.exc_info is not None
+        assert record.exc_info[1] is raised
+    else:
+        assert late == []
+    caplog.clear()
+
+
+async def answer_status(server: InferenceServer, request: Request, statuses: list[int]) -> None:
+    """Ask from any event loop, as a client that stays."""
+    messages = [{"type": "http.request", "body": request.body}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    await OIPApp(server)({"type": "http", "method": request.method, "path": request.path, "headers": []}, receive, send)
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
@@ -416,23 +553,9 @@ def test_a_timeout_under_trio() -> None:
     server.register("quick", lambda: 1, timeout=20)
     statuses: list[int] = []
 
-    async def ask(model: str) -> None:
-        messages = [{"type": "http.request", "body": EMPTY}]
-
-        async def receive() -> Any:
-            if messages:
-                return messages.pop()
-            return await anyio.sleep_forever()
-
-        async def send(message: Any) -> None:
-            if "status" in message:
-                statuses.append(message["status"])
-
-        await OIPApp(server)({"type": "http", "method": "POST", "path": f"/models/{model}/infer", "headers": []}, receive, send)
-
     async def main() -> None:
         for name in ("m", "thread", "thread", "quick"):
-            await ask(name)
+            await answer_status(server, Request("POST", f"/models/{name}/infer", (), EMPTY), statuses)
 
     anyio.run(main, backend="trio")
     leave.set()

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import anyio
@@ -291,6 +292,62 @@ def test_a_model_that_raises_is_logged_once_with_what_is_needed_to_find_it(caplo
     assert message == "model 'm\\n' version '1\\t' failed on the request with id '7\\r\\nERROR forged \\x1b[31m \\u2028'"
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)
+
+
+def raising(how: str, text: str) -> None:
+    """Raise with a text that a client chose, wherever an exception may hold one."""
+    error = ValueError(text)
+    if how == "note":
+        error = ValueError("bad")
+        error.add_note(text)
+    if how == "group":
+        raise ExceptionGroup("several", [error])
+    try:
+        raise error
+    except ValueError:
+        if how == "cause":
+            raise RuntimeError("on") from error
+        if how == "context":
+            raise RuntimeError("on")  # noqa: B904  (the context is the point)
+        raise
+
+
+@pytest.mark.parametrize("how", ["message", "note", "group", "cause", "context"])
+def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
+    forged = "a\nERROR oip_asgi forged\r\x1b[31m \u2028\x85\udc80"
+    server = InferenceServer()
+    server.register("m", lambda: raising(how, forged))
+    server.register("loads", lambda: 1, load=lambda: raising(how, forged))
+    server.register("asks", lambda: 1, ready=lambda: raising(how, forged))
+    written = StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    records: list[logging.LogRecord] = []
+    handler.addFilter(lambda record: records.append(record) or True)  # type: ignore[func-returns-value]
+    logger = logging.getLogger("oip_asgi")
+    logger.addHandler(handler)
+    try:
+        assert ask(server, "m").status == 500
+        assert get(server, "/models/loads/ready")[0] == 503
+        assert get(server, "/models/asks/ready")[0] == 503
+    finally:
+        logger.removeHandler(handler)
+        server.stop()
+    lines = written.getvalue().splitlines()
+    starts = [line for line in lines if not line.startswith("    ")]
+    assert starts == [
+        "ERROR oip_asgi model 'm' failed on the request with id None",
+        "ERROR oip_asgi model 'loads': load= raised, so it will never be ready",
+        "ERROR oip_asgi model 'asks': ready= raised, so it counts as not ready",
+    ]
+    assert all(line.isprintable() for line in lines)
+    for escaped in ("ERROR oip_asgi forged\\r", "\\x1b[31m \\u2028", "\\x85", "\\udc80"):
+        assert sum(escaped in line for line in lines) == 3
+    for record in records:  # as those see it who make something else of exceptions
+        assert record.exc_info is not None
+        assert isinstance(record.exc_info[1], Exception)
+        assert record.exc_info[2] is record.exc_info[1].__traceback__
+        assert record.filename in ("server.py", "loading.py")
 
 
 def test_debug_adds_the_message_and_no_traceback() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import BytesIO
 from typing import Any
 
@@ -11,6 +12,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client, EnvironBuilder
 
 from oip_asgi import InferenceServer, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi.flask import blueprint
 
 from .ways import Answer, Request, other_wsgi_app, over_wsgi
 
@@ -130,4 +132,27 @@ def test_a_client_that_goes_away_is_no_error_of_ours(server: InferenceServer, ca
     status, body = post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Breaking(BODY)})
     assert status == "400 Bad Request"
     assert body == b'{"error":"the body ended after 10 bytes: expected %d"}' % len(BODY)
+    assert caplog.records == []
+
+
+class Refusing(BytesIO):
+    """A stream of a server that cannot make sense of a chunk: gunicorn raises a class of its own, which is no OSError."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise LookupError("ChunkMissingTerminator")
+
+
+@pytest.mark.parametrize("host", ["itself", "Flask"])
+def test_a_body_that_the_server_in_front_cannot_read(server: InferenceServer, host: str, caplog: pytest.LogCaptureFixture) -> None:
+    app: Any = OIPWSGIApp(server)
+    if host == "Flask":
+        app = Flask(__name__)
+        app.register_blueprint(blueprint(server, url_prefix="/"))
+    environ = EnvironBuilder("/models/m/infer", method="POST").get_environ()
+    environ.pop("CONTENT_LENGTH", None)
+    environ |= {"wsgi.input": Refusing(), "wsgi.input_terminated": True}
+    statuses: list[str] = []
+    body = b"".join(app(environ, lambda status, headers, exc_info=None: statuses.append(status)))
+    assert [int(status.split()[0]) for status in statuses] == [400]
+    assert json.loads(body) == {"error": "the body cannot be read: the server in front says LookupError"}
     assert caplog.records == []

@@ -127,6 +127,8 @@ class Busy(InferenceError):
 
 
 class TimedOut(InferenceError):
+    """The model did not answer within its timeout, or the request's."""
+
     status = 504
 
 

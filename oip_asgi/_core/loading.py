@@ -9,12 +9,10 @@ import inspect
 import logging
 import threading
 from concurrent.futures import Future
-from typing import Final
 
+from .log import log_raised
 from .models import Model, Models
 from .steps import Call, Steps, Together, Wait, no_coroutine
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Loading:
@@ -83,7 +81,7 @@ def _load_one(model: Model) -> Steps[None]:
         model.state = "ready"
     except Exception as error:
         model.state = "failed"
-        _logger.error("%s: load= raised, so it will never be ready", model, exc_info=error)
+        log_raised(logging.ERROR, error, "%s: load= raised, so it will never be ready", model)
     finally:
         if model.state == "loading":  # given up half-way
             model.state = "waiting"

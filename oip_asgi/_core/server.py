@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from . import schemas
@@ -16,6 +17,7 @@ from .codecs.known import Codecs
 from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
 from .gates import Place
 from .loading import Loading
+from .log import log_raised
 from .models import Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
@@ -82,7 +84,7 @@ class Server:
         try:
             return bool(no_coroutine((yield Call.aside(model.ready))))
         except Exception as error:
-            _logger.error("%s: ready= raised, so it counts as not ready", model, exc_info=error)
+            log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
             return False
 
     def admit(self, model: Model) -> Steps[None]:
@@ -154,13 +156,14 @@ class Server:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
             hold = _hold_async if model.run == "async" else _hold
-            result = yield Call(hold, [place, model.function, arguments], {}, model.run, deadline, for_client=True)
+            late = None if seconds == math.inf else partial(_failed_late, model, request)
+            result = yield Call(hold, [place, model.function, arguments], {}, model.run, deadline, for_client=True, late=late)
             asked = _asked_types(request.outputs) if request.outputs else {}
             response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
         except InferenceError:
             raise
-        except DeadlinePassed:
-            raise self._too_late(model, request, seconds) from None
+        except DeadlinePassed as passed:
+            raise self._too_late(model, request, seconds, passed.__cause__) from None
         except Stopped:
             raise _stopping(model) from None
         except Exception as error:
@@ -188,12 +191,14 @@ class Server:
         if model.state in ("waiting", "loading"):
             yield from self.loading.lazily()
 
-    def _too_late(self, model: Model, request: InferenceRequest, seconds: float) -> TimedOut:
+    def _too_late(self, model: Model, request: InferenceRequest, seconds: float, raised: BaseException | None) -> TimedOut:
         _logger.warning("%s took more than %g seconds for the request with id %s", model, seconds, shown(request.id))
+        if isinstance(raised, Exception):
+            _failed_late(model, request, raised)
         return TimedOut(f"{model} did not answer within {seconds:g} seconds, the shorter of its own timeout and the request's")
 
     def _failure(self, model: Model, request: InferenceRequest, error: Exception) -> ModelFailed:
-        _logger.error("%s failed on the request with id %s", model, shown(request.id), exc_info=error)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(request.id))
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
@@ -222,6 +227,12 @@ async def _hold_async(place: Place, function: Callable[..., Awaitable[Any]], arg
         place.end()
 
 
+def _failed_late(model: Model, request: InferenceRequest, error: Exception) -> None:
+    """Log what a model raised when its request had been answered 504."""
+    if not isinstance(error, (InferenceError, Stopped)):  # what it would say to the client, and what never began
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s, after its timeout", model, shown(request.id))
+
+
 def _busy(model: Model) -> Busy:
     gate = model.gate
     return Busy(f"{model} is busy: {gate.max_concurrency} calls run and {gate.max_queue} wait, which is all it takes", headers=_RETRY)
@@ -244,7 +255,7 @@ def _seconds(model: Model, request: InferenceRequest) -> float:
 
 def own_fault(error: Exception) -> InferenceError:
     """What the client is told where this package itself failed, after the log was told more."""
-    _logger.error("an error of oip_asgi itself, please report it", exc_info=error)
+    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)
 
 

@@ -51,7 +51,8 @@ class Call(msgspec.Struct, frozen=True):
 
     At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
     left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
-    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request.
+    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request. `late` is told what a
+    thread that was left to itself at its deadline has raised behind it.
     """
 
     function: Callable[..., Any]
@@ -60,6 +61,7 @@ class Call(msgspec.Struct, frozen=True):
     run: Literal["async", "inline"] | Pool
     deadline: float = math.inf
     for_client: bool = False
+    late: Callable[[Exception], None] | None = None
 
     @classmethod
     def aside(cls, function: Callable[[], Any]) -> Call:
@@ -74,11 +76,15 @@ class Together(msgspec.Struct, frozen=True):
 
 
 class DeadlinePassed(Exception):
-    """Thrown into the generator whose step took longer than its deadline."""
+    """Thrown into the generator whose step took longer than its deadline. Its cause is what was raised while that was cancelled."""
 
 
 class CancelledWithin(Exception):
     """Thrown into the generator whose call ended cancelled, though nobody had cancelled it: it awaited what somebody else did."""
+
+
+class QuitWithin(Exception):
+    """Thrown into the generator whose call raised what ends threads and processes, such as `SystemExit`, which is its cause."""
 
 
 class Stopped(Exception):

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 FOUND = Path(__file__).parent / "found"
-NAMES = ("exchange", "document", "json_data", "raw", "coding")
+NAMES = ("exchange", "document", "json_data", "raw", "coding", "message")
 
 
 def fuzz(name: str, seconds: int) -> None:
@@ -47,12 +47,13 @@ def main() -> int:
         done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace", timeout=share + 120)
         runs = re.search(r"Done (\d+) runs in (\d+) second", done.stderr)
         coverage = re.findall(r"cov: (\d+) ft: (\d+)", done.stderr)
-        if done.returncode or runs is None:
+        has_failed = done.returncode != 0 or runs is None
+        if has_failed:
             failed = True
             print(done.stdout[-3000:], done.stderr[-6000:])
         covered = " and ".join(coverage[-1]) if coverage else "-"
         count = f"{int(runs[1]):,}" if runs else "-"
-        rows.append(f"| {name} | {count} | {covered} | {'none' if not done.returncode else 'SEE ABOVE'} |")
+        rows.append(f"| {name} | {count} | {covered} | {'SEE ABOVE' if has_failed else 'none'} |")
     print("\n| target | runs | edges and features reached | failures |\n|---|---|---|---|")
     print("\n".join(rows))
     return int(failed)

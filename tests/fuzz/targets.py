@@ -23,6 +23,7 @@ from oip_asgi._core.json_data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
 from oip_asgi._core.rest import decode_request, encode_response
 from oip_asgi._core.tensors import InferenceResponse
+from oip_asgi._core.wire import bytes_field, split
 from oip_asgi._drive import drive
 
 from ..table import rows
@@ -32,6 +33,9 @@ SECONDS_PER_BYTE: Final = 1e-4
 """Of the process's own time. The slowest byte known costs less than a microsecond without the fuzzer's tracing."""
 
 LIMIT: Final = 2**20
+
+FIELD: Final = 7
+"""The bytes field that is taken off messages, as `raw_input_contents` is."""
 
 
 def _server() -> InferenceServer:
@@ -127,8 +131,17 @@ def coding(data: bytes) -> None:
     coding_of(value)
 
 
+def message(data: bytes) -> None:
+    """A serialized protobuf message, and what is left of it without a bytes field."""
+    kept, taken = split(data, FIELD)
+    if not taken:
+        return  # it comes back whole, or there was none
+    again = b"".join([kept, *(part for value in taken for part in bytes_field(FIELD, value))])
+    assert split(again, FIELD) == (kept, taken)
+
+
 TARGETS: Final = MappingProxyType(
-    {"exchange": exchange, "document": document, "json_data": json_data, "raw": raw, "coding": coding},
+    {"exchange": exchange, "document": document, "json_data": json_data, "raw": raw, "coding": coding, "message": message},
 )
 
 
@@ -156,6 +169,10 @@ def seeds(name: str) -> Iterator[bytes]:
             yield (int(length) if length.isascii() and length.isdigit() and int(length) < 2**16 else 0).to_bytes(2, "big") + request.body
         elif name == "coding" and "content-encoding" in dict(request.headers):
             yield request.body
+    if name == "message":
+        for fields in ([b"\x0a\x01m"], [b"\x0a\x01m", b"\x3a\x04abcd"], [b"\x3a\x00"] * 3, [b"\x08\x96\x01", b"\x3a\x02ab", b"\x0d1234"]):
+            for more in ([], [b"\x3a\x80\x01" + bytes(128)], [b"\x11" + bytes(8)]):
+                yield b"".join([*fields, *more])
     if name in ("json_data", "raw"):
         for kind in range(len(DTYPES)):
             for text in (b"[1,2]", b"[[1],[2]]", b'["a","b"]', b"[true,0]", b"[null,1e3]", b'["NaN","-Infinity"]', bytes(16), b"\1\0\0\0a"):

@@ -1,12 +1,15 @@
-"""`python -m tests.soak [--seconds 300] [--connections 64]`: runs the soak, prints its table, and fails if anything is not as it must be.
+"""`python -m tests.soak [--seconds 300] [--connections 64] [--server uvicorn]`: runs the soak, prints its table, and fails if anything
+is not as it must be.
 
-It speaks to servers of its own on the loopback interface only, and ends by itself.
+`--server gunicorn` is the same over WSGI, behind gunicorn's threads. There health waits for a thread like any other request, so how long
+that takes is told and not judged. It speaks to servers of its own on the loopback interface only, and ends by itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import signal
 import subprocess
@@ -14,18 +17,24 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ..hostile import serving
-from .requests import Ask, make
+from ..processes import free_port
+from .requests import KINDS, Ask, make
 
 MOST_HEALTH_MS = 50.0
 MOST_GROWTH = 0.1
 WARM_UP = 0.3
 """The part of the time that is no measure of memory. What is never below a level may be lost: so the least of as much time behind it
 is compared with the least at the end. In between, bombs and large bodies come and go."""
+
+THREADS = 32
+"""Of gunicorn's: more than the slow and queued requests of the soak hold at a time."""
 
 
 @dataclass
@@ -49,10 +58,10 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, ask: Ask) -> None:
-        if self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection(self._host, int(self._port))
         self._books.sent[ask.kind] += 1
         try:
+            if self._writer is None:
+                self._reader, self._writer = await asyncio.open_connection(self._host, int(self._port))
             await self._send(ask)
             if ask.leaves is not None:
                 await asyncio.sleep(ask.leaves)
@@ -66,9 +75,9 @@ class Connection:
             await self.close(abort=True)
             return
         self._books.answered[ask.kind, status] += 1
-        if status not in ask.statuses or (status == 200 and not ask.is_right(headers, body)):
+        if status not in ask.statuses or not (ask.is_right(headers, body) if status == 200 else is_error(body)):
             self._books.wrong.append(f"{ask.kind}: {status} {body[:200]!r}")
-        if status == 413 or headers.get("connection") == "close":
+        if status == 413 or headers.get("connection", "").lower() == "close":
             await self.close()
 
     async def _send(self, ask: Ask) -> None:
@@ -100,6 +109,11 @@ class Connection:
         writer.close()
         with suppress(OSError):  # the server was quicker
             await writer.wait_closed()
+
+
+def is_error(body: bytes) -> bool:
+    """Whether an answer is the error object, and says nothing of what the model that raises has said."""
+    return list(json.loads(body)) == ["error"] and b"secret" not in body
 
 
 async def client(address: str, books: Books, seed: int, until: float) -> None:
@@ -155,17 +169,47 @@ def settled(pid: int, before: Held) -> Held:
     return now
 
 
+def infer(address: str, model: str) -> None:
+    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/infer", b'{"inputs":[]}', timeout=60) as response:
+        assert response.status == 200
+
+
+def rested(address: str, pid: int, server: str) -> Held:
+    """What the server holds before the soak: all that stays by design is there, and all that does not has ended."""
+    if server == "uvicorn":
+        with urllib.request.urlopen(f"http://{address}/v2/health/ready", timeout=30):  # the port listens before the loop runs
+            return Held.by(pid)
+    with ThreadPoolExecutor(2 * THREADS) as pool:  # gunicorn's threads, and the event loop of WSGI, stay once they have begun
+        list(pool.map(partial(infer, address), ["slow"] * 2 * THREADS + ["sleeps"]))
+    time.sleep(15)
+    return Held.by(pid)
+
+
+def command(server: str) -> list[str]:
+    if server == "uvicorn":
+        return [sys.executable, "-m", "tests.stressed"]
+    return [sys.executable, "-m", "tests.gunicorned", str(free_port()), "1", str(THREADS)]
+
+
+def answering(process: subprocess.Popen[str], address: str, server: str) -> int:
+    """The process that answers."""
+    if server == "uvicorn":
+        return process.pid
+    with urllib.request.urlopen(f"http://{address}/pid", timeout=30) as response:
+        return int(response.read())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--server", choices=("uvicorn", "gunicorn"), default="uvicorn")
     arguments = parser.parse_args()
     books = Books()
-    process, address = serving([sys.executable, "-m", "tests.stressed"])
+    process, address = serving(command(arguments.server))
     try:
-        with urllib.request.urlopen(f"http://{address}/v2/health/ready", timeout=30):  # the port listens before the loop runs
-            pass
-        before = Held.by(process.pid)
+        pid = answering(process, address, arguments.server)
+        before = rested(address, pid, arguments.server)
         probe = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.probe", address],
             stdin=subprocess.PIPE,
@@ -173,16 +217,17 @@ def main() -> int:
             text=True,
             cwd=Path(__file__).parents[2],
         )
-        held = asyncio.run(soak(address, process.pid, books, arguments.seconds, arguments.connections))
+        held = asyncio.run(soak(address, pid, books, arguments.seconds, arguments.connections))
         health = sorted(map(float, probe.communicate()[0].split()))
-        after = settled(process.pid, before)
+        assert probe.returncode == 0, "a health probe was not answered as it must be"
+        after = settled(pid, before)
     finally:
         process.terminate()
         code = process.wait(30)
-    return report(books, held, health, before, after, code, arguments.seconds)
+    return report(books, held, health, before, after, code, arguments)
 
 
-def report(books: Books, held: list[Held], health: list[float], before: Held, after: Held, code: int, seconds: float) -> int:
+def report(books: Books, held: list[Held], health: list[float], before: Held, after: Held, code: int, arguments: argparse.Namespace) -> int:
     print("\n| kind of request | sent | answers | left by us |\n|---|---|---|---|")
     for kind in sorted(books.sent):
         answers = ", ".join(f"{status}: {count:,}" for (name, status), count in sorted(books.answered.items()) if name == kind)
@@ -191,21 +236,27 @@ def report(books: Books, held: list[Held], health: list[float], before: Held, af
     memory = [each.megabytes for each in held]
     part = max(1, int(len(memory) * WARM_UP))
     warm, end = min(memory[part : 2 * part]), min(memory[-part:])
+    never = [f"{kind} {status}" for kind, statuses in KINDS.items() for status in statuses if not books.answered[kind, status]]
     p50, p99 = health[len(health) // 2], health[int(len(health) * 0.99)]
     rows = [
         ("sent = answered + left by us", f"{sent:,} = {answered:,} + {left:,}", sent == answered + left),
         ("answers that were wrong", f"{len(books.wrong)}", not books.wrong),
+        ("kinds of requests and answers that never came", ", ".join(never) or "none", not never),
         (
             "memory: least after warm-up, least at the end, most",
             f"{warm:.0f}, {end:.0f}, {max(memory):.0f} MB",
             end <= warm * (1 + MOST_GROWTH),
         ),
-        ("health: p50, p99, slowest", f"{p50:.1f}, {p99:.1f}, {health[-1]:.1f} ms of {len(health):,}", p99 < MOST_HEALTH_MS),
+        (
+            "health: p50, p99, slowest",
+            f"{p50:.1f}, {p99:.1f}, {health[-1]:.1f} ms of {len(health):,}",
+            p99 < MOST_HEALTH_MS or arguments.server == "gunicorn",
+        ),
         ("files before, after", f"{before.files}, {after.files}", after.files <= before.files),
         ("threads before, after", f"{before.threads}, {after.threads}", after.threads <= before.threads),
         ("ended by SIGTERM with", f"{code}", code in (0, -signal.SIGTERM)),
     ]
-    print(f"\n| of {seconds:g} seconds | | |\n|---|---|---|")
+    print(f"\n| of {arguments.seconds:g} seconds, {arguments.server} | | |\n|---|---|---|")
     for name, value, is_good in rows:
         print(f"| {name} | {value} | {'yes' if is_good else 'NO'} |")
     for line in books.wrong[:20]:

@@ -41,6 +41,10 @@ class Ask:
     sends: float = 1.0
 
 
+Build: TypeAlias = Callable[[str, tuple[int, ...], random.Random], Ask]
+"""Makes a request of a kind, with what it may be answered."""
+
+
 def _ask(kind: str, model: str, body: bytes, statuses: tuple[int, ...], *headers: str, length: int | None = None, **more: object) -> Ask:
     lines = [
         f"POST /v2/models/{model}/infer HTTP/1.1",
@@ -83,80 +87,83 @@ def _binary(rows: int, dice: random.Random) -> tuple[bytes, int, Check]:
 
 def make(dice: random.Random) -> Ask:
     """A request of any kind; the good and quick ones are the most."""
-    kinds = list(_KINDS)
-    [kind] = dice.choices(kinds, [_KINDS[each][0] for each in kinds])
-    return _KINDS[kind][1](kind, dice)
+    [kind] = dice.choices(list(_MADE), [weight for weight, _, _ in _MADE.values()])
+    _, statuses, build = _MADE[kind]
+    return build(kind, statuses, dice)
 
 
-def _good(model: str, statuses: tuple[int, ...] = (200,), most: int = 8) -> Callable[[str, random.Random], Ask]:
-    def build(kind: str, dice: random.Random) -> Ask:
+def _good(model: str, most: int = 8) -> Build:
+    def build(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
         body, is_right = _json(dice.randint(1, most), dice)
         return _ask(kind, model, body, statuses, is_right=is_right)
 
     return build
 
 
-def _good_binary(kind: str, dice: random.Random) -> Ask:
+def _good_binary(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
     body, length, is_right = _binary(dice.choice([1, 8, 5000]), dice)
-    return _ask(kind, "linear", body, (200,), f"Inference-Header-Content-Length: {length}", is_right=is_right)
+    return _ask(kind, "linear", body, statuses, f"Inference-Header-Content-Length: {length}", is_right=is_right)
 
 
-def _compressed(kind: str, dice: random.Random) -> Ask:
+def _compressed(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
     body, is_right = _json(dice.randint(1, 8), dice)
-    return _ask(kind, "linear", gzip.compress(body), (200,), "Content-Encoding: gzip", "Accept-Encoding: gzip", is_right=is_right)
+    return _ask(kind, "linear", gzip.compress(body), statuses, "Content-Encoding: gzip", "Accept-Encoding: gzip", is_right=is_right)
 
 
-def _slow_body(kind: str, dice: random.Random) -> Ask:
+def _slow_body(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
     body, is_right = _json(2, dice)
-    return _ask(kind, "linear", body, (200,), is_right=is_right, piece=60)
+    return _ask(kind, "linear", body, statuses, is_right=is_right, piece=60)
 
 
-def _bad(kind: str, dice: random.Random) -> Ask:
+def _bad(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
     body, _ = _json(2, dice)
     broken = dice.choice([b"", b"{", body[:-1], body.replace(b"[2,8]", b"[2,9]"), body.replace(b"FP64", b"FP65"), b"[" * 5000, bytes(100)])
-    return _ask(kind, "linear", broken, (400,))
+    return _ask(kind, "linear", broken, statuses)
 
 
-def _empty(model: str, *statuses: int) -> Callable[[str, random.Random], Ask]:
-    return lambda kind, dice: _ask(kind, model, b'{"inputs":[]}', statuses)
+def _empty(model: str) -> Build:
+    return lambda kind, statuses, dice: _ask(kind, model, b'{"inputs":[]}', statuses)
 
 
-def _gone(kind: str, dice: random.Random) -> Ask:
+def _gone(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
     model = dice.choice(["awaits", "blocks", "late", "linear"])
     body = b'{"inputs":[]}' if model == "late" else _json(2, dice)[0]
-    return _ask(kind, model, body, (), leaves=dice.choice([0.0, 0.01, 0.04]))
+    return _ask(kind, model, body, statuses, leaves=dice.choice([0.0, 0.01, 0.04]))
 
 
-def _cut_off(kind: str, dice: random.Random) -> Ask:
-    return _ask(kind, "linear", _json(8, dice)[0], (), leaves=0.01, sends=0.5)
+def _cut_off(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
+    return _ask(kind, "linear", _json(8, dice)[0], statuses, leaves=0.01, sends=0.5)
 
 
-def _oversized(kind: str, dice: random.Random) -> Ask:
-    return _ask(kind, "linear", b"", (413,), length=MAX_BODY_BYTES + 1)
+def _oversized(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
+    return _ask(kind, "linear", b"", statuses, length=MAX_BODY_BYTES + 1)
 
 
-def _bomb(kind: str, dice: random.Random) -> Ask:
-    return _ask(kind, "linear", _BOMB, (413,), "Content-Encoding: gzip")
+def _bomb(kind: str, statuses: tuple[int, ...], dice: random.Random) -> Ask:
+    return _ask(kind, "linear", _BOMB, statuses, "Content-Encoding: gzip")
 
 
 _BOMB = gzip.compress(bytes(MAX_BODY_BYTES + 1), 9)
 
-_KINDS: dict[str, tuple[int, Callable[[str, random.Random], Ask]]] = {
-    "good, JSON": (300, _good("linear")),
-    "good, JSON of 2,000 rows": (3, _good("linear", most=2000)),
-    "good, binary": (150, _good_binary),
-    "good, gzip both ways": (60, _compressed),
-    "good, async model": (150, _good("awaits")),
-    "good, body in pieces": (20, _slow_body),
-    "more than a model takes": (60, _good("blocks", (200, 503))),
-    "bad": (150, _bad),
-    "unknown model": (20, _empty("nobody", 404)),
-    "model raises": (40, _empty("raises", 500)),
-    "async model too late": (20, _empty("late", 504)),
-    "thread too late": (20, _empty("late%20in%20a%20thread", 504, 503)),
-    "client goes": (60, _gone),
-    "client goes in its body": (20, _cut_off),
-    "body above the limit": (10, _oversized),
-    "gzip bomb": (1, _bomb),
+_MADE: dict[str, tuple[int, tuple[int, ...], Build]] = {
+    "good, JSON": (300, (200,), _good("linear")),
+    "good, JSON of 2,000 rows": (3, (200,), _good("linear", most=2000)),
+    "good, binary": (150, (200,), _good_binary),
+    "good, gzip both ways": (60, (200,), _compressed),
+    "good, async model": (150, (200,), _good("awaits")),
+    "good, body in pieces": (20, (200,), _slow_body),
+    "more than a model takes": (60, (200, 503), _good("blocks")),
+    "bad": (150, (400,), _bad),
+    "unknown model": (20, (404,), _empty("nobody")),
+    "model raises": (40, (500,), _empty("raises")),
+    "async model too late": (20, (504,), _empty("late")),
+    "thread too late": (20, (503, 504), _empty("late%20in%20a%20thread")),
+    "client goes": (60, (), _gone),
+    "client goes in its body": (20, (), _cut_off),
+    "body above the limit": (10, (413,), _oversized),
+    "gzip bomb": (1, (413,), _bomb),
 }
-"""Each kind, how often among all it comes, and how it is made."""
+"""Each kind, how often among all it comes, what it may be answered, and how it is made."""
+
+KINDS = {kind: statuses for kind, (_, statuses, _) in _MADE.items()}
+"""Each kind, and what it may be answered: all of that must come."""
