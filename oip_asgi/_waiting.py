@@ -96,26 +96,19 @@ async def attended(
         return await _attended_by_tasks(work, deadline, gone, may_stop)
     assert task is not None  # a coroutine of ours is always some task's
     try:
-        return await _attended_by_timers(work, deadline, gone, may_stop, task)
+        try:
+            waits_for = work.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        rest = _rest(work, waits_for)
+        if deadline == math.inf and gone is None:
+            return await rest
+        return await _Attendance(gone, may_stop, task).attend(rest, deadline)
     except asyncio.CancelledError:
         if task.cancelling():
             raise
         raise CancelledWithin from None
-
-
-async def _attended_by_timers(
-    work: Coroutine[Any, Any, T], deadline: float, gone: Gone | None, may_stop: Callable[[], bool], task: asyncio.Task[Any]
-) -> T:
-    """`attended` under asyncio."""
-    try:
-        waits_for = work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    rest = _rest(work, waits_for)
-    if deadline == math.inf and gone is None:
-        return await rest
-    return await _Attendance(gone, may_stop, task).attend(rest, deadline)
 
 
 @coroutine

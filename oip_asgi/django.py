@@ -76,7 +76,7 @@ def _head(request: HttpRequest, path: str) -> http.Head:
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head = head._replace(path=http.encoded(path, target), body_is_bounded=True)
+        head.path, head.body_is_bounded = http.encoded(path, target), True
     return head
 
 

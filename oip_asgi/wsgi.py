@@ -47,7 +47,8 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        described = head(environ, path, environ)._replace(compress=self._compress)
+        described = head(environ, path, environ)
+        described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
         return response.parts

@@ -554,6 +554,109 @@ def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
     assert described(send(server, "frame", request)) == [("Age", [2, 1], "np", [34, 22]), ("First Name", [2], "str", ["Joanne", "Michael"])]
 
 
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        (None, ("first", [2], None, [1.5, 2.5])),
+        ("np", ("first", [2, 1], "np", [1.5, 2.5])),
+        ("pd_json", ("first", [2], "pd_json", ["1.5", "2.5"])),
+    ],
+)
+def test_outputs_of_a_users_request_codec_can_be_asked_for_too(
+    server: InferenceServer, content_type: str | None, expected: tuple[Any, ...]
+) -> None:
+    asked = RequestOutput("first", {} if content_type is None else {"content_type": content_type})
+    assert described(send(server, "pair", request_of(FLOATS, ONE, outputs=[asked]))) == [expected]
+
+
+def test_an_output_of_a_content_type_is_asked_for_with_another() -> None:
+    """What the tensor stands for is written anew: bytes that went out as base64 are bytes again."""
+    server = InferenceServer()
+    server.register("bytes", lambda: InferenceResponse([Base64Codec.encode_output("y", [b"a"])]))
+    server.register("broken", lambda: InferenceResponse([bytes_tensor("y", [b"no base64"], content_type="base64")]))
+    request = request_of(outputs=[RequestOutput("y", {"content_type": "np"})])
+    assert described(send(server, "bytes", request)) == [("y", [1, 1], "np", ["a"])]
+    status, text = error(send(server, "broken", request))
+    assert (status, "output 'y' cannot have the content_type 'np'" in text) == (400, True)
+
+
+class ById(PandasCodec):
+    """Frames whose index travels as the column `id`."""
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
+        return super().decode_request(request).set_index("id")
+
+    @classmethod
+    def encode_response(
+        cls, model_name: str, payload: pd.DataFrame, model_version: str | None = None, use_bytes: bool = True
+    ) -> InferenceResponse:
+        return super().encode_response(model_name, payload.reset_index(), model_version, use_bytes)
+
+
+class Settled(ById):
+    """An instance of it has what it decodes under another name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def decode_request(self, request: InferenceRequest) -> pd.DataFrame:  # type: ignore[override]
+        return ById.decode_request(request).rename_axis(self.name)
+
+
+@pytest.mark.parametrize("codec", [ById, Settled("number")], ids=["class", "instance"])
+def test_a_subclass_of_the_frames_codec_does_all_that_it_does(codec: Any) -> None:
+    seen: list[pd.DataFrame] = []
+
+    def model(df: pd.DataFrame) -> pd.DataFrame:
+        seen.append(df)
+        return df.rename_axis("id").assign(colour=pd.Series(RED, dtype=object, index=df.index))
+
+    born = TensorSpec("born", "BYTES", [-1], content_type="datetime")
+    server = InferenceServer(codecs=[ColourCodec, codec])
+    server.register("m", model, inputs=[TensorSpec("id", "INT64", [-1]), born, TensorSpec("paint", "BYTES", [-1])])
+    paint = with_type(Tensor("paint", COLOURS.array), "colour")
+    asked = [RequestOutput(name) for name in ("id", "paint")] + [RequestOutput("colour", {"content_type": "colour"})]
+    request = request_of(Tensor("id", np.array([7])), Tensor("born", DATED.array), paint, outputs=asked)
+    answer = described(send(server, "m", request))
+    index = pd.Index([7], name="id" if codec is ById else "number")
+    assert_same(seen[0], pd.DataFrame({"born": pd.Series([NOON], index=index), "paint": pd.Series(RED, dtype=object, index=index)}))
+    assert answer[0] == ("id", [1], None, [7])
+    assert answer[1] == ("paint", [1], "pd_json", ["[255, 0, 1]"])
+    assert answer[2] == ("colour", [1], "colour", ["#ff0001"])
+
+
+class Careless(ColourCodec):
+    """A codec that thinks of its own values only."""
+
+    content_type = "careless"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload[0], Colour)
+
+
+class CarelessPair(PairCodec):
+    content_type = "careless pair"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return payload["first"] is not payload["second"]
+
+
+def test_a_can_encode_that_raises_is_no_harm_to_other_models(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(codecs=[Careless, CarelessPair])
+    server.register("number", lambda: 5)
+    server.register("colours", lambda: RED)
+    assert described(ask(server, "number")) == [("output_0", [1], None, [5])]
+    assert [record.getMessage() for record in caplog.records] == [
+        "CarelessPair.can_encode raised, so it counts as no",
+        "Careless.can_encode raised, so it counts as no",
+    ]
+    assert caplog.records[1].exc_info is not None
+    assert described(ask(server, "colours")) == [("output_0", [1], "careless", ["#ff0001"])]
+
+
 DATES_OUT = TensorSpec("y", "BYTES", [-1], content_type="datetime")
 
 

@@ -70,6 +70,11 @@ class Returned(NamedTuple):
     every: AnyInputCodec | None = None
     whole: AnyRequestCodec | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves it to the value how that is written."""
+        return self.every is None and self.whole is None and not any(self.codecs)
+
 
 def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
     """What `*inputs` or `**inputs` reads each tensor as.

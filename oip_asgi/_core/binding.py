@@ -6,7 +6,7 @@ Nothing here runs the callable: `Binding.arguments` says what to call it with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ from .specs import InputNames, TensorSpec
 from .tensors import InferenceContext, InferenceRequest, Tensor
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """What a call's arguments are taken from.
 
     Args:
@@ -50,12 +50,7 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
 
 def unclaimed_of(reader: WholeReader) -> Taker:
     """One value of all tensors that no parameter is named after."""
-
-    def take(given: Given) -> Any:
-        request = given.request
-        return reader.read(InferenceRequest(given.unclaimed, request.id, request.parameters, request.outputs))
-
-    return take
+    return lambda given: reader.read(given.unclaimed, given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:

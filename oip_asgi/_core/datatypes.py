@@ -37,6 +37,9 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
 
 _NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in DTYPES.items()})
 
+NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
+"""The dtypes of the table whose elements are no Python objects."""
+
 FLOATING: Final = frozenset({"FP16", "BF16", "FP32", "FP64"})
 """The datatypes that have NaN and infinities."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
+from msgspec.structs import replace
 
 from . import rest, schemas
 from .bodies import Body
@@ -28,6 +29,9 @@ HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 _JSON: Final = (b"content-type", b"application/json")
 _BINARY: Final = (b"content-type", b"application/octet-stream")
 _GET: Final = ("GET", "HEAD")
+_OF_BODY: Final = frozenset({b"content-length", HEADER_LENGTH, b"content-encoding", b"transfer-encoding", b"expect"})
+"""The headers that say something of the body."""
+
 _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
@@ -42,7 +46,7 @@ CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct):
     """A request without its body.
 
     Args:
@@ -76,39 +80,61 @@ def exchange(server: Server, head: Head) -> Exchange:
         response = _compressed(response, head)
     if incoming.is_left:
         yield from incoming.drop()
-    return response._replace(parts=[]) if head.method == "HEAD" else response
+    return replace(response, parts=[]) if head.method == "HEAD" else response
 
 
 class _Incoming:
-    """A request's body, which is read once or not at all."""
+    """A request's body, which is read once or not at all, and what its headers say of it."""
+
+    __slots__ = ("_headers", "_is_bounded", "_limit", "is_left")
 
     def __init__(self, head: Head, limit: int | None) -> None:
-        self._head = head
+        self._headers: dict[bytes, list[bytes]] = {}
+        for name, value in head.headers:
+            if name in _OF_BODY:
+                self._headers.setdefault(name, []).append(value)
+        self._is_bounded = head.body_is_bounded
         self._limit = limit
         self.is_left = True
 
-    def read(self, length: int | None, coding: Coding | None) -> Steps[bytes | bytearray]:
-        """The whole body, of the announced length.
+    def length(self, name: bytes) -> int | None:
+        """A header that counts bytes.
 
         Raises:
-            InferenceError: It is too large, cut off, or its end cannot be told.
+            InvalidRequest: It is no plain number, or there are several.
+        """
+        lines = self._headers.get(name)
+        return None if lines is None else _length(name, lines)
+
+    def coding(self) -> Coding | None:
+        """How the body is compressed.
+
+        Raises:
+            UnsupportedEncoding: In a way that is not decoded here.
+        """
+        lines = self._headers.get(b"content-encoding")
+        return None if lines is None else coding_of(b",".join(lines).decode("latin-1"))
+
+    def read(self, length: int | None, coding: Coding | None) -> Read:
+        """The step that reads the whole body, of the announced length.
+
+        Raises:
+            InferenceError: It is too large, or its end cannot be told.
         """
         self.is_left = False
-        if length is None and not self._head.body_is_bounded:
+        if length is None and not self._is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
-        body: bytes | bytearray = yield Read(Body(length, self._limit, coding))
-        return body
+        return Read(Body(length, self._limit, coding))
 
     def drop(self) -> Steps[None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
-        names = {name for name, _ in self._head.headers}
-        is_there = b"content-length" in names or (b"transfer-encoding" in names and self._head.body_is_bounded)
-        if not is_there or b"expect" in names:  # a client that expects 100 Continue sends nothing before somebody reads
+        is_there = b"content-length" in self._headers or (b"transfer-encoding" in self._headers and self._is_bounded)
+        if not is_there or b"expect" in self._headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
-            length = _length(self._head, b"content-length")
+            length = self.length(b"content-length")
             if length != 0:
                 yield Read(Body(length, self._limit, keep=False))
         except Exception:
@@ -121,6 +147,8 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
         raise _unknown_path(path)
     segments = path.split("/")[1:]
     match [unquote(segment) for segment in segments] if "%" in path else segments:
+        case ["models", _, *_] as segments:
+            return (yield from _route_model(server, head, incoming, segments[1:]))
         case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
@@ -134,23 +162,12 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
         case ["models"]:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
-        case ["models", *segments]:
-            return (yield from _route_model(server, head, incoming, segments))
         case _:
             raise _unknown_path(path)
 
 
 def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Exchange:
-    path, version = "/".join(["/models", *segments]), None
-    action = segments.pop() if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
-    if len(segments) > 2 and segments[-2] == "versions":
-        version = segments.pop()
-        segments.pop()
-    # Some hosts decode the encoded slash of a name before we see the path, so a name may come in several segments
-    name = "/".join(segments)
-    if len(segments) > 1 and name not in server.models:
-        raise _unknown_path(path)
-    model = server.models.find(name, version)
+    model, action = _find(server, segments)
     if action == "infer":
         _allow(head, "POST")
         return (yield from _infer(server, head, incoming, model))
@@ -159,6 +176,21 @@ def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list
         ready = yield from server.is_model_ready(model)
         return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
     return _json(200, server.models.metadata(model))
+
+
+def _find(server: Server, segments: list[str]) -> tuple[Model, str]:
+    """The model and what is asked of it, by what is behind `/models`."""
+    action = segments[-1] if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
+    behind = segments[:-1] if action else segments
+    version = None
+    if len(behind) > 2 and behind[-2] == "versions":
+        version = behind[-1]
+        behind = behind[:-2]
+    # Some hosts decode the encoded slash of a name before we see the path, so a name may come in several segments
+    name = behind[0] if len(behind) == 1 else "/".join(behind)
+    if len(behind) > 1 and name not in server.models:
+        raise _unknown_path("/".join(["/models", *segments]))
+    return server.models.find(name, version), action
 
 
 def _unknown_path(path: str) -> NotFound:
@@ -175,12 +207,11 @@ def _allow(head: Head, *methods: str) -> None:
 
 
 def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exchange:
-    body_length = _length(head, b"content-length")
-    header_length = _length(head, HEADER_LENGTH)
-    encoding = _joined(head, b"content-encoding")
-    coding = coding_of(encoding) if encoding else None
+    body_length = incoming.length(b"content-length")
+    header_length = incoming.length(HEADER_LENGTH)
+    coding = incoming.coding()
     yield from server.admit(model)
-    body = yield from incoming.read(body_length, coding)
+    body: bytes | bytearray = yield incoming.read(body_length, coding)
     with server.enter(model) as place:
         if len(body) > _LARGE and model.run != "inline":
             request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
@@ -210,15 +241,12 @@ def _headers(head: Head) -> Mapping[str, str]:
     return joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
 
 
-def _length(head: Head, wanted: bytes) -> int | None:
+def _length(header: bytes, lines: list[bytes]) -> int:
     """A header that counts bytes; WSGI servers join repeated ones by a comma, so that form is read too."""
-    lines = [value for name, value in head.headers if name == wanted]
-    if not lines:
-        return None
     if len(lines) == 1 and lines[0].isdigit() and len(lines[0]) <= _MAX_DIGITS:
         return int(lines[0])
     values = {part.strip() for line in lines for part in line.split(b",")}
-    name = wanted.decode().title()
+    name = header.decode().title()
     if len(values) > 1:
         raise InvalidRequest(f"header {name} is repeated with different values: expected one")
     value = values.pop()
@@ -229,16 +257,13 @@ def _length(head: Head, wanted: bytes) -> int | None:
     return int(value)
 
 
-def _joined(head: Head, wanted: bytes) -> str:
-    return b",".join([value for name, value in head.headers if name == wanted]).decode("latin-1")
-
-
 def _compressed(response: Response, head: Head) -> Response:
     """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
-    coding: Coding | None = preferred(_joined(head, b"accept-encoding"))
+    accepted = b",".join([value for name, value in head.headers if name == b"accept-encoding"])
+    coding: Coding | None = preferred(accepted.decode("latin-1"))
     headers = [*response.headers, (b"vary", b"Accept-Encoding")]
     if coding is None:
-        return response._replace(headers=headers)
+        return replace(response, headers=headers)
     body = encode(response.parts, coding)
     headers = [(name, value) for name, value in headers if name != b"content-length"]
     added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
@@ -249,7 +274,7 @@ def _refusal(error: InferenceError) -> Response:
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
     response = _json(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
-    return response._replace(headers=response.headers + extra)
+    return replace(response, headers=response.headers + extra)
 
 
 def _json(status: int, document: msgspec.Struct) -> Response:
@@ -291,9 +316,9 @@ def encoded(path: str, target: str | None) -> str:
     Returns:
         The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
     """
-    raw = (target or "").partition("?")[0]
-    if "%" not in raw and raw.endswith(path) and path.startswith("/"):
+    if target is not None and "%" not in target and "%" not in path:
         return path  # as nearly always
+    raw = (target or "").partition("?")[0]
     left, place = len(path), len(raw)
     while left and (slash := raw.rfind("/", 0, place)) >= 0:
         segment = "/" + unquote(raw[slash + 1 : place])

@@ -44,9 +44,13 @@ _GOT: Final = {
     "float": "a number with a fraction or an exponent",
 }
 
-_OPENING: Final = re.compile(rb"[ \t\r\n]*(\[?)[ \t\r\n]*(\[?)")
+_LIST: Final = re.compile(rb"[ \t\r\n]*\[")
+_NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
 _PLACE: Final = re.compile(r" - at `\$([0-9\[\]]*)`$")
 _TYPES: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
+
+_LONG: Final = 2**14
+"""Up to so many bytes of text, lists of elements are small, however many there are."""
 
 _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
@@ -69,20 +73,19 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
     elements, kind = count(shape), _kind(dtype)
-    if kind != "O" and bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
+    if len(text) > _LONG and kind != "O" and bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
         # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
         raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
-    opening = _OPENING.match(text)
-    assert opening is not None  # every part of the pattern may be empty
-    if opening[2]:
+    if _NESTED.match(text):
         flat = _flatten(_decode(text, dtype, shape, max(len(shape), 1), kind), shape)
-    elif opening[1] or shape:
+    elif shape or _LIST.match(text):
         flat = _decode(text, dtype, shape, 1, kind)
     else:
         flat = [_decode(text, dtype, shape, 0, kind)]  # the natural representation of a scalar is the bare value
     if len(flat) != elements:
         raise InvalidRequest(f"data has {len(flat)} elements: expected {_expected(shape)}")
-    return _to_array(flat, dtype, kind).reshape(shape)
+    array = _to_array(flat, dtype, kind)
+    return array if len(shape) == 1 else array.reshape(shape)
 
 
 def _expected(shape: tuple[int, ...]) -> str:
@@ -175,9 +178,17 @@ def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:
-    wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
-    if dtype == wide.dtype:
-        return wide
+    if dtype.kind == "V":  # numpy cannot make the BF16 of ml_dtypes from None and the names of non-finite values
+        return _narrowed(np.array(flat, np.float64), dtype)
+    try:
+        # None and the names of non-finite values are read as they are meant
+        with np.errstate(all="ignore", over="raise"):
+            return np.array(flat, dtype)
+    except FloatingPointError:
+        return _narrowed(np.array(flat, np.float64), dtype)
+
+
+def _narrowed(wide: Array, dtype: DType) -> Array:
     array = cast(wide, dtype)
     lost = np.isinf(array) & np.isfinite(wide)
     if lost.any():
@@ -198,13 +209,13 @@ def to_json(array: Array) -> bytes:
     kind = _kind(array.dtype)
     if kind == "O":
         return _encode(_strings(array.ravel().tolist()))
-    if kind != "f":
-        return _encode(array.ravel().tolist())
-    wide = cast(array, DTYPES["FP64"]).ravel()
-    values: list[Any] = wide.tolist()
-    if not np.isfinite(wide).all():
-        for place in np.flatnonzero(np.isinf(wide)).tolist():
-            values[place] = "Infinity" if wide[place] > 0 else "-Infinity"
+    flat = (cast(array, DTYPES["FP64"]) if array.dtype.kind == "V" else array).ravel()
+    values: list[Any] = flat.tolist()
+    text = _encode(values)
+    if kind != "f" or b"n" not in text:
+        return text
+    for place in np.flatnonzero(np.isinf(flat)).tolist():  # which msgspec writes as null, as it does NaN
+        values[place] = "Infinity" if values[place] > 0 else "-Infinity"
     return _encode(values)
 
 

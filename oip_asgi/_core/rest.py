@@ -40,6 +40,8 @@ _DECIMAL: Final = re.compile("[0-9]{1,18}")
 
 _CHUNK: Final = 2**20
 
+_NOTHING: Final = memoryview(b"")
+
 _LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
 """What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
 
@@ -63,8 +65,10 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     inputs = _decode_tensors(document.inputs, "inputs", binary)
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):
-        _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
-    _check_flag(document.parameters, "binary_data_output", "parameters")
+        if output.parameters:
+            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    if document.parameters:
+        _check_flag(document.parameters, "binary_data_output", "parameters")
     return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
 
 
@@ -94,7 +98,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
 def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, _BinaryData]:
     """The JSON of a body, and what is behind it."""
     if header_length is None:
-        return body, _BinaryData(memoryview(b""), framed=False)
+        return body, _BinaryData(_NOTHING, framed=False)
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = memoryview(body)
@@ -163,38 +167,36 @@ class _BinaryData:
 
 
 def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, binary: _BinaryData) -> list[Tensor]:
-    tensors = [_decode_tensor(item, f"{field}[{place}]", binary) for place, item in enumerate(items)]
+    tensors: list[Tensor] = []
+    for item in items:
+        try:
+            tensors.append(_decode_tensor(item, binary))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     binary.finish()
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, place: str, binary: _BinaryData) -> Tensor:
-    try:
-        dtype = dtype_of(item.datatype)
-        shape = tuple(item.shape)
-        count(shape)
-        parameters = item.parameters or {}
-        data = bytes(item.data)
-        absent = data in (b"", b"null")
-        if "binary_data_size" not in parameters:
-            if absent:
-                raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-            array = from_json(data, dtype, shape)
-        else:
-            if not absent:
-                raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-            size = parameters["binary_data_size"]
-            if type(size) is not int or size < 0:
-                raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-            array = from_raw(binary.take(size), dtype, shape)
-            parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{place} ({shown(item.name)}): {error}") from None
-    return Tensor(item.name, array, parameters)
+def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData) -> Tensor:
+    dtype = dtype_of(item.datatype)
+    shape = tuple(item.shape)
+    data = memoryview(item.data)
+    absent = len(data) <= 4 and bytes(data) in (b"", b"null")
+    if not item.parameters or "binary_data_size" not in item.parameters:
+        if absent:
+            raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+        return Tensor(item.name, from_json(data, dtype, shape), item.parameters or {})
+    if not absent:
+        raise InvalidRequest("both data and binary_data_size are given: expected one of them")
+    parameters = item.parameters
+    size = parameters.pop("binary_data_size")
+    if type(size) is not int or size < 0:
+        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+    return Tensor(item.name, from_raw(binary.take(size), dtype, shape), parameters)
 
 
-def _check_flag(parameters: Parameters | None, name: str, place: str) -> None:
-    value = (parameters or {}).get(name, False)
+def _check_flag(parameters: Parameters, name: str, place: str) -> None:
+    value = parameters.get(name, False)
     if not isinstance(value, bool):
         raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
 

@@ -13,9 +13,9 @@ import numpy as np
 from .annotations import Returned
 from .codecs.base import AnyInputCodec
 from .codecs.known import Codecs
-from .codecs.pandas import DTYPE, PandasCodec, column_to_tensor, columns_of, is_series
-from .datatypes import Array, cast, dtype_of
-from .errors import InvalidRequest, ModelFault, listed, shown
+from .codecs.pandas import DTYPE, column_to_tensor, is_series
+from .datatypes import NUMBERS, Array, cast, dtype_of
+from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceResponse, Tensor, as_array, wire_array
@@ -42,50 +42,67 @@ def to_response(
         ModelFault: It cannot be that, or does not keep the declaration.
         InvalidRequest: An output cannot have the content type that is asked for.
     """
-    if isinstance(result, InferenceResponse):
-        outputs = [
-            _rechecked(tensor)
-            if tensor.parameters.get("content_type") == asked.get(tensor.name, tensor.parameters.get("content_type"))
-            else _asked(tensor.name, tensor.array, asked[tensor.name], codecs)
-            for tensor in result.outputs
-        ]
-        response = InferenceResponse(outputs, _checked("the response", result.parameters))
+    if not asked and _is_tensor(result, declared, returned, codecs):
+        response = InferenceResponse([Tensor(declared[0].name if declared else "output_0", result)])
+    elif isinstance(result, InferenceResponse):
+        response = _finished(result, codecs, asked)
     else:
         response = _encoded(result, declared, returned, codecs, asked)
-    names = [tensor.name for tensor in response.outputs]
     if declared:
         response.outputs = _keep(response.outputs, declared)
-    elif len(set(names)) != len(names):
-        raise ModelFault(f"outputs {names} have the same name twice")
+    elif len(response.outputs) > 1:
+        names = [tensor.name for tensor in response.outputs]
+        if len(set(names)) != len(names):
+            raise ModelFault(f"outputs {names} have the same name twice")
     return response
+
+
+def _is_tensor(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> bool:
+    """Whether a result is the only output as it is, which most are: an array of numbers in which no codec has a say."""
+    return (
+        type(result) is np.ndarray
+        and result.dtype in NUMBERS
+        and not codecs.are_extended
+        and returned.is_open
+        and (not declared or (len(declared) == 1 and declared[0].content_type is None))
+    )
 
 
 def _encoded(
     result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
 ) -> InferenceResponse:
     whole = returned.whole or codecs.whole_of_value(result)
-    parameters: Parameters = {}
-    if whole is None:
-        named = _named(result, declared, returned, codecs)
-    elif whole is PandasCodec:
-        named = _faults(columns_of, result)
-        parameters = {"content_type": PandasCodec.content_type}
-    else:
-        return _faults(whole.encode_response, "", result)
-    annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
     written_as = {spec.name: spec.content_type for spec in declared if spec.content_type is not None}
-    outputs: list[Tensor] = []
+    if whole is not None:
+        result, taken = _faults(whole.take_out, result, written_as.keys() | asked.keys())
+        named = list(taken.items())
+        response = _finished(_faults(whole.encode_response, "", result), codecs, asked)
+        annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
+    else:
+        response = InferenceResponse([])
+        named = _named(result, declared, returned, codecs)
+        annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
     for (name, value), codec in zip(named, annotated, strict=True):
         _sendable(name)
         if value is None:
             raise ModelFault(f"output {name!r} is None: a model returns its result")
         if name in asked:
-            outputs.append(_asked(name, value, asked[name], codecs))
+            output = _asked(name, value, asked[name], codecs)
         elif name in written_as:
-            outputs.append(_written(name, value, codecs.inputs[written_as[name]]))
+            output = _written(name, value, codecs.inputs[written_as[name]])
         else:
-            outputs.append(_tensor(name, value, codec or codecs.of_value(value)))
-    return InferenceResponse(outputs, parameters)
+            output = _tensor(name, value, codec or codecs.of_value(value))
+        response.outputs.append(output)
+    return response
+
+
+def _finished(response: InferenceResponse, codecs: Codecs, asked: Mapping[str, str]) -> InferenceResponse:
+    """A response whose outputs are tensors already: those that are asked for with another content type are written anew."""
+    outputs: list[Tensor] = []
+    for tensor in response.outputs:
+        wanted = asked.get(tensor.name)
+        outputs.append(_rechecked(tensor) if wanted in (None, tensor.parameters.get("content_type")) else _anew(tensor, wanted, codecs))
+    return InferenceResponse(outputs, _checked("the response", response.parameters))
 
 
 def _named(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> list[tuple[str, Any]]:
@@ -150,6 +167,16 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
     return Tensor(name, array)
 
 
+def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
+    """A tensor with another content type, by way of the value that it stands for."""
+    own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
+    try:
+        value = tensor.array if own is None else own.decode_output(tensor)
+    except (InferenceError, ValueError) as error:
+        raise InvalidRequest(f"output {shown(tensor.name)} cannot have the content_type {shown(content_type)}: {error}") from None
+    return _asked(tensor.name, value, content_type, codecs)
+
+
 def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
     try:
         return _written(name, value, codecs.inputs[content_type])
@@ -201,7 +228,8 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if tensor.datatype == spec.datatype:
-        return Tensor(spec.name, array, tensor.parameters)
+        tensor.array = array
+        return tensor
     # the dtype that the column had is no longer that of its values
     parameters = {name: value for name, value in tensor.parameters.items() if name != DTYPE}
     return Tensor(spec.name, _converted(array, tensor, spec), parameters)

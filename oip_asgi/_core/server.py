@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from . import schemas
@@ -18,7 +18,7 @@ from .gates import Place
 from .loading import Loading
 from .models import Model, Models
 from .results import check_asked, select, to_response
-from .schemas import Parameters
+from .schemas import Parameters, RequestOutput
 from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
 from .tensors import InferenceContext, InferenceRequest, InferenceResponse
 
@@ -28,6 +28,8 @@ EXTENSIONS: Final = ("binary_tensor_data",)
 
 _UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 """Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
+
+_CHECKED: Final = frozenset({*_UNSUPPORTED, "content_type"})
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
@@ -141,6 +143,9 @@ class Server:
             else:
                 tensor.array.flags.writeable = False
 
+        def arguments() -> Arguments:
+            return binding.arguments(request, context)
+
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
@@ -149,9 +154,9 @@ class Server:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
             hold = _hold_async if model.run == "async" else _hold
-            arguments = [place, model.function, lambda: binding.arguments(request, context)]
-            result = yield Call(hold, arguments, {}, model.run, deadline, for_client=True)
-            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, _asked_types(request))
+            result = yield Call(hold, [place, model.function, arguments], {}, model.run, deadline, for_client=True)
+            asked = _asked_types(request.outputs) if request.outputs else {}
+            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
         except InferenceError:
             raise
         except DeadlinePassed:
@@ -243,22 +248,23 @@ def own_fault(error: Exception) -> InferenceError:
     return InferenceError("internal error: see the server's log", status=500)
 
 
-def _asked_types(request: InferenceRequest) -> dict[str, str]:
+def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:
     """The content types that a request asks outputs to have."""
     return {
         output.name: str(output.parameters["content_type"])
-        for output in request.outputs
+        for output in outputs
         if output.parameters and "content_type" in output.parameters
     }
 
 
 def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
-    _check(request.parameters, "the request", codecs, whole=True)
+    if not _CHECKED.isdisjoint(request.parameters):
+        _check(request.parameters, "the request", codecs, whole=True)
     for tensor in request.inputs:
-        if tensor.parameters:
+        if not _CHECKED.isdisjoint(tensor.parameters):
             _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
     for output in request.outputs:
-        if output.parameters:
+        if output.parameters and not _CHECKED.isdisjoint(output.parameters):
             _check(output.parameters, f"requested output {shown(output.name)}", codecs)
 
 

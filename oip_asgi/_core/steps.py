@@ -10,7 +10,9 @@ import inspect
 import math
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from .bodies import Body
 from .errors import ModelFault
@@ -19,13 +21,13 @@ from .signature import is_async
 T = TypeVar("T")
 
 
-class Read(NamedTuple):
+class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
     body: Body
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """Wait until somebody else has finished `future`. The rest as in `Call`."""
 
     future: Future[None]
@@ -33,7 +35,7 @@ class Wait(NamedTuple):
     for_client: bool = False
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """Call user code, and send its result.
 
     Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread, among those of the models or aside
@@ -57,7 +59,7 @@ class Call(NamedTuple):
         return cls(function, [], {}, "async" if is_async(function) else "aside")
 
 
-class Together(NamedTuple):
+class Together(msgspec.Struct, frozen=True):
     """Finish several generators, at the same time where there are threads or an event loop for it."""
 
     parts: list[Generator[Step, Any, None]]
@@ -75,7 +77,7 @@ class Stopped(Exception):
     """Thrown into the generator whose step was cancelled because the server stops."""
 
 
-class Response(NamedTuple):
+class Response(msgspec.Struct, frozen=True):
     """An answer: its parts are sent one after the other; `Content-Length` is among the headers."""
 
     status: int

@@ -5,13 +5,13 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 
-from .datatypes import Array, DType, datatype_of
+from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -126,7 +126,8 @@ class Tensor(msgspec.Struct, eq=False):
     parameters: Parameters = {}
 
     def __post_init__(self) -> None:
-        self.array = wire_array(self.array)
+        if type(self.array) is not np.ndarray or self.array.dtype not in NUMBERS:
+            self.array = wire_array(self.array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,6 +150,8 @@ class InferenceRequest(msgspec.Struct, eq=False):
         id: The request's identifier, None where it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
+        decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
+            request codecs such as `PandasCodec`. Never sent.
 
     Specification: Inference Request JSON Object.
     """
@@ -157,6 +160,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
     id: str | None = None
     parameters: Parameters = {}
     outputs: list[RequestOutput] = []
+    decoders: Mapping[str, Callable[[Tensor], Any]] = {}
 
     def __getitem__(self, name: str) -> Array:
         """The array of the input called `name`.

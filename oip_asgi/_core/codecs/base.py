@@ -8,7 +8,7 @@ Specification: Content Types (and Codecs), Codecs.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from ..errors import InvalidRequest, shown
@@ -18,14 +18,10 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class InputCodec(Generic[T]):
-    """Turns Python values into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+class Codec(Generic[T]):
+    """What the two kinds of codecs have in common: the name of a content type, and for which annotations and values it is.
 
-    A subclass sets `content_type` and defines `encode_input` and `decode_input`. A tensor has the same form in a request as in a
-    response, so `encode_output` and `decode_output` are those unless they are defined too. `type_hint` chooses it for an annotation,
-    `can_encode` for a result that is not annotated.
-
-    Specification: Input Codecs.
+    `type_hint` chooses it for an annotation, `can_encode` for a result that is not annotated. Subclass `InputCodec` or `RequestCodec`.
     """
 
     content_type: ClassVar[str]
@@ -34,8 +30,8 @@ class InputCodec(Generic[T]):
     type_hint: ClassVar[Any] = None
     """The annotation that chooses this codec, such as `list[str]`; None for only by name or in `Annotated`."""
 
-    datatype: ClassVar[str | None] = None
-    """The only datatype that it reads; None for any."""
+    needs_pandas: ClassVar[bool] = False
+    """Whether it works only where pandas is installed."""
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
@@ -44,8 +40,24 @@ class InputCodec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so."""
+        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so.
+
+        It is asked about the results of every model of the server. Where it raises, that is logged and counts as no.
+        """
         return False
+
+
+class InputCodec(Codec[T]):
+    """Turns Python values into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+
+    A subclass sets `content_type` and defines `encode_input` and `decode_input`. A tensor has the same form in a request as in a
+    response, so `encode_output` and `decode_output` are those unless they are defined too.
+
+    Specification: Input Codecs.
+    """
+
+    datatype: ClassVar[str | None] = None
+    """The only datatype that it reads; None for any."""
 
     @classmethod
     def encode_input(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
@@ -69,7 +81,8 @@ class InputCodec(Generic[T]):
 
         Raises:
             InferenceError: The tensor does not hold one; the text says what it holds. Codecs of your own may raise ValueError too: a
-                server answers 400 with the text.
+                server answers 400 with the text. Whatever else they raise is taken for a mistake in the codec: it is logged and
+                answered 500 without its text, so turn what other libraries raise for bad bytes into ValueError.
         """
         raise NotImplementedError
 
@@ -84,25 +97,12 @@ class InputCodec(Generic[T]):
         return cls.decode_input(response_output)
 
 
-class RequestCodec(Generic[T]):
+class RequestCodec(Codec[T]):
     """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines the four
-    methods that encode and decode; `type_hint` and `can_encode` are as those of `InputCodec`.
+    methods that encode and decode.
 
     Specification: Request Codecs.
     """
-
-    content_type: ClassVar[str]
-    type_hint: ClassVar[Any] = None
-
-    @classmethod
-    def yields(cls, annotation: Any) -> bool:
-        """Whether an annotation asks for what this codec decodes to."""
-        return cls.type_hint is not None and bool(annotation == cls.type_hint)
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so."""
-        return False
 
     @classmethod
     def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:
@@ -123,7 +123,7 @@ class RequestCodec(Generic[T]):
         """The value of a request.
 
         Raises:
-            InferenceError: The request does not hold one; or ValueError, as in `InputCodec.decode_input`.
+            InferenceError: The request does not hold one; or ValueError, or else, as in `InputCodec.decode_input`.
         """
         raise NotImplementedError
 
@@ -151,6 +151,20 @@ class RequestCodec(Generic[T]):
             InferenceError: The response does not hold one.
         """
         raise NotImplementedError
+
+    @classmethod
+    def take_out(cls, payload: T, names: Collection[str]) -> tuple[T, dict[str, Any]]:
+        """Take those values out of a result that are to be outputs with content types of their own, as columns of a frame can be.
+
+        Args:
+            payload: The result, which stays as it is.
+            names: The outputs for which the model's declaration or the request names a content type.
+
+        Returns:
+            What is left for `encode_response`, and what was taken by name. Nothing is, unless a subclass says so: then an output
+            that is asked for otherwise is made of the one that `encode_response` writes.
+        """
+        return payload, {}
 
 
 AnyInputCodec: TypeAlias = type[InputCodec[Any]] | InputCodec[Any]

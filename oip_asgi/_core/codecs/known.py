@@ -8,6 +8,7 @@ Specification: Content Types, Usage and Model Metadata.
 from __future__ import annotations
 
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
@@ -20,7 +21,7 @@ from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, byte
 from .base64 import Base64Codec
 from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
-from .pandas import PandasCodec, PandasJSONCodec, frame_of, is_series_class, series_of
+from .pandas import PandasCodec, PandasJSONCodec, is_series_class, series_of
 from .string import StringCodec, StringRequestCodec
 
 Decode: TypeAlias = Callable[[Tensor], Any]
@@ -30,10 +31,12 @@ UNTYPED: Final = (inspect.Parameter.empty, Any)
 
 _INPUT_CODECS: Final = (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
 _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
-_NEED_PANDAS: Final = (PandasJSONCodec, PandasCodec)
 
 _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
+
+
+_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
@@ -82,20 +85,27 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
         annotation: What the parameter wants, as it is called to a person.
         content_type: The one that yields it.
         decode: Makes it of a request that holds the tensors for it alone.
+        declared: The declared content types of inputs, by name.
+        decoders: How to decode content types that are not this package's.
     """
 
     annotation: str
     content_type: str
     decode: Callable[[InferenceRequest], Any]
+    declared: Mapping[str, str]
+    decoders: Mapping[str, Decode]
 
-    def read(self, request: InferenceRequest) -> Any:
-        """The value of a request.
+    def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
+        """The value of some tensors of a request. Those that do not say their content type say the declared one from here on.
 
         Raises:
-            InvalidRequest: It does not hold one.
+            InvalidRequest: They do not hold one.
         """
+        for tensor in tensors:
+            if tensor.name in self.declared:
+                tensor.parameters = {"content_type": self.declared[tensor.name], **tensor.parameters}
         try:
-            return self.decode(request)
+            return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
@@ -109,19 +119,26 @@ class Codecs:
 
     Raises:
         TypeError: One of them is no complete codec, or has the content type of another of them.
+        ValueError: One needs pandas, which is not installed.
     """
 
     def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
-        self._missing = () if has_pandas else _NEED_PANDAS
-        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if codec not in self._missing}
-        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if codec not in self._missing}
+        self._has_pandas = has_pandas
+        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)}
+        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)}
         self._others: list[AnyInputCodec] = []
         for codec in others:
             self._add(codec)
         self._wholes = tuple(self.requests[name] for name in self.only_whole())
+        self.are_extended = len(others) > 0
+        """Whether any of them is a user's, and may know more values than those of this package do."""
+
+    def _is_usable(self, codec: AnyCodec) -> bool:
+        return self._has_pandas or not codec.needs_pandas
 
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
+        self.check_installed(codec, "codecs=")
         if is_input_codec(codec):
             if any(codec.content_type == other.content_type for other in self._others):
                 raise TypeError(f"codecs=: two input codecs have the content_type {codec.content_type!r}: give each its own")
@@ -161,7 +178,7 @@ class Codecs:
             ValueError: As there, or it needs pandas, which is not installed.
         """
         if content_type not in self.inputs and content_type not in self.requests:
-            for codec in self._missing:
+            for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
                 if codec.content_type == content_type:
                     self.check_installed(codec, where)
         try:
@@ -175,7 +192,7 @@ class Codecs:
         Raises:
             ValueError: The text names the extra.
         """
-        if codec in self._missing:
+        if not self._is_usable(codec):
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 
     def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
@@ -203,7 +220,7 @@ class Codecs:
         return None
 
     def _series_reader(self, called: str) -> Reader:
-        others = self._column_decoders()
+        others = self._own_decoders()
 
         def read_as(content_type: str | None) -> Decode:
             return lambda tensor: series_of(tensor, content_type, others)
@@ -229,10 +246,7 @@ class Codecs:
         """
         called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        if codec is not PandasCodec:
-            return WholeReader(called, codec.content_type, codec.decode_request)
-        others = self._column_decoders()
-        return WholeReader(called, codec.content_type, lambda request: frame_of(request.inputs, declared, others))
+        return WholeReader(called, codec.content_type, codec.decode_request, declared, self._own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result that is annotated so; None where its value says what it is, as arrays, bytes and series do."""
@@ -241,20 +255,20 @@ class Codecs:
                 return codec
         return None
 
-    def _column_decoders(self) -> dict[str, Decode]:
+    def _own_decoders(self) -> dict[str, Decode]:
         return {name: codec.decode_input for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def of_value(self, value: Any) -> AnyInputCodec | None:
         """The codec for a result that nothing else names one for: those of users first; None for what numpy makes an array of."""
         for codec in self._others:
-            if codec.can_encode(value):
+            if _encodes(codec, value):
                 return codec
         return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
     def whole_of_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that is a whole response."""
         for codec in self._wholes:
-            if codec.can_encode(value):
+            if _encodes(codec, value):
                 return codec
         return None
 
@@ -309,6 +323,15 @@ def _is(codec: object, base: type) -> bool:
 
 def _called(codec: AnyCodec) -> str:
     return codec.__name__ if isinstance(codec, type) else type(codec).__name__
+
+
+def _encodes(codec: AnyCodec, value: Any) -> bool:
+    # a user's codec is asked about the results of all models, so its mistakes must not become theirs
+    try:
+        return codec.can_encode(value)
+    except Exception as error:
+        _logger.error("%s.can_encode raised, so it counts as no", _called(codec), exc_info=error)
+        return False
 
 
 def _array(tensor: Tensor) -> Any:

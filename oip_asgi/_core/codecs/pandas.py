@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -58,6 +58,7 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     content_type = "pd_json"
     datatype = "BYTES"
+    needs_pandas = True
 
     @classmethod
     def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
@@ -76,6 +77,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     """
 
     content_type = "pd"
+    needs_pandas = True
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
@@ -91,7 +93,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
-        return frame_of(request.inputs, {}, {})
+        return frame_of(request.inputs, request.decoders)
 
     @classmethod
     def encode_response(
@@ -102,12 +104,19 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
-        return frame_of(response.outputs, {}, {})
+        return frame_of(response.outputs, {})
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
         return [column_to_tensor(name, series) for name, series in columns_of(payload)]
+
+    @classmethod
+    def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
+        if not names:
+            return payload, {}
+        taken = {name: series for name, series in columns_of(payload) if name in names}
+        return payload[[label for label in payload if str(label) not in taken]], taken
 
 
 def is_frame_class(annotation: object) -> bool:
@@ -289,12 +298,11 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def frame_of(tensors: Sequence[Tensor], declared: Mapping[str, str], others: Mapping[str, Decode]) -> pd.DataFrame:
+def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.DataFrame:
     """Tensors as the columns of a frame.
 
     Args:
         tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
-        declared: For some names, the content type of columns that do not say their own.
         others: How to decode content types that this module does not know, each to a sequence of N values.
 
     Raises:
@@ -308,7 +316,7 @@ def frame_of(tensors: Sequence[Tensor], declared: Mapping[str, str], others: Map
         name = tensor.name
         if name in columns:
             raise InvalidRequest(f"column {shown(name)} is there twice: expected each name once")
-        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type", declared.get(name)), others)
+        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type"), others)
         if rows not in (-1, len(column)):
             raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
         rows = len(column)
