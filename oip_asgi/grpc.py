@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,6 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from ._core import rpc
 from ._core.errors import InvalidRequest
 from ._drive import drive, drive_async
+from ._waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -106,12 +108,23 @@ def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_s
 
 def _blocking(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
-        reply = drive(rpc.exchange(server.core, method, request, context), server.running)
+        try:
+            reply = drive(rpc.exchange(server.core, method, request, context), server.running, gone=_end(context))
+        except ClientGone:
+            return b""  # nobody hears it
         if reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message
 
     return answer
+
+
+def _end(context: grpc.ServicerContext) -> Future[None]:
+    """Done when the call has ended: is answered, cancelled, or has passed its deadline."""
+    end: Future[None] = Future()
+    if not context.add_callback(partial(end.set_result, None)):
+        end.set_result(None)
+    return end
 
 
 def _awaiting(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
