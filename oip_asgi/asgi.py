@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._drive import drive_async
 from ._running import Running
 from ._waiting import ClientGone
@@ -68,9 +69,11 @@ class OIPApp:
         except ClientGone:
             response = http.CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        *parts, last = response.parts or [b""]
-        for part in parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+        messages = response.messages()
+        last = next(messages)
+        for message in messages:
+            await send({"type": "http.response.body", "body": last, "more_body": True})
+            last = message
         await send({"type": "http.response.body", "body": last})
 
     def install(self, app: Starlette, path: str = "/v2") -> None:
@@ -163,7 +166,7 @@ async def _is_gone(receive: Receive) -> bool:
     return bool((await receive())["type"] == "http.disconnect")
 
 
-async def _read(receive: Receive, running: Running, body: Body) -> bytes | bytearray:
+async def _read(receive: Receive, running: Running, body: Body) -> Buffer:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from . import wsgi
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.steps import Response
 from ._drive import drive_async
 from .server import InferenceServer
@@ -49,7 +50,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
 
-        async def read(body: Body) -> bytes | bytearray:
+        async def read(body: Body) -> Buffer:
             return await sync_to_async(wsgi.read)(request, body)
 
         return _response(await drive_async(http.exchange(server.core, _head(request, path)), _RequestThread(), read))
@@ -88,4 +89,4 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response) -> HttpResponse:
-    return HttpResponse(response.parts, status=response.status, headers=dict(wsgi.headers(response)))
+    return HttpResponse(response.messages(), status=response.status, headers=dict(wsgi.headers(response)))

@@ -13,6 +13,7 @@ from werkzeug.routing import BaseConverter, Rule
 from . import wsgi
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.errors import TooLarge
 from .server import InferenceServer
 
@@ -35,7 +36,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         response = wsgi.answer(server, wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ), _read)
-        return Response(response.parts, response.status, wsgi.headers(response))
+        return Response(list(response.messages()), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
@@ -57,7 +58,7 @@ class _Anything(BaseConverter):
     part_isolating = False
 
 
-def _read(body: Body) -> bytes | bytearray:
+def _read(body: Body) -> Buffer:
     """Read through Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read and Flask has kept."""
     try:
         body.feed(request.stream.read(body.wanted(wsgi.CHUNK)) or request.get_data())

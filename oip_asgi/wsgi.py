@@ -14,6 +14,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._core import http
 from ._core.bodies import Body
+from ._core.datatypes import Buffer
 from ._core.steps import Response
 from ._drive import drive
 from .server import InferenceServer
@@ -51,7 +52,7 @@ class OIPWSGIApp:
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-        return response.parts
+        return response.messages()
 
 
 class OIPWSGIMiddleware:
@@ -106,7 +107,7 @@ def headers(response: Response) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def read(stream: Stream, body: Body) -> bytes | bytearray:
+def read(stream: Stream, body: Body) -> Buffer:
     """Feed a stream into a body, and return what it finishes with."""
     try:
         while (wanted := body.wanted(CHUNK)) and (chunk := stream.read(wanted)):

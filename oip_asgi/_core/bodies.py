@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
+from .datatypes import Buffer
 from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
+
+_TRUSTED_ABOVE: Final = 2**20
+"""How many bytes must have come before memory is taken for all that were announced: announcing costs a client nothing."""
+
+_ALIGNMENT: Final = 16
 
 
 class Body:
@@ -13,20 +23,24 @@ class Body:
         length: The announced length in bytes, None where none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None where it is not.
+        head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
+            so that what follows them is aligned, and can be an array as it lies.
         keep: Whether the bytes are wanted; they are only counted else.
 
     Raises:
         TooLarge: The announced length is above the limit.
     """
 
-    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None, *, keep: bool = True) -> None:
+    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None, *, head: int = 0, keep: bool = True) -> None:
         self._length = length
         self._limit = limit
         self._decoder = None if coding is None else Decoder(coding)
+        self._head = head
         self._is_kept = keep
         self._received = 0
         self._first = b""
-        self._all: bytearray | None = None
+        self._size = 0
+        self._room: memoryview | None = None
         if length is not None:
             self._check(length)
 
@@ -58,21 +72,31 @@ class Body:
             self._keep(chunk)
             return
         for piece in self._decoder.feed(chunk):
-            self._check(len(self._first if self._all is None else self._all) + len(piece))
+            self._check(self._size + len(piece))
             self._keep(piece)
 
     def _keep(self, chunk: bytes) -> None:
         if not self._is_kept:
             return
-        if self._all is not None:
-            self._all += chunk
-        elif self._first:
-            self._all = bytearray(self._first)
-            self._all += chunk
-        else:
+        size = self._size + len(chunk)
+        if self._size == 0:
             self._first = chunk
+        else:
+            if self._room is None or size > len(self._room):
+                self._grow(size)
+            assert self._room is not None  # _grow has made it
+            self._room[self._size : size] = chunk
+        self._size = size
 
-    def finish(self, *, cut_off: bool = False) -> bytes | bytearray:
+    def _grow(self, size: int) -> None:
+        room = 2 * size
+        if self._length is not None and self._decoder is None:
+            room = max(size, self._length) if size > _TRUSTED_ABOVE else min(room, max(size, self._length))
+        grown = _aligned(room, self._head)
+        grown[: self._size] = self._first if self._room is None else self._room[: self._size]
+        self._first, self._room = b"", grown
+
+    def finish(self, *, cut_off: bool = False) -> Buffer:
         """The whole body, without a copy where it came in one chunk.
 
         Args:
@@ -86,4 +110,12 @@ class Body:
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
         if self._decoder is not None and self._received:
             self._decoder.finish()
-        return self._first if self._all is None else self._all
+        return self._first if self._room is None else self._room[: self._size]
+
+
+def _aligned(size: int, head: int) -> memoryview:
+    """So many bytes of memory, of which those behind the head are aligned. numpy's, as it asks the system for large pages."""
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    address: int = memory.__array_interface__["data"][0]
+    start = -(address + head) % _ALIGNMENT
+    return memory.data[start : start + size]

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from . import schemas
-from .datatypes import Array, DType, dtype_of
+from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
-from .raw import Buffer, count, from_raw, view_raw
+from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, InferenceResponse, Tensor, integer_array, object_array
 

@@ -16,6 +16,7 @@ from .errors import InvalidRequest, shown
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
     {

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from .datatypes import Buffer
 from .errors import InvalidRequest, UnsupportedEncoding, shown
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
@@ -146,7 +147,7 @@ def _quality(parameter: str) -> float:
     return float(number)
 
 
-def encode(parts: Sequence[bytes], coding: Coding) -> bytes:
+def encode(parts: Sequence[Buffer], coding: Coding) -> bytes:
     """The parts of a response, compressed as one."""
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[coding])
     return b"".join([*(deflate.compress(part) for part in parts), deflate.flush()])

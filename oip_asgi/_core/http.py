@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from . import rest, schemas
 from .bodies import Body
+from .datatypes import Buffer
 from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
@@ -38,7 +39,10 @@ _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
 
 _LARGE: Final = 2**16
-"""Bodies above this many bytes are decoded in a worker thread under ASGI, so that the event loop goes on."""
+"""Above this many bytes, a body is decoded in a worker thread under ASGI, so that the event loop goes on."""
+
+_MANY: Final = 2**12
+"""Above this many elements, so is a response encoded. Either takes as long as a few trips to a thread."""
 
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
@@ -115,7 +119,7 @@ class _Incoming:
         lines = self._headers.get(b"content-encoding")
         return None if lines is None else coding_of(b",".join(lines).decode("latin-1"))
 
-    def read(self, length: int | None, coding: Coding | None) -> Read:
+    def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
         """The step that reads the whole body, of the announced length.
 
         Raises:
@@ -126,7 +130,7 @@ class _Incoming:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
-        return Read(Body(length, self._limit, coding))
+        return Read(Body(length, self._limit, coding, head=header_length))
 
     def drop(self) -> Steps[None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
@@ -211,24 +215,27 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     header_length = incoming.length(HEADER_LENGTH)
     coding = incoming.coding()
     yield from server.admit(model)
-    body: bytes | bytearray = yield incoming.read(body_length, coding)
+    body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
-        if len(body) > _LARGE and model.run != "inline":
+        if len(body) > _LARGE and rest.decoding_effort(body, header_length) > _LARGE:
             request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
         else:
             request = _decode(body, header_length, model)
         response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
-    text, binary = rest.encode_response(response, request)
+    if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
+        text, binary = yield Call(rest.encode_response, [response, request], {}, "thread", for_client=True)
+    else:
+        text, binary = rest.encode_response(response, request)
     if not binary:
         return _respond(200, [_JSON], [text])
     return _respond(200, [_BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
 
 
-def _decode(body: bytes | bytearray, header_length: int | None, model: Model) -> InferenceRequest:
+def _decode(body: Buffer, header_length: int | None, model: Model) -> InferenceRequest:
     return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
 
 
-def _raw_request(body: bytes | bytearray, model: Model) -> InferenceRequest:
+def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
     specs = model.binding.inputs
     if len(specs) != 1:
         raise InvalidRequest(
@@ -281,7 +288,7 @@ def _json(status: int, document: msgspec.Struct) -> Response:
     return _respond(status, [_JSON], [_encode(document)])
 
 
-def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[bytes]) -> Response:
+def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
     size = sum(map(len, parts))
     if len(parts) > 1 and size <= _JOIN_BELOW:
         parts = [b"".join(parts)]

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from .datatypes import DTYPES, Array, DType, cast, datatype_of
+from .datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
-from .raw import Buffer, count
+from .raw import count
 from .tensors import integer_array, object_array
 
 _ELEMENT: Final[dict[str, tuple[Any, str]]] = {

@@ -6,15 +6,13 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, DType
+from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
 from .tensors import object_array
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _LENGTH: Final = struct.Struct("<I")
 
@@ -94,6 +92,14 @@ def view_raw(array: Array) -> Buffer:
     if array.dtype.hasobject:
         return to_raw(array)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def lasting_raw(array: Array) -> Buffer:
+    """The same as `to_raw`, as a view where nobody is to write to the array any more.
+
+    So an input that a model gives back is not copied, while a buffer that it uses again is, before the next call does so.
+    """
+    return to_raw(array) if array.flags.writeable else view_raw(array)
 
 
 def to_raw(array: Array) -> bytes:

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from . import schemas
-from .datatypes import FLOATING, DType, dtype_of
+from .datatypes import FLOATING, Buffer, DType, dtype_of
 from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
-from .raw import Buffer, count, from_raw, to_raw
+from .raw import count, from_raw, lasting_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor
 
@@ -280,7 +280,7 @@ def _count_spelled(text: bytes) -> int:
     return sum(map(text.count, _LITERALS.values()))
 
 
-def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[bytes]]:
+def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
     """A response as its JSON and the bytes of each binary output, in order.
 
     Args:
@@ -304,7 +304,20 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return _encode(document), binary
 
 
-def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[bytes]]:
+def decoding_effort(body: Buffer, header_length: int | None) -> int:
+    """How many bytes of a request's body `decode_request` looks at one by one. Those of numbers in binary data are not."""
+    text = body if header_length is None else memoryview(body)[:header_length]
+    return len(text) if header_length is None or b"BYTES" not in bytes(text) else len(body)
+
+
+def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
+    """How many elements of a response `encode_response` looks at one by one, unless all of them are asked for as binary."""
+    if request.parameters.get("binary_data_output", False):
+        return sum(tensor.array.size for tensor in response.outputs if tensor.array.dtype.hasobject)
+    return sum(tensor.array.size for tensor in response.outputs)
+
+
+def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
     """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`.
 
     Args:
@@ -321,14 +334,14 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 
 def _encode_tensors(
     tensors: Sequence[Tensor], is_binary: Callable[[str], bool], what: str, remedy: str
-) -> tuple[list[schemas.ResponseOutput], list[bytes]]:
+) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
     documents: list[schemas.ResponseOutput] = []
-    binary: list[bytes] = []
+    binary: list[Buffer] = []
     for tensor in tensors:
         document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
         parameters = tensor.parameters
         if is_binary(tensor.name):
-            binary.append(to_raw(tensor.array))
+            binary.append(lasting_raw(tensor.array))
             parameters = {**parameters, "binary_data_size": len(binary[-1])}
         else:
             try:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from .bodies import Body
+from .datatypes import Buffer
 from .errors import ModelFault
 from .signature import is_async
 
 T = TypeVar("T")
+
+_PIECE: Final = 2**18
+"""Bytes of a large part in one message."""
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -82,7 +86,18 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    parts: list[bytes]
+    parts: list[Buffer]
+
+    def messages(self) -> Iterator[bytes]:
+        """The parts as `bytes`, which is what servers take, in pieces so that a large part is never there twice. One at least."""
+        if not self.parts:
+            yield b""
+        for part in self.parts:
+            if isinstance(part, bytes):
+                yield part
+            else:
+                for start in range(0, len(part), _PIECE):
+                    yield bytes(part[start : start + _PIECE])
 
 
 Step: TypeAlias = Read | Wait | Call | Together
