@@ -37,6 +37,9 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
+_COPIED: Final = 64
+"""How many bytes are copied while one is looked at."""
+
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -58,6 +61,19 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
         for place, item in enumerate(message.outputs)
     ]
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
+
+
+def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
+    """How many bytes of a request `decode_request` looks at one by one, or takes as long for: numbers in raw contents are copied at most.
+
+    Args:
+        message: The message.
+        size: How many bytes it has without its raw contents, which is its typed contents mostly.
+        raw: Its `raw_input_contents`.
+    """
+    return size + sum(
+        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
+    )
 
 
 def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
@@ -114,6 +130,13 @@ def _value(parameter: Any, place: str) -> Any:
 def is_typed(message: Any) -> bool:
     """Whether the inputs of a `ModelInferRequest` came in `contents`."""
     return any(item.HasField("contents") for item in message.inputs)
+
+
+def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
+    """The same of a response, for `encode_response`."""
+    return sum(
+        tensor.array.nbytes if typed or tensor.array.dtype.hasobject else tensor.array.nbytes // _COPIED for tensor in response.outputs
+    )
 
 
 def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -> list[Buffer]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from .contents import decode_request, encode_metadata, encode_response, is_typed
+from .contents import decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
+from .datatypes import Buffer
 from .errors import InferenceError, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Steps
-from .tensors import joined
+from .steps import LARGE, Call, Steps
+from .tensors import InferenceResponse, joined
 from .wire import bytes_field, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -29,8 +30,8 @@ METHODS: Final = {
 _SERVING, _NOT_SERVING = 1, 2
 _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
 
-_LARGE: Final = 65_536
-"""Bytes above which copying a request's raw contents costs more than finding them."""
+_SPLIT_ABOVE: Final = 65_536
+"""Bytes of a request above which copying its raw contents costs more than finding them."""
 
 _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
@@ -102,17 +103,30 @@ def _tell(server: Server, method: str, request: Any, response: Any) -> Steps[Non
 
 
 def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps[bytes]:
-    rest, raw = split(body, _RAW_INPUT_CONTENTS) if len(body) > _LARGE else (body, None)
+    rest, raw = split(body, _RAW_INPUT_CONTENTS) if len(body) > _SPLIT_ABOVE else (body, None)
     message = method.parse(rest)
     model = _find(server, message.model_name, message.model_version)
     yield from server.admit(model)
     with server.enter(model) as place:
         raw = raw or message.raw_input_contents
-        request = decode_request(message, raw)
+        if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
+            request = yield Call(decode_request, [message, raw], {}, "thread", for_client=True)
+        else:
+            request = decode_request(message, raw)
         response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport)), transport)
-    answer = method.response()
-    contents = encode_response(response, answer, typed=not raw and is_typed(message))
-    return b"".join([answer.SerializeToString(), *(part for content in contents for part in bytes_field(_RAW_OUTPUT_CONTENTS, content))])
+    typed = not raw and is_typed(message)
+    if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
+        encoded: bytes = yield Call(_encode, [response, method.response(), typed], {}, "thread", for_client=True)
+        return encoded
+    return _encode(response, method.response(), typed)
+
+
+def _encode(response: InferenceResponse, message: Any, typed: bool) -> bytes:
+    contents = encode_response(response, message, typed=typed)
+    parts: list[Buffer] = [message.SerializeToString()]
+    for content in contents:
+        parts += bytes_field(_RAW_OUTPUT_CONTENTS, content)
+    return b"".join(parts)
 
 
 def _find(server: Server, name: str, version: str) -> Model:

@@ -25,6 +25,11 @@ _PIECE: Final = 2**18
 """Bytes of a large part in one message."""
 
 
+LARGE: Final = 2**16
+"""Above this many bytes to look at one by one, requests are decoded in a worker thread under ASGI and grpc.aio, so that the event loop
+goes on: it takes as long as a few trips to a thread."""
+
+
 class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
