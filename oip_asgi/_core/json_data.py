@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
+from . import fast
 from .datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
 from .raw import count
@@ -73,6 +74,8 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
     elements, kind = count(shape), _kind(dtype)
+    if (array := fast.read(text, dtype, shape)) is not None:
+        return array.reshape(shape)
     if len(text) > _LONG and kind != "O" and bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
         # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
         raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
@@ -210,10 +213,10 @@ def to_json(array: Array) -> bytes:
     if kind == "O":
         return _encode(_strings(array.ravel().tolist()))
     flat = (cast(array, DTYPES["FP64"]) if array.dtype.kind == "V" else array).ravel()
-    values: list[Any] = flat.tolist()
-    text = _encode(values)
-    if kind != "f" or b"n" not in text:
+    text = fast.write(flat) or _encode(flat.tolist())
+    if kind != "f" or b"n" not in text or not np.isinf(flat).any():
         return text
+    values: list[Any] = flat.tolist()
     for place in np.flatnonzero(np.isinf(flat)).tolist():  # which msgspec writes as null, as it does NaN
         values[place] = "Infinity" if values[place] > 0 else "-Infinity"
     return _encode(values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -40,7 +41,12 @@ _DECIMAL: Final = re.compile("[0-9]{1,18}")
 
 _CHUNK: Final = 2**20
 
-_NOTHING: Final = memoryview(b"")
+_LONG: Final = 2**13
+"""Bytes of JSON from which it is worth a look where its `data` begin and end."""
+
+_DATA: Final = b'"data"'
+_OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[")
+_PLACEHOLDER: Final = b"[7.77e-77]"
 
 _LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
 """What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
@@ -58,11 +64,20 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    text, binary = _split(body, header_length)
+    text, behind = _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    document = _decode_document(text)
-    inputs = _decode_tensors(document.inputs, "inputs", binary)
+    if len(text) >= _LONG:
+        # whatever is wrong shows in the text as a whole, below
+        with suppress(InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            document = _decode_apart(bytes(text))
+            if document is not None:
+                return _to_request(document, behind)
+    return _to_request(_decode_document(text), behind)
+
+
+def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
+    inputs = _decode_tensors(document.inputs, "inputs", _BinaryData(behind))
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):
         if output.parameters:
@@ -83,26 +98,26 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         InvalidResponse: The body is an error, or not what the specification describes; the text says which.
     """
     try:
-        text, binary = _split(body, header_length)
+        text, behind = _split(body, header_length)
         document = _decode_closely(bytes(text), _response, lambda document: document.outputs or [])
         if document.error is not None:
             raise InvalidResponse(f"the server answered with an error: {document.error}")
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        outputs = _decode_tensors(document.outputs, "outputs", binary)
+        outputs = _decode_tensors(document.outputs, "outputs", _BinaryData(behind))
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
 
 
-def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, _BinaryData]:
-    """The JSON of a body, and what is behind it."""
+def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | None]:
+    """The JSON of a body, and what is behind it; None where the header does not say where that begins."""
     if header_length is None:
-        return body, _BinaryData(_NOTHING, framed=False)
+        return body, None
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = memoryview(body)
-    return whole[:header_length], _BinaryData(whole[header_length:], framed=True)
+    return whole[:header_length], whole[header_length:]
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
@@ -145,13 +160,13 @@ def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
 class _BinaryData:
     """The bytes behind the JSON, taken from the front by each binary input in turn."""
 
-    def __init__(self, data: memoryview, *, framed: bool) -> None:
-        self._data = data
-        self._framed = framed
+    def __init__(self, data: Buffer | None) -> None:
+        self._data = data or b""
+        self._is_framed = data is not None
         self._position = 0
 
-    def take(self, size: int) -> memoryview:
-        if size and not self._framed:
+    def take(self, size: int) -> Buffer:
+        if size and not self._is_framed:
             raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
         start = self._position
         left = len(self._data) - start
@@ -199,6 +214,42 @@ def _check_flag(parameters: Parameters, name: str, place: str) -> None:
     value = parameters.get(name, False)
     if not isinstance(value, bool):
         raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
+
+
+def _decode_apart(text: bytes) -> schemas.StrictInferenceRequest | None:
+    """The JSON as a document, with its long `data` cut out before it is decoded, so that only one decoder looks at them.
+
+    Returns:
+        None where there are none, or where they are not what they look like. What is cut out is not known to be JSON, but it begins
+        and ends as an array, and stands where a value may stand: once it is decoded as one, all of the text is known to be JSON.
+    """
+    rest: list[bytes] = []
+    apart: list[memoryview] = []
+    whole, position, kept = memoryview(text), 0, 0
+    while (found := text.find(_DATA, position)) >= 0:
+        opening = _OPENING.match(text, found + len(_DATA))
+        position = found + len(_DATA) if opening is None else opening.end()
+        if opening is None:
+            continue
+        start = position - 1
+        # in arrays of numbers there is no quote and no brace, so that the first of them is behind the array
+        quote = text.find(b'"', position)
+        brace = text.find(b"}", position, quote if quote >= 0 else len(text))
+        end = text.rfind(b"]", position, brace if brace >= 0 else quote if quote >= 0 else len(text)) + 1
+        if end - start >= _LONG:
+            rest.append(text[kept:start])
+            apart.append(whole[start:end])
+            kept = position = end
+    rest.append(text[kept:])
+    if not apart or any(_PLACEHOLDER in piece for piece in rest):
+        return None
+    document: schemas.StrictInferenceRequest = _strict(_PLACEHOLDER.join(rest))
+    places = [item for item in document.inputs if len(item.data) == len(_PLACEHOLDER) and bytes(item.data) == _PLACEHOLDER]
+    if len(places) != len(apart):
+        return None
+    for item, data in zip(places, apart, strict=True):
+        item.data = msgspec.Raw(data)
+    return document
 
 
 def _decode_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:

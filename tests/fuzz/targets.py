@@ -16,7 +16,7 @@ import numpy as np
 from oip_asgi import InferenceServer, TensorSpec
 from oip_asgi._core import http
 from oip_asgi._core.bodies import Body
-from oip_asgi._core.datatypes import DTYPES
+from oip_asgi._core.datatypes import DTYPES, Buffer
 from oip_asgi._core.encodings import Coding, coding_of, preferred
 from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.json_data import from_json, to_json
@@ -58,7 +58,7 @@ def exchange(data: bytes) -> None:
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     head = http.Head(method, path, headers, True, None, compress=True)
 
-    def read(into: Body) -> bytes | bytearray:
+    def read(into: Body) -> Buffer:
         for start in range(0, len(body), 1000):
             into.feed(body[start : start + 1000])
         return into.finish()

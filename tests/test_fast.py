@@ -1,0 +1,183 @@
+"""Large JSON by the quick ways: the same arrays, the same refusals, whether the extra `[fast]` is installed or not.
+
+What makes data large is set to nothing here, so that small data takes the ways of large data too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import OIPApp
+from oip_asgi._core import fast, json_data, rest
+from oip_asgi._core.datatypes import DTYPES, dtype_of
+from oip_asgi._core.errors import InvalidRequest
+
+from .table import Row, rows, table_server
+from .ways import Way, over_asgi
+
+pytest.importorskip("simdjson")
+pytest.importorskip("orjson")
+
+NUMBERS = [name for name in DTYPES if name not in ("BOOL", "BYTES")]
+
+
+def without(name: str) -> None:
+    return None
+
+
+@pytest.fixture(scope="module")
+def way() -> Way:
+    return over_asgi(OIPApp(table_server([])), "")
+
+
+@pytest.mark.parametrize("row", rows(), ids=str)
+@pytest.mark.parametrize("has_fast", [True, False])
+def test_the_table_is_answered_as_ever(row: Row, has_fast: bool, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "_LONG", 0)
+    monkeypatch.setattr(json_data, "_LONG", 0)
+    for name in ("_WORTH_BYTES", "_WORTH_ELEMENTS", "_WORTH_ROW"):
+        monkeypatch.setattr(fast, name, 0)
+    if not has_fast:
+        monkeypatch.setattr(fast, "_library", without)
+    answer = way(row.request)
+    assert answer.status == row.status
+    if row.status == 200:
+        assert in_fp32(answer.body) == in_fp32(row.body)
+    else:
+        error = json.loads(answer.body)["error"] if answer.body else ""
+        assert row.request.method == "HEAD" or all(part in error or part.startswith("data has") for part in row.text), error
+
+
+def in_fp32(body: bytes) -> bytes:
+    """A body whose FP32 numbers are written in one way."""
+    return re.sub(rb"-?[0-9]+([.][0-9]+(e[-+]?[0-9]+)?|e[-+]?[0-9]+)", lambda found: repr(float(np.float32(found[0]))).encode(), body)
+
+
+def outcome(text: bytes, datatype: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    try:
+        array = json_data.from_json(text, dtype_of(datatype), shape)
+    except InvalidRequest as error:
+        return (str(error),)
+    return array.dtype, array.shape, array.tobytes()
+
+
+def both(text: bytes, datatype: str, shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    """What comes of it with the libraries, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_WORTH_BYTES", "_WORTH_ROW"):
+            patch.setattr(fast, name, 0)
+        quick = outcome(text, datatype, shape)
+        patch.setattr(fast, "_library", without)
+        return [quick, outcome(text, datatype, shape)]
+
+
+elements: st.SearchStrategy[Any] = st.one_of(
+    st.integers(-300, 300),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([None, True, "NaN", "Infinity", [], [1], {}, -0.0, 1e39, 65520, 2.0]),
+)
+
+
+@given(data=st.data(), datatype=st.sampled_from(NUMBERS), shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
+def test_both_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: str, shape: tuple[int, ...]) -> None:
+    kind = data.draw(st.sampled_from([st.integers(0, 100), st.floats(width=16, allow_nan=False, allow_infinity=False), elements]))
+    flat = data.draw(st.lists(kind, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    nested = np.array([None, *flat], dtype=object)[1:].reshape(shape).tolist()
+    for value in (flat, nested):
+        quick, plain = both(json.dumps(value).encode(), datatype, shape)
+        assert quick == plain
+
+
+RAGGED = [
+    "[[1,2],[3]]",
+    "[[1,2,3],[4]]",
+    "[1,[2,3],4]",
+    "[1,2,[3],4]",
+    "[[1,[2]],[3,4]]",
+    "[[1,2],[3,4],[]]",
+    "[[[1,2],[3,4]]]",
+    "[[1,2],3,4]",
+]
+
+
+@pytest.mark.parametrize("text", RAGGED)
+@pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8"])
+def test_ragged_data_is_refused_by_both(text: str, datatype: str) -> None:
+    quick, plain = both(text.encode(), datatype, (2, 2))
+    assert quick == plain
+    assert isinstance(quick[0], str)
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+def test_the_libraries_are_used_where_they_can_be(datatype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_WORTH_BYTES", "_WORTH_ELEMENTS", "_WORTH_ROW"):
+        monkeypatch.setattr(fast, name, 0)
+    array = np.array([[1, 2, 3], [4, 5, 6]], dtype_of(datatype))
+    for text in (b"[1,2,3,4,5,6]", b"[[1,2,3],[4,5,6]]"):
+        read = fast.read(text, array.dtype, (2, 3))
+        assert read is not None
+        assert read.tolist() == [1, 2, 3, 4, 5, 6]
+    written = fast.write(array.ravel())
+    assert written is None if datatype == "FP16" else json.loads(written or b"") == [1, 2, 3, 4, 5, 6]
+
+
+@given(st.lists(st.floats(width=32), max_size=5))
+def test_what_is_written_reads_back_as_the_same_array(values: list[float]) -> None:
+    array = np.array(values, "<f4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast, "_WORTH_ELEMENTS", 0)
+        text = json_data.to_json(array)
+    np.testing.assert_array_equal(json_data.from_json(text, array.dtype, array.shape), array)
+
+
+def inputs(*items: str) -> str:
+    return f'{{"inputs":[{",".join(items)}]}}'
+
+
+def fp32(data: str) -> str:
+    return f'{{"name":"x","shape":[2],"datatype":"FP32",{data}}}'
+
+
+LAST = '{"data":[3],"name":"y","shape":[1],"datatype":"FP64"}'
+
+APART = {
+    "one": inputs(fp32('"data":[1,2]')),
+    "spaces": '{ "inputs" : [ { "data" : [ 1 , 2 ] , "name" : "x" , "shape" : [ 2 ] , "datatype" : "FP32" } ] }',
+    "two": inputs(fp32('"data":[[1],[2]]'), LAST),
+    "data twice": inputs(fp32('"data":[7,8],"data":[1,2]'), LAST),
+    "data twice, and a short one": '{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":[7,8],"data":1}]}',
+    "a key that ends so": inputs(fp32('"my\\"data":[7,8],"data":[1,2]')),
+    "elsewhere": '{"data":[7],"inputs":[' + fp32('"data":[1,2],"more":{"data":[9]}') + "]}",
+    "in a name": '{"inputs":[{"name":"\\"data\\":[1]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "what stands for it": inputs('{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}', LAST),
+    "strings": inputs('{"name":"x","shape":[2],"datatype":"BYTES","data":["a]","}b"]}', LAST),
+    "literals": inputs(fp32('"data":[NaN,-Infinity]')),
+    "cut off": inputs(fp32('"data":[1,2')),
+    "not closed": inputs(fp32('"data":[1,2')) + "}]}",
+    "closed twice": inputs(fp32('"data":[1,2]]')),
+    "bad number": inputs(fp32('"data":[1,02]')),
+    "object": inputs(fp32('"data":[1,{"data":[2]}]')),
+    "trailing": inputs(fp32('"data":[1,2]')) + "]",
+}
+
+
+@pytest.mark.parametrize("text", APART.values(), ids=APART)
+def test_data_that_is_cut_out_first_is_read_as_where_it_stands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decoded() -> Any:
+        try:
+            request = rest.decode_request(text.encode(), None)
+        except InvalidRequest as error:
+            return str(error)
+        return [(tensor.name, tensor.datatype, str(tensor.array.tolist())) for tensor in request.inputs]
+
+    whole = decoded()
+    monkeypatch.setattr(rest, "_LONG", 0)
+    assert decoded() == whole
