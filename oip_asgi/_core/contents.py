@@ -37,10 +37,10 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
-_COPIED: Final = 64
-"""How many bytes are copied while one is looked at."""
-
 _INT64_MAX: Final = 2**63 - 1
+
+_COPIED: Final = 64
+"""How many bytes are copied, roughly, while one is looked at."""
 
 
 def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
