@@ -64,15 +64,14 @@ class Served:
 
 
 @contextmanager
-def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
-    """Run a server's command until the block ends."""
+def running(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
+    """Run a server's command until the block ends, which may begin before the server answers."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         served = Served(process, port, log, ready)
         try:
-            served.wait_until_ready()
             yield served
         finally:
             served.ask_to_end()
@@ -81,3 +80,11 @@ def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str]
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # the session is the server's own
                 process.wait(15)
+
+
+@contextmanager
+def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
+    """Run a server's command until the block ends, which begins when the server answers."""
+    with running(command, port, log, env, ready) as served:
+        served.wait_until_ready()
+        yield served

@@ -17,6 +17,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tenso
 from oip_asgi._core import rpc
 from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import DTYPES
+from oip_asgi._core.steps import Pool
 from oip_asgi._drive import drive_async
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, wire_request
@@ -217,16 +218,16 @@ def test_nesting_never_hurts(client: Client, case: str) -> None:
     assert client.ask("ServerLive").live is True
 
 
-class Counted:
-    """The worker threads of a server, which count what they are given."""
+class Noted:
+    """The worker threads of a server, which note what they are given."""
 
     def __init__(self, server: InferenceServer) -> None:
         self._threads = server.running
-        self.times = 0
+        self.trips: list[Pool] = []
 
-    def in_thread(self, function: Callable[[], T], *, aside: bool) -> Coroutine[Any, Any, T]:
-        self.times += 1
-        return self._threads.in_thread(function, aside=aside)
+    def in_thread(self, function: Callable[[], T], pool: Pool) -> Coroutine[Any, Any, T]:
+        self.trips.append(pool)
+        return self._threads.in_thread(function, pool)
 
 
 MANY = 100_000
@@ -252,10 +253,10 @@ def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: An
         return x
 
     method = rpc.Method("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"], lambda _: ())
-    threads = Counted(server)
+    threads = Noted(server)
     data = wire_request("echo", [tensor], raw).SerializeToString()
     reply = asyncio.run(drive_async(rpc.exchange(server.core, method, data, None), threads))
     server.stop()
     answer = MESSAGES["ModelInferResponse"].FromString(reply.message)
     assert list(answer.raw_output_contents) == raw
-    assert (reply.code, threads.times) == ("OK", trips)
+    assert (reply.code, threads.trips) == ("OK", ["conversion"] * trips)

@@ -1,0 +1,103 @@
+"""What Linux tells about the machine and its processes: cores, CPU time, memory. It needs /proc and changes nothing but affinities."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+_PACKAGES: Final = (
+    "uvicorn",
+    "uvloop",
+    "httptools",
+    "gunicorn",
+    "starlette",
+    "numpy",
+    "msgspec",
+    "orjson",
+    "pysimdjson",
+    "pandas",
+    "grpcio",
+)
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Run the block, and every process that it starts, on one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def two_cores() -> tuple[int, int]:
+    """The cores for the client and for the servers: the same one where there is no other."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[0], cores[-1]
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process and all that it has started have taken of the CPU, in user and kernel mode together, to a hundredth of a second."""
+    return sum(_ticks(each) for each in _family(pid)) / _TICKS
+
+
+def _family(pid: int) -> list[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(stat[1])
+    family = [pid]
+    for member in family:  # which grows as children are found
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _ticks(pid: int) -> int:
+    stat = _stat(pid)
+    return int(stat[11]) + int(stat[12]) if stat else 0
+
+
+def memory(pid: int, field: str = "VmRSS") -> int:
+    """The bytes that a process holds; `VmHWM` is the most that it ever held."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(f"process {pid} has ended")
+
+
+def forget_peak(pid: int) -> None:
+    """Make `VmHWM` begin again at what the process holds now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def described() -> str:
+    """The machine, the versions and the day, as they belong beside every table."""
+    model = next((line.split(": ", 1)[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "unknown CPU")
+    packages = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
+    day = datetime.now(UTC).date().isoformat()
+    return f"{model}, {os.cpu_count()} cores; Linux {platform.release()}; Python {sys.version.split()[0]}, {packages}; {day}"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

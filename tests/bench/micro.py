@@ -1,0 +1,194 @@
+"""Where the microseconds of one small request go, in one process and without a socket: `python -m tests.bench.micro`.
+
+Parts are the core's own functions, called alone; what lies between them is the difference of two measurements, one of which holds the
+other. Each number is the best of many repeats, which is what the code costs when nothing else disturbs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from oip_asgi._core import http, rest
+from oip_asgi._core.steps import Read
+
+from .machine import described
+from .models import make_server
+from .report import table
+from .rows import HEADER_LENGTH, Row, rows
+from .serve import echo
+
+ROWS: Final = ("JSON 1x4", "binary 1x4")
+
+
+def drive(steps: Any, body: bytes = b"") -> Any:
+    """Finish a generator of the core's, whose calls return at once, in the least that it takes."""
+    value = None
+    while True:
+        try:
+            step = steps.send(value)
+        except StopIteration as end:
+            return end.value
+        value = body if isinstance(step, Read) else step.function(*step.args, **step.kwargs)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one request takes, in seconds, whole and in pieces that lie inside of each other.
+
+    Args:
+        app: Through `OIPApp`, from scope to the last message.
+        exchange: In the core alone, from the request's head and body to the response.
+        decode: From the body to tensors.
+        infer: From tensors to tensors: checks, arguments, the model, its result.
+        bare_infer: The same for a model that takes the request and returns a response as they are.
+        encode: From tensors to the body.
+        echo: A bare ASGI callable that sends back what it read.
+    """
+
+    app: float
+    exchange: float
+    decode: float
+    infer: float
+    bare_infer: float
+    encode: float
+    echo: float
+
+    def parts(self) -> dict[str, float]:
+        """The whole, cut into what each layer takes."""
+        return {
+            "ASGI: scope, read, drive, send": self.app - self.exchange,
+            "route, headers, response": self.exchange - self.decode - self.infer - self.encode,
+            "split and decode": self.decode,
+            "check, bind, take the result": self.infer - self.bare_infer,
+            "admit and call": self.bare_infer,
+            "encode": self.encode,
+        }
+
+
+def best(function: Callable[[], Any], repeats: int, number: int) -> float:
+    """The seconds of one call, as the least over the repeats."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(number):
+            function()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / number
+
+
+def best_of_app(app: Any, row: Row, repeats: int, number: int) -> float:
+    """The same for an ASGI application, with one message in."""
+    scope = {
+        "type": "http",
+        "method": row.method,
+        "path": row.path,
+        "raw_path": row.path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": _headers(row),
+    }
+    message = {"type": "http.request", "body": row.body, "more_body": False}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return message
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def repeat() -> float:
+        seconds = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            for _ in range(number):
+                sent.clear()
+                await app(scope, receive, send)
+            seconds.append(time.perf_counter() - start)
+        return min(seconds) / number
+
+    found = asyncio.run(repeat())
+    if sent[0]["status"] != 200:
+        raise AssertionError(f"{row.name}: {sent}")
+    return found
+
+
+def _headers(row: Row) -> list[tuple[bytes, bytes]]:
+    """Those of wrk, beside the row's own."""
+    named = {"host": "127.0.0.1:8000", **row.headers, "content-length": str(len(row.body))}
+    return [(name.encode(), value.encode()) for name, value in named.items()]
+
+
+def _bare_server() -> InferenceServer:
+    server = InferenceServer("bench")
+    response = InferenceResponse([Tensor("y", np.zeros((1, 4), np.float32))])
+
+    def bare(request: InferenceRequest) -> InferenceResponse:
+        return response
+
+    server.register("identity", bare, run="inline")
+    return server
+
+
+def costs(row: Row, repeats: int, number: int) -> Costs:
+    """Measure one row."""
+    server, bare = make_server("inline"), _bare_server()
+    for each in (server, bare):
+        each.start()
+    try:
+        size = row.headers.get(HEADER_LENGTH)
+        header_length = None if size is None else int(size)
+        head = http.Head(row.method, row.path, _headers(row), True, None)
+        request = rest.decode_request(row.body, header_length)
+        response = _infer(server, request)
+        return Costs(
+            best_of_app(OIPApp(server), row, repeats, number),
+            best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
+            best(lambda: rest.decode_request(row.body, header_length), repeats, number),
+            best(lambda: _infer(server, request), repeats, number),
+            best(lambda: _infer(bare, request), repeats, number),
+            best(lambda: rest.encode_response(response, request), repeats, number),
+            best_of_app(echo, row, repeats, number),
+        )
+    finally:
+        for each in (server, bare):
+            each.stop()
+
+
+def _infer(server: InferenceServer, request: InferenceRequest) -> InferenceResponse:
+    core = server.core
+    model = core.models.find("identity", None)
+    drive(core.admit(model))
+    with core.enter(model) as place:
+        response: InferenceResponse = drive(core.infer(model, place, request, dict, None))
+    return response
+
+
+def report(found: Costs, name: str) -> str:
+    """The costs of one row as a table."""
+    lines = [[part, f"{seconds * 1e6:.2f}", f"{seconds / found.app:.0%}"] for part, seconds in found.parts().items()]
+    lines.append(["the whole", f"{found.app * 1e6:.2f}", "100%"])
+    lines.append(["a bare echo through the same messages", f"{found.echo * 1e6:.2f}", f"{found.echo / found.app:.0%}"])
+    return table([name, "µs", "share"], lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.micro", description=__doc__)
+    parser.add_argument("--rows", nargs="+", default=ROWS, metavar="PATTERN")
+    parser.add_argument("--repeats", type=int, default=1000, metavar="N")
+    parser.add_argument("--number", type=int, default=20, metavar="N", help="of requests in each repeat")
+    parsed = parser.parse_args(arguments)
+    print(described())
+    for row in rows(parsed.rows):
+        print("", report(costs(row, parsed.repeats, parsed.number), row.name), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""MLServer with identity models: `python serve_mlserver.py PORT GRPC_PORT`.
+
+Without worker processes, which MLServer starts by default: they would cost each request two trips through a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Any
+
+from mlserver import MLModel, MLServer, ModelSettings, Settings
+from mlserver.codecs import NumpyCodec, PandasCodec, StringCodec
+from mlserver.types import InferenceResponse
+from mlserver.utils import install_uvloop_event_loop
+
+
+class Identity(MLModel):  # type: ignore[misc]
+    """An array in, an array out."""
+
+    async def predict(self, payload: Any) -> Any:
+        x = self.decode(payload.inputs[0], default_codec=NumpyCodec)
+        return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("y", x)])
+
+
+class Strings(MLModel):  # type: ignore[misc]
+    """Strings in, strings out."""
+
+    async def predict(self, payload: Any) -> Any:
+        x = self.decode(payload.inputs[0], default_codec=StringCodec)
+        return InferenceResponse(model_name=self.name, outputs=[StringCodec.encode_output("y", x)])
+
+
+class Frame(MLModel):  # type: ignore[misc]
+    """A data frame in, a data frame out."""
+
+    async def predict(self, payload: Any) -> Any:
+        return PandasCodec.encode_response(self.name, self.decode_request(payload, default_codec=PandasCodec))
+
+
+async def main() -> None:
+    http_port, grpc_port = map(int, sys.argv[1:3])
+    settings = Settings(
+        host="127.0.0.1",
+        http_port=http_port,
+        grpc_port=grpc_port,
+        grpc_max_message_length=-1,
+        metrics_endpoint=None,
+        parallel_workers=0,
+        load_models_at_startup=True,
+        debug=False,
+    )
+    server = MLServer(settings)
+    models = {"identity": Identity, "strings": Strings, "frame": Frame}
+    logging.disable(logging.INFO)
+    await server.start([ModelSettings(name=name, implementation=model) for name, model in models.items()])
+
+
+if __name__ == "__main__":
+    install_uvloop_event_loop()
+    asyncio.run(main())
