@@ -134,9 +134,11 @@ def is_typed(message: Any) -> bool:
 
 def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
     """The same of a response, for `encode_response`."""
-    return sum(
-        tensor.array.nbytes if typed or tensor.array.dtype.hasobject else tensor.array.nbytes // _COPIED for tensor in response.outputs
-    )
+    effort = 0
+    for tensor in response.outputs:
+        size = tensor.array.nbytes
+        effort += size if typed or tensor.array.dtype.hasobject else size // _COPIED
+    return effort
 
 
 def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -> list[Buffer]:
