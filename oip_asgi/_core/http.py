@@ -22,7 +22,7 @@ from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Call, Exchange, Read, Response, Steps
+from .steps import LARGE, Call, Exchange, Read, Response, Steps
 from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
@@ -38,11 +38,8 @@ _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
 
-_LARGE: Final = 2**16
-"""Above this many bytes, a body is decoded in a worker thread under ASGI, so that the event loop goes on."""
-
 _MANY: Final = 2**12
-"""Above this many elements, so is a response encoded. Either takes as long as a few trips to a thread."""
+"""Above this many elements, a response is encoded in a worker thread as requests of `LARGE` are decoded."""
 
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
@@ -225,7 +222,7 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     yield from server.admit(model)
     body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
-        if len(body) > _LARGE and rest.decoding_effort(body, header_length) > _LARGE:
+        if len(body) > LARGE and rest.decoding_effort(body, header_length) > LARGE:
             request = yield Call(_decode, [body, header_length, model], {}, "conversion", for_client=True)
         else:
             request = _decode(body, header_length, model)
