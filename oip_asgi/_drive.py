@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from ._core.bodies import Body
-from ._core.steps import Call, DeadlinePassed, Read, Step, Steps, Together, Wait
+from ._core.steps import Call, DeadlinePassed, Pool, Read, Step, Steps, Together, Wait
 from ._running import Running
 from ._waiting import ClientGone, Gone, all_of, attended, finished
 
@@ -30,8 +30,8 @@ class Finished(Generic[T]):
 class Threads(Protocol):
     """Worker threads that an event loop may wait for."""
 
-    def in_thread(self, function: Callable[[], T], *, aside: bool) -> Coroutine[Any, Any, T]:
-        """Run a blocking function: among the models, or aside from them. The function goes on if this is cancelled."""
+    def in_thread(self, function: Callable[[], T], pool: Pool) -> Coroutine[Any, Any, T]:
+        """Run a blocking function in one of them. The function goes on if this is cancelled."""
 
 
 def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None = None) -> T:
@@ -66,7 +66,7 @@ def _wait(future: Future[Any], deadline: float) -> None:
 
 def _call_in_thread(steps: Steps[T], call: Call, running: Running) -> Step | Finished[T]:
     trip = _Trip(steps, call)
-    future = running.submit(trip.make, aside=False)
+    future = running.submit(trip.make, "thread")
     try:
         _wait(future, call.deadline)
     except DeadlinePassed as error:
@@ -77,7 +77,7 @@ def _call_in_thread(steps: Steps[T], call: Call, running: Running) -> Step | Fin
 
 def _together(step: Together, running: Running) -> None:
     first, *others = step.parts
-    futures = [running.submit(partial(drive, part, running), aside=True) for part in others]
+    futures = [running.submit(partial(drive, part, running), "aside") for part in others]
     drive(first, running)
     for future in futures:
         future.result()
@@ -93,11 +93,8 @@ async def drive_async(
     """
     step = _advance(steps.send, None)
     while not isinstance(step, Finished):
-        if isinstance(step, Call) and step.run == "inline":
-            step = _call(steps, step)
-            continue
         if isinstance(step, Call) and step.run != "async":
-            step = await _call_in_thread_async(steps, step, threads, gone)
+            step = _call(steps, step) if step.run == "inline" else await _call_in_thread_async(steps, step, step.run, threads, gone)
             continue
         value: Any = None
         try:
@@ -119,9 +116,9 @@ async def drive_async(
     return cast(T, step.value)
 
 
-async def _call_in_thread_async(steps: Steps[T], call: Call, threads: Threads, gone: Gone | None) -> Step | Finished[T]:
+async def _call_in_thread_async(steps: Steps[T], call: Call, pool: Pool, threads: Threads, gone: Gone | None) -> Step | Finished[T]:
     trip = _Trip(steps, call)
-    in_thread = threads.in_thread(trip.make, aside=call.run == "aside")
+    in_thread = threads.in_thread(trip.make, pool)
     try:
         return await attended(in_thread, call.deadline, gone if call.for_client else None, trip.abandon)
     except DeadlinePassed as error:

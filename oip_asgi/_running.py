@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
-from ._core.steps import Stopped
+from ._core.steps import Pool, Stopped
 from ._waiting import attended, finished
 
 T = TypeVar("T")
@@ -36,23 +36,26 @@ class Running:
     """
 
     def __init__(self, worker_threads: int) -> None:
-        self._models = WorkerThreads(worker_threads)
-        self._aside = WorkerThreads(worker_threads)
+        self._pools: dict[Pool, WorkerThreads] = {
+            "thread": WorkerThreads(worker_threads),
+            "aside": WorkerThreads(worker_threads),
+            "conversion": WorkerThreads(cpus()),  # more of them would only take the interpreter from the event loop
+        }
         self.background = BackgroundLoop()
 
-    def submit(self, function: Callable[[], T], *, aside: bool) -> Future[T]:
-        """Run a function in a worker thread: among the models', or aside from them."""
-        return (self._aside if aside else self._models).submit(function)
+    def submit(self, function: Callable[[], T], pool: Pool) -> Future[T]:
+        """Run a function in a worker thread."""
+        return self._pools[pool].submit(function)
 
-    async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:
+    async def in_thread(self, function: Callable[[], T], pool: Pool) -> T:
         """The same, awaited. The function goes on if this is cancelled."""
-        return await finished(self.submit(function, aside=aside))
+        return await finished(self.submit(function, pool))
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
         self.background.stop()
-        self._models.stop()
-        self._aside.stop()
+        for pool in self._pools.values():
+            pool.stop()
 
 
 class WorkerThreads:
@@ -116,6 +119,14 @@ class WorkerThreads:
         deadline = time.monotonic() + _END_SECONDS
         for thread in threads - {threading.current_thread()}:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def cpus() -> int:
+    """How many CPUs this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can tell those of this process
+        return os.cpu_count() or 1
 
 
 def _do(future: Future[Any], context: Context, function: Callable[[], Any]) -> None:

@@ -172,7 +172,7 @@ async def _read(receive: Receive, running: Running, body: Body) -> Buffer:
         if message["type"] == "http.disconnect":
             return body.finish(cut_off=True)
         if body.is_compressed:
-            await running.in_thread(partial(body.feed, message.get("body", b"")), aside=True)
+            await running.in_thread(partial(body.feed, message.get("body", b"")), "aside")
         else:
             body.feed(message.get("body", b""))
         if not message.get("more_body", False):

@@ -20,7 +20,7 @@ from . import wsgi
 from ._core import http
 from ._core.bodies import Body
 from ._core.datatypes import Buffer
-from ._core.steps import Response
+from ._core.steps import Pool, Response
 from ._drive import drive_async
 from .server import InferenceServer
 
@@ -68,7 +68,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 class _RequestThread:
     """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
 
-    async def in_thread(self, function: Callable[[], T], *, aside: bool) -> T:  # noqa: ARG002  (nothing queues in it)
+    async def in_thread(self, function: Callable[[], T], pool: Pool) -> T:  # noqa: ARG002  (nothing queues in it)
         return await sync_to_async(function)()
 
 

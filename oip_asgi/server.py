@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from ._core.server import Server
 from ._core.signature import is_async
 from ._core.specs import TensorSpec
 from ._drive import drive, drive_async
-from ._running import Running
+from ._running import Running, cpus
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -228,11 +227,4 @@ class InferenceServer:
 
 
 def _at_once(function: Callable[..., Any]) -> int:
-    return _ASYNC_AT_ONCE if is_async(function) else max(2, _cpus())
-
-
-def _cpus() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell those of this process
-        return os.cpu_count() or 1
+    return _ASYNC_AT_ONCE if is_async(function) else max(2, cpus())

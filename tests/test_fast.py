@@ -1,6 +1,6 @@
-"""Large JSON by the quick ways: the same arrays, the same refusals, whether the extra `[fast]` is installed or not.
+"""Long JSON by the quick ways: the same arrays, the same refusals, whether the extra `[fast]` is installed or not.
 
-What makes data large is set to nothing here, so that small data takes the ways of large data too.
+What makes data long is set to nothing here, so that short data takes the ways of long data too, in pieces of a few bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import OIPApp
-from oip_asgi._core import fast, json_data, rest
+from oip_asgi._core import fast, json_data, pieces, rest
 from oip_asgi._core.datatypes import DTYPES, dtype_of
 from oip_asgi._core.errors import InvalidRequest
 
@@ -26,6 +26,13 @@ pytest.importorskip("simdjson")
 pytest.importorskip("orjson")
 
 NUMBERS = [name for name in DTYPES if name not in ("BOOL", "BYTES")]
+
+
+def all_is_long(patch: pytest.MonkeyPatch, piece: int) -> None:
+    patch.setattr(rest, "_LONG", 0)
+    patch.setattr(json_data, "_LONG", 0)
+    patch.setattr(json_data, "_MANY", 0)
+    patch.setattr(pieces, "_PIECE", piece)
 
 
 def without(name: str) -> None:
@@ -40,10 +47,7 @@ def way() -> Way:
 @pytest.mark.parametrize("row", rows(), ids=str)
 @pytest.mark.parametrize("has_fast", [True, False])
 def test_the_table_is_answered_as_ever(row: Row, has_fast: bool, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "_LONG", 0)
-    monkeypatch.setattr(json_data, "_LONG", 0)
-    for name in ("_WORTH_BYTES", "_WORTH_ELEMENTS", "_WORTH_ROW"):
-        monkeypatch.setattr(fast, name, 0)
+    all_is_long(monkeypatch, 64)
     if not has_fast:
         monkeypatch.setattr(fast, "_library", without)
     answer = way(row.request)
@@ -68,14 +72,17 @@ def outcome(text: bytes, datatype: str, shape: tuple[int, ...]) -> tuple[Any, ..
     return array.dtype, array.shape, array.tobytes()
 
 
-def both(text: bytes, datatype: str, shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
-    """What comes of it with the libraries, and without."""
+def every(text: bytes, datatype: str, shape: tuple[int, ...], piece: int) -> list[tuple[Any, ...]]:
+    """What comes of it as a whole, in pieces by the libraries, and in pieces without."""
+    outcomes = [outcome(text, datatype, shape)]
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_WORTH_BYTES", "_WORTH_ROW"):
-            patch.setattr(fast, name, 0)
-        quick = outcome(text, datatype, shape)
+        all_is_long(patch, piece)
+        outcomes.append(outcome(text, datatype, shape))
         patch.setattr(fast, "_library", without)
-        return [quick, outcome(text, datatype, shape)]
+        outcomes.append(outcome(text, datatype, shape))
+    # long text that is refused is not read to its end where it holds too many elements
+    too_many = [isinstance(text, str) and text.startswith("data has too many elements") for [text, *_] in outcomes]
+    return [("too many",) if any(too_many) and len(outcome) == 1 else outcome for outcome in outcomes]
 
 
 elements: st.SearchStrategy[Any] = st.one_of(
@@ -86,14 +93,20 @@ elements: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@given(data=st.data(), datatype=st.sampled_from(NUMBERS), shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
-def test_both_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: str, shape: tuple[int, ...]) -> None:
+@given(
+    data=st.data(),
+    datatype=st.sampled_from(NUMBERS),
+    shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
+    piece=st.integers(8, 50),
+)
+def test_all_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: str, shape: tuple[int, ...], piece: int) -> None:
     kind = data.draw(st.sampled_from([st.integers(0, 100), st.floats(width=16, allow_nan=False, allow_infinity=False), elements]))
     flat = data.draw(st.lists(kind, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
     nested = np.array([None, *flat], dtype=object)[1:].reshape(shape).tolist()
     for value in (flat, nested):
-        quick, plain = both(json.dumps(value).encode(), datatype, shape)
-        assert quick == plain
+        text = json.dumps(value, separators=data.draw(st.sampled_from([(",", ":"), (" ,\n", ":")]))).encode()
+        first, *others = every(text, datatype, shape, piece)
+        assert others == [first, first]
 
 
 RAGGED = [
@@ -105,35 +118,53 @@ RAGGED = [
     "[[1,2],[3,4],[]]",
     "[[[1,2],[3,4]]]",
     "[[1,2],3,4]",
+    "[[1,2][3,4]]",
+    "[[1,2],,[3,4]]",
+    "[[1,2],[3,4],]",
+    "[[1,2,],[3,4]]",
+    "[[1,2],[3,,4]]",
+    "[[,1,2],[3,4]]",
+    "[1,2,3,4,]",
+    "[1,2,3,,4]",
+    "[,1,2,3,4]",
+    "[1,2,3,4]]",
+    "[[1,2],[3,4]",
+    "[[1,2],[3,4]]]",
+    "[[1,2],[3,4]] 5",
+    "[1,2,3 4]",
+    "1,2,3,4",
+    "",
+    "[1,2,3,4",
+    "[[1,2],[3,4",
 ]
 
 
 @pytest.mark.parametrize("text", RAGGED)
-@pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8"])
-def test_ragged_data_is_refused_by_both(text: str, datatype: str) -> None:
-    quick, plain = both(text.encode(), datatype, (2, 2))
-    assert quick == plain
-    assert isinstance(quick[0], str)
+@pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8", "BOOL"])
+@pytest.mark.parametrize("piece", [3, 5, 8, 64])
+def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece: int) -> None:
+    text = text.replace("2", "0").replace("3", "1").replace("4", "0") if datatype == "BOOL" else text
+    first, *others = every(text.encode(), datatype, (2, 2), piece)
+    assert isinstance(first[0], str)
+    assert others == [first, first]
 
 
 @pytest.mark.parametrize("datatype", NUMBERS)
-def test_the_libraries_are_used_where_they_can_be(datatype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_WORTH_BYTES", "_WORTH_ELEMENTS", "_WORTH_ROW"):
-        monkeypatch.setattr(fast, name, 0)
-    array = np.array([[1, 2, 3], [4, 5, 6]], dtype_of(datatype))
-    for text in (b"[1,2,3,4,5,6]", b"[[1,2,3],[4,5,6]]"):
-        read = fast.read(text, array.dtype, (2, 3))
-        assert read is not None
-        assert read.tolist() == [1, 2, 3, 4, 5, 6]
-    written = fast.write(array.ravel())
-    assert written is None if datatype == "FP16" else json.loads(written or b"") == [1, 2, 3, 4, 5, 6]
+def test_the_libraries_are_used_where_they_can_be(datatype: str) -> None:
+    array = np.array([1, 2, 3], dtype_of(datatype))
+    read = fast.read(b"[1,2,3]", array.dtype)
+    assert read is not None
+    assert read.dtype == array.dtype
+    assert read.tolist() == [1, 2, 3]
+    written = fast.write(array)
+    assert written is None if datatype == "FP16" else json.loads(written or b"") == [1, 2, 3]
 
 
 @given(st.lists(st.floats(width=32), max_size=5))
 def test_what_is_written_reads_back_as_the_same_array(values: list[float]) -> None:
     array = np.array(values, "<f4")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast, "_WORTH_ELEMENTS", 0)
+        all_is_long(patch, 16)
         text = json_data.to_json(array)
     np.testing.assert_array_equal(json_data.from_json(text, array.dtype, array.shape), array)
 

@@ -218,12 +218,12 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
         if len(body) > _LARGE and rest.decoding_effort(body, header_length) > _LARGE:
-            request = yield Call(_decode, [body, header_length, model], {}, "thread", for_client=True)
+            request = yield Call(_decode, [body, header_length, model], {}, "conversion", for_client=True)
         else:
             request = _decode(body, header_length, model)
         response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
     if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
-        text, binary = yield Call(rest.encode_response, [response, request], {}, "thread", for_client=True)
+        text, binary = yield Call(rest.encode_response, [response, request], {}, "conversion", for_client=True)
     else:
         text, binary = rest.encode_response(response, request)
     if not binary:

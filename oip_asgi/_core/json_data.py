@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from . import fast
+from . import fast, pieces
 from .datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
 from .errors import InvalidRequest, shown
 from .raw import count
@@ -50,8 +50,11 @@ _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
 _PLACE: Final = re.compile(r" - at `\$([0-9\[\]]*)`$")
 _TYPES: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
 
-_LONG: Final = 2**14
-"""Up to so many bytes of text, lists of elements are small, however many there are."""
+_LONG: Final = 2**12
+"""Bytes of text above which it is read in pieces. Lists of elements are small up to there, however many there are."""
+
+_MANY: Final = 2**9
+"""Elements above which they are written in pieces, by a library that is quick with many."""
 
 _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
@@ -74,11 +77,13 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
     elements, kind = count(shape), _kind(dtype)
-    if (array := fast.read(text, dtype, shape)) is not None:
-        return array.reshape(shape)
-    if len(text) > _LONG and kind != "O" and bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
-        # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
-        raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
+    if len(text) > _LONG and kind != "O":
+        array = _read_in_pieces(text, dtype, shape, elements, kind)
+        if array is not None:
+            return array
+        if bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
+            # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
+            raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
     if _NESTED.match(text):
         flat = _flatten(_decode(text, dtype, shape, max(len(shape), 1), kind), shape)
     elif shape or _LIST.match(text):
@@ -89,6 +94,25 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         raise InvalidRequest(f"data has {len(flat)} elements: expected {_expected(shape)}")
     array = _to_array(flat, dtype, kind)
     return array if len(shape) == 1 else array.reshape(shape)
+
+
+def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
+    """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
+    if not shape or elements > len(text):
+        return None
+
+    def decode(piece: bytes) -> Array | None:
+        array = fast.read(piece, dtype)
+        if array is not None:
+            return array
+        try:
+            return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
+            return None
+
+    array = np.empty(elements, dtype)
+    is_right = pieces.read(text, shape if _NESTED.match(text) else (elements,), array, decode)
+    return array.reshape(shape) if is_right else None
 
 
 def _expected(shape: tuple[int, ...]) -> str:
@@ -213,13 +237,17 @@ def to_json(array: Array) -> bytes:
     if kind == "O":
         return _encode(_strings(array.ravel().tolist()))
     flat = (cast(array, DTYPES["FP64"]) if array.dtype.kind == "V" else array).ravel()
-    text = fast.write(flat) or _encode(flat.tolist())
+    text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
     if kind != "f" or b"n" not in text or not np.isinf(flat).any():
         return text
     values: list[Any] = flat.tolist()
     for place in np.flatnonzero(np.isinf(flat)).tolist():  # which msgspec writes as null, as it does NaN
         values[place] = "Infinity" if values[place] > 0 else "-Infinity"
     return _encode(values)
+
+
+def _numbers(array: Array) -> bytes:
+    return fast.write(array) or _encode(array.tolist())
 
 
 def _strings(elements: list[bytes]) -> list[str]:

@@ -41,7 +41,7 @@ _DECIMAL: Final = re.compile("[0-9]{1,18}")
 
 _CHUNK: Final = 2**20
 
-_LONG: Final = 2**13
+_LONG: Final = 2**12
 """Bytes of JSON from which it is worth a look where its `data` begin and end."""
 
 _DATA: Final = b'"data"'

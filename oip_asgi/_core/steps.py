@@ -25,6 +25,10 @@ _PIECE: Final = 2**18
 """Bytes of a large part in one message."""
 
 
+Pool: TypeAlias = Literal["thread", "aside", "conversion"]
+"""Which worker threads: those of models; those aside, so that loading and health never queue behind models; those for large bodies."""
+
+
 class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
@@ -42,8 +46,8 @@ class Wait(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """Call user code, and send its result.
 
-    Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread, among those of the models or aside
-    from them, so that loading and health never queue behind models. Callers that block call what is not "async" as it is.
+    Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread of some pool. Callers that block call
+    what is not "async" as it is.
 
     At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
     left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
@@ -53,7 +57,7 @@ class Call(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
-    run: Literal["async", "inline", "thread", "aside"]
+    run: Literal["async", "inline"] | Pool
     deadline: float = math.inf
     for_client: bool = False
 
