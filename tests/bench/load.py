@@ -93,6 +93,13 @@ def has_wrk() -> bool:
     return shutil.which("wrk") is not None
 
 
+def client() -> str:
+    """What sends the rows, for the reader of the table."""
+    sockets = "a loop over plain sockets"
+    small = f"wrk for bodies below {LARGE // 1024} KiB, {sockets} for larger ones" if has_wrk() else sockets
+    return f"{small}; grpcio for gRPC"
+
+
 def load(target: Target, row: Row, connections: int, seconds: int) -> Load:
     """Send a row again and again over some connections for some seconds.
 
