@@ -17,8 +17,8 @@ import pytest
 
 from oip_asgi import OIPApp
 
-from .bench import micro
-from .bench.load import Load, Target, ask, by_sockets, by_wrk, has_wrk
+from .bench import h2load, micro
+from .bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
 from .bench.measure import Cell, Measurement, verify
 from .bench.models import make_server
 from .bench.report import summary, table
@@ -119,6 +119,20 @@ def test_wrk_sends_what_the_row_says_and_tells_of_refusals(tmp_path: Path) -> No
         assert by_wrk(running.target, row, 2, 1).requests > 0
         with pytest.raises(LoadFailed, match="not answered with 2xx"):
             by_wrk(running.target, replace(row, path="/models/nobody/infer"), 1, 1)
+
+
+@pytest.mark.skipif(not has_h2load(), reason="h2load is not installed")
+def test_calls_are_sent_over_grpc_and_failures_seen(tmp_path: Path) -> None:
+    [row] = rows(["gRPC 1x4"])
+    [server] = [server for server in OURS if server.name == "gRPC"]
+    with server.started(max(os.sched_getaffinity(0)), tmp_path / "log") as running:
+        verify(running, row)
+        assert by_h2load(running.target, row, 2, 1).requests > 0
+        assert by_calls(running.target, row, 2, 0).requests >= 3
+        with pytest.raises(LoadFailed, match="not every call"):
+            h2load.latencies(running.target.grpc_port, replace(row, body=b""), 1, 1, 40)
+        with pytest.raises(WrongAnswer, match=r"INVALID_ARGUMENT|NOT_FOUND"):
+            verify(running, replace(row, body=b""))
 
 
 def test_a_floor_sends_back_what_came(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from . import report
-from .load import client, has_wrk
+from .load import client, has_h2load, has_wrk
 from .machine import described, on_core, share_in_use, two_cores
 from .measure import Cell, measure
 from .plan import PARTS, Cut, chosen, parse, works
@@ -105,6 +105,8 @@ def warnings() -> Iterator[str]:
     """What makes this run worth less than another."""
     if not has_wrk():
         yield "wrk is not installed (Debian: apt-get install wrk): small requests come from a slower client"
+    if not has_h2load():
+        yield "h2load is not installed (Debian: apt-get install nghttp2-client): calls of gRPC come from a client as slow as a server"
     for variable in missing_peers():
         yield f"left out: {variable} names no Python: its environment could not be made"
     if two_cores()[0] == two_cores()[1]:
