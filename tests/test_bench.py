@@ -21,6 +21,7 @@ from .bench import h2load, micro
 from .bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
 from .bench.measure import Cell, Measurement, verify
 from .bench.models import make_server
+from .bench.plan import chosen, parse
 from .bench.report import summary, table
 from .bench.rows import HTTP, Answer, LoadFailed, Row, WrongAnswer, names, rows
 from .bench.servers import OURS
@@ -158,6 +159,25 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert cell.ratio("Triton", "echo") is None
     shown = summary([cell], [server for server in OURS if server.name in ("echo", "inline")])
     assert shown.splitlines()[2].split() == ["|", "JSON", "1x4", "|", "8", "|", "100", "|", "0.80", "|"]
+
+
+def test_what_is_asked_for_brings_its_floor_and_no_more() -> None:
+    cut = chosen(parse(["--ways", "gunicorn", "gRPC", "--rows", "json 1x4", "--connections", "3"]))
+    assert [server.name for server in cut.servers] == ["gunicorn echo", "gunicorn"]
+    assert [(row.name, cut.connections(row)) for row in cut.rows] == [("JSON 1x4", [3])]
+    quick = chosen(parse(["--quick"]))
+    assert {row.name: count for row in quick.rows for count in quick.connections(row)} == {
+        "JSON 1x4": 8,
+        "JSON 1x784": 8,
+        "JSON 1000x1000": 1,
+        "binary 1x4": 8,
+        "binary 1x150528": 8,
+        "binary 64 MiB": 1,
+    }
+    with pytest.raises(SystemExit, match="no way is called nobody"):
+        chosen(parse(["--ways", "nobody"]))
+    with pytest.raises(SystemExit, match="no row is called so"):
+        chosen(parse(["--rows", "JSON 5x5"]))
 
 
 def test_tables_are_markdown() -> None:

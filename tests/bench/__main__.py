@@ -15,11 +15,12 @@ from .load import client, has_h2load, has_wrk
 from .machine import described, on_core, share_in_use, two_cores
 from .measure import Cell, measure
 from .plan import PARTS, Cut, chosen, parse, works
-from .servers import Running, missing_peers
+from .rows import HTTP
+from .servers import Running, Server, missing_peers
 from .strain import health_of, memory_of
 
 STRAINED: Final = ("echo", "async", "thread")
-"""The servers whose memory and health are looked at: a model that runs inline stops the event loop by its own wish."""
+"""The servers whose memory and health are looked at where nobody chooses: an inline model stops the event loop by its own wish."""
 
 HEALTH_SECONDS: Final = 15
 
@@ -60,12 +61,12 @@ def rates(cut: Cut, rounds: int, seconds: int) -> list[Cell]:
         return [measure(work, rounds, seconds, tell) for work in works(cut, running)]
 
 
-def alone(cut: Cut, wanted: Sequence[str], look: Callable[[Running], T]) -> dict[str, T]:
+def alone(servers: Sequence[Server], look: Callable[[Running], T]) -> dict[str, T]:
     """Start one server after the other, and look at each."""
     found = {}
     with apart() as (core, folder):
-        for server in cut.servers:
-            if server.name in wanted:
+        for server in servers:
+            if HTTP in server.floors and not server.is_peer:
                 with server.started(core, folder / f"{server.name}.log") as running:
                     try:
                         found[server.name] = look(running)
@@ -80,7 +81,9 @@ def main() -> None:
     cut = chosen(arguments)
     for warning in warnings():
         print(warning, file=sys.stderr)
-    parts = arguments.parts or (["rates"] if arguments.quick else PARTS)
+    is_everything = not (arguments.quick or arguments.rows or arguments.ways)
+    parts = arguments.parts or (PARTS if is_everything else ["rates"])
+    strained = [server for server in cut.servers if arguments.ways or server.name in STRAINED]
     cells: list[Cell] = []
     tables = [described(), f"{report.legend(cut.servers)}\n- client: {client()}"]
     if "rates" in parts:
@@ -89,9 +92,9 @@ def main() -> None:
         if any(server.is_peer for server in cut.servers):
             tables.insert(-1, report.against_peers(cells, cut.servers))
     if "memory" in parts:
-        tables.append(report.memories(alone(cut, STRAINED, partial(memory_of, tell=tell))))
+        tables.append(report.memories(alone(strained, partial(memory_of, tell=tell))))
     if "health" in parts:
-        tables.append(report.healths(alone(cut, STRAINED, partial(health_of, seconds=HEALTH_SECONDS, tell=tell))))
+        tables.append(report.healths(alone(strained, partial(health_of, seconds=HEALTH_SECONDS, tell=tell))))
     tell("")
     print(*tables, sep="\n\n")
     if arguments.plot and cells:

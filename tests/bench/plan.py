@@ -30,7 +30,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="instead of each row's own")
     parser.add_argument("--rounds", type=int, default=4, metavar="N", help="turns of each server (4)")
     parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn, at least (1)")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, help="of what is measured; all of it, or rates with --quick")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="of what is measured: rates, where rows or ways are chosen, else all")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table into this PNG")
     return parser.parse_args(arguments)
 
