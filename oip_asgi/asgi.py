@@ -44,12 +44,12 @@ class OIPApp:
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _own_lifespan(self._server, receive, send)
+        if scope["type"] == "http":
+            await self.answer(scope, receive, send, _path(scope))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await self.answer(scope, receive, send, _path(scope))
+            await _own_lifespan(self._server, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -153,6 +153,8 @@ def _path(scope: Scope) -> str:
     """
     path: str = scope["path"]
     mount: str = scope.get("root_path", "").rstrip("/")
+    if not mount:
+        return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
         behind = http.behind(path, prefix)

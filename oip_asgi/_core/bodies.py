@@ -31,6 +31,8 @@ class Body:
         TooLarge: The announced length is above the limit.
     """
 
+    __slots__ = ("_decoder", "_first", "_head", "_is_kept", "_length", "_limit", "_received", "_room", "_size")
+
     def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None, *, head: int = 0, keep: bool = True) -> None:
         self._length = length
         self._limit = limit

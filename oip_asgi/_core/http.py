@@ -75,7 +75,8 @@ def exchange(server: Server, head: Head) -> Exchange:
     incoming = _Incoming(head, server.max_body_bytes)
     try:
         try:
-            response = yield from _route(server, head, incoming)
+            answer = _route(server, head, incoming)
+            response = answer if isinstance(answer, Response) else (yield from answer)
         except InferenceError as error:
             response = _refusal(error)
     except Exception as error:
@@ -145,14 +146,15 @@ class _Incoming:
             return  # the answer stands, whatever becomes of the rest
 
 
-def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
+def _route(server: Server, head: Head, incoming: _Incoming) -> Response | Exchange:
+    """The answer, or the steps to it."""
     path = head.path.removesuffix("/")
     if not path.startswith("/") and path:
         raise _unknown_path(path)
     segments = path.split("/")[1:]
     match [unquote(segment) for segment in segments] if "%" in path else segments:
         case ["models", _, *_] as segments:
-            return (yield from _route_model(server, head, incoming, segments[1:]))
+            return _route_model(server, head, incoming, segments[1:])
         case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
@@ -161,8 +163,7 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
             return _json(200, schemas.ServerLive(True))
         case ["health", "ready"]:
             _allow(head, *_GET)
-            ready = yield from server.is_ready()
-            return _json(200 if ready else 503, schemas.ServerReady(ready, True))
+            return _server_ready(server)
         case ["models"]:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
@@ -170,16 +171,23 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
             raise _unknown_path(path)
 
 
-def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Exchange:
+def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Response | Exchange:
     model, action = _find(server, segments)
     if action == "infer":
         _allow(head, "POST")
-        return (yield from _infer(server, head, incoming, model))
+        return _infer(server, head, incoming, model)
     _allow(head, *_GET)
-    if action == "ready":
-        ready = yield from server.is_model_ready(model)
-        return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
-    return _json(200, server.models.metadata(model))
+    return _model_ready(server, model) if action == "ready" else _json(200, server.models.metadata(model))
+
+
+def _server_ready(server: Server) -> Exchange:
+    ready = yield from server.is_ready()
+    return _json(200 if ready else 503, schemas.ServerReady(ready, True))
+
+
+def _model_ready(server: Server, model: Model) -> Exchange:
+    ready = yield from server.is_model_ready(model)
+    return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
 def _find(server: Server, segments: list[str]) -> tuple[Model, str]:

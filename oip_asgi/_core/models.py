@@ -135,6 +135,7 @@ class Models:
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str | None, Model]] = {}
+        self._defaults: dict[str, Model] = {}
 
     def add(self, model: Model) -> None:
         """Take a model in.
@@ -148,6 +149,7 @@ class Models:
         if versions and (model.version is None or None in versions):
             raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
         self._by_name.setdefault(model.name, versions)[model.version] = model
+        self._defaults[model.name] = versions[_default(list(versions))]
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -169,18 +171,17 @@ class Models:
         Raises:
             NotFound: There is none.
         """
-        versions = self._by_name.get(name)
-        if versions is None:
+        default = self._defaults.get(name)
+        if default is None:
             raise NotFound(f"unknown model {shown(name)}: GET the models path lists those that are here")
-        if version is not None:
-            model = versions.get(version)
-            if model is None:
-                known = ", ".join(shown(known) for known in versions if known is not None)
-                raise NotFound(
-                    f"unknown version {shown(version)} of model {shown(name)}: {f'expected {known}' if known else 'it has none'}"
-                )
-            return model
-        return versions[_default(list(versions))]
+        if version is None:
+            return default
+        versions = self._by_name[name]
+        model = versions.get(version)
+        if model is None:
+            known = ", ".join(shown(known) for known in versions if known is not None)
+            raise NotFound(f"unknown version {shown(version)} of model {shown(name)}: {f'expected {known}' if known else 'it has none'}")
+        return model
 
     def metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
