@@ -102,12 +102,15 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
     if not shape or elements > len(text):
         return None
 
-    def decode(piece: bytes) -> Array | None:
-        array = fast.read(piece, dtype)
+    def decode(piece: bytes, row: int | None) -> Array | None:
+        array = fast.read(piece, dtype, row)
         if array is not None:
             return array
         try:
-            return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
+            if row is None:
+                return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
+            rows = _decoder(kind, 2).decode(piece)
+            return _to_array(list(chain.from_iterable(rows)), dtype, kind) if all(len(items) == row for items in rows) else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
             return None
 
