@@ -117,7 +117,7 @@ def warnings() -> Iterator[str]:
     if two_cores()[0] == two_cores()[1]:
         yield "there is one core only: the client takes from the servers what it needs"
     if (share := share_in_use()) > BUSY:
-        yield f"others use {share:.0%} of this machine: of the numbers below, only the CPU per request means something"
+        yield f"others use {share:.0%} of this machine: of the numbers below, the CPU per request suffers least"
 
 
 if __name__ == "__main__":
