@@ -20,6 +20,8 @@ from .talk import EMPTY, Talk, until
 from .ways import Answer, Request, over_asgi, over_wsgi
 
 INFER = Request("POST", "/models/m/infer", (), EMPTY)
+STARTED = 0.3
+"""Seconds of a timeout behind which a model in a thread must have begun, on a machine that others keep busy too."""
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
 
 
@@ -388,7 +390,7 @@ def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogC
 
 
 def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
-    server = serve(blocking, timeout=0.02, max_concurrency=1, max_queue=0)
+    server = serve(blocking, timeout=STARTED, max_concurrency=1, max_queue=0)
 
     async def main() -> None:
         assert (await Talk(server).answer())[0] == 504
@@ -402,10 +404,10 @@ def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Bl
 
 
 def test_under_wsgi_a_thread_that_takes_too_long(blocking: Blocking) -> None:
-    server = serve(blocking, timeout=0.02, max_concurrency=1, max_queue=0)
+    server = serve(blocking, timeout=STARTED, max_concurrency=1, max_queue=0)
     way = over_wsgi(OIPWSGIApp(server), "")
     answer = way(INFER)
-    assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format("0.02")})
+    assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format(STARTED)})
     assert way(INFER).status == 503
     blocking.leave.set()
     assert server.core.models.find("m", None).gate.empty().result(20) is None
@@ -437,7 +439,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
         return 1
 
     server = InferenceServer()
-    server.register("m", model, version="1", timeout=0.02, max_concurrency=1, max_queue=0)
+    server.register("m", model, version="1", timeout=STARTED, max_concurrency=1, max_queue=0)
     request = Request("POST", INFER.path, (), b'{"inputs":[],"id":"a\\nb"}')
     if way == "trio":
         statuses: list[int] = []
@@ -520,8 +522,8 @@ def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer
             assert leave.wait(20)
             return np.array([7])
 
-    server = serve(lambda: Slow(), timeout=0.05)
-    timer = threading.Timer(0.2, leave.set)  # behind the deadline
+    server = serve(lambda: Slow(), timeout=STARTED)
+    timer = threading.Timer(2 * STARTED, leave.set)  # behind the deadline
 
     async def main() -> tuple[int, Any]:
         return await Talk(server).answer()
@@ -549,7 +551,7 @@ def test_a_timeout_under_trio() -> None:
 
     leave = threading.Event()
     server = serve(model, timeout=0.02)
-    server.register("thread", lambda: leave.wait(20), timeout=0.02, max_concurrency=1, max_queue=0)
+    server.register("thread", lambda: leave.wait(20), timeout=STARTED, max_concurrency=1, max_queue=0)
     server.register("quick", lambda: 1, timeout=20)
     statuses: list[int] = []
 

@@ -14,6 +14,9 @@ from .datatypes import Array, Buffer
 _PIECE: Final = 2**16
 """Bytes of text in a piece: some thousand numbers, and a fraction of a millisecond."""
 
+_LONGEST: Final = 64
+"""Bytes of text that an element may take, spaces and all; where one takes more, the text is for its whole decoder."""
+
 _OPENING: Final = re.compile(rb"[ \t\r\n]*\[")
 _COMMA: Final = re.compile(rb"[ \t\r\n]*,")
 _CLOSING: Final = re.compile(rb"[ \t\r\n]*\]")
@@ -67,7 +70,8 @@ def _read_row(
     """Read the innermost array, behind its opening bracket."""
     position, end = start, filled + size
     while True:
-        window = bytes(text[position : position + _PIECE])
+        # no more than what is left of the row may take, as a copy of 64 KiB for each of a million short rows is 64 GB
+        window = bytes(text[position : position + min(_PIECE, _LONGEST * (end - filled + 1))])
         closing = window.find(b"]")
         cut = window.rfind(b",") if closing < 0 else closing
         values = None if cut < 0 else decode(b"[%b]" % window[:cut])
