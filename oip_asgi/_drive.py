@@ -7,7 +7,7 @@ import threading
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
@@ -38,12 +38,26 @@ class Threads(Protocol):
         """Run a blocking function in one of them. The function goes on if this is cancelled."""
 
 
-def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None = None) -> T:
-    """Finish `steps` in this thread; a call with a deadline in a worker thread, as that can be left to itself."""
+def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None = None, gone: Future[None] | None = None) -> T:
+    """Finish `steps` in this thread; a call with a deadline in a worker thread, as that can be left to itself.
+
+    Args:
+        steps: What to finish.
+        running: Where coroutines, and calls with a deadline, run.
+        read: Reads a request's body.
+        gone: Done once the client has gone; None where nobody can tell. A call that has begun in this thread comes to its end.
+
+    Raises:
+        ClientGone: `gone` has said so, and `steps` are closed.
+    """
     step = _advance(steps.send, None)
     while not isinstance(step, Finished):
+        leaving = gone if isinstance(step, (Call, Wait)) and step.for_client else None
+        if leaving is not None and leaving.done():
+            steps.close()
+            raise ClientGone
         if isinstance(step, Call) and step.run != "async":
-            step = _call(steps, step) if step.deadline == math.inf else _call_in_thread(steps, step, running)
+            step = _call(steps, step) if step.deadline == math.inf else _call_in_thread(steps, step, running, leaving)
             continue
         value: Any = None
         try:
@@ -51,11 +65,14 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
                 assert read is not None  # only requests have bodies
                 value = read(step.body)
             elif isinstance(step, Wait):
-                _wait(step.future, step.deadline)
+                _wait(step.future, step.deadline, leaving)
             elif isinstance(step, Together):
                 _together(step, running)
             else:
-                value = running.background.run(step.function(*step.args, **step.kwargs), step.deadline)
+                value = running.background.run(step.function(*step.args, **step.kwargs), step.deadline, leaving)
+        except ClientGone:
+            steps.close()
+            raise
         except Exception as error:
             step = _advance(steps.throw, error)
         else:
@@ -63,19 +80,25 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
     return cast(T, step.value)
 
 
-def _wait(future: Future[Any], deadline: float) -> None:
-    if not wait([future], None if deadline == math.inf else max(0.0, deadline - time.monotonic())).done:
-        raise DeadlinePassed
+def _wait(future: Future[Any], deadline: float, gone: Future[None] | None) -> None:
+    seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+    done = wait([future] if gone is None else [future, gone], seconds, FIRST_COMPLETED).done
+    if future not in done:
+        raise ClientGone if done else DeadlinePassed
 
 
-def _call_in_thread(steps: Steps[T], call: Call, running: Running) -> Step | Finished[T]:
+def _call_in_thread(steps: Steps[T], call: Call, running: Running, gone: Future[None] | None) -> Step | Finished[T]:
     trip = _Trip(steps, call)
     future = running.submit(trip.make, "thread")
     try:
-        _wait(future, call.deadline)
+        _wait(future, call.deadline, gone)
     except DeadlinePassed as error:
         if trip.abandon(DeadlinePassed):
             return _advance(steps.throw, error)
+    except ClientGone:
+        if trip.abandon(ClientGone):
+            steps.close()
+            raise
     return cast("Step | Finished[T]", future.result())
 
 

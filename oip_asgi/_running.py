@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ._core.steps import Pool, QuitWithin, Stopped
-from ._waiting import attended, finished
+from ._waiting import attended, done, finished
 
 T = TypeVar("T")
 
@@ -148,20 +149,23 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._pid = 0
 
-    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Future[None] | None = None) -> T:
         """Finish a coroutine on the loop, and return its result.
 
         Args:
             coroutine: What to finish.
             deadline: When it is cancelled, and awaited to its end, in seconds of `time.monotonic`.
+            gone: Done once the client has gone, and then the same happens; None where nobody can tell, or it does not matter.
 
         Raises:
-            DeadlinePassed: That has happened.
+            DeadlinePassed: The deadline passed first.
+            ClientGone: The client went first.
             QuitWithin: It raised what is no `Exception`, such as `SystemExit`.
             Stopped: The loop was stopped meanwhile.
         """
+        work = attended(coroutine, deadline, None if gone is None else partial(done, gone))
         try:
-            return asyncio.run_coroutine_threadsafe(_contained(attended(coroutine, deadline)), self._started()).result()
+            return asyncio.run_coroutine_threadsafe(_contained(work), self._started()).result()
         except CancelledError:
             raise Stopped from None
 

@@ -53,6 +53,12 @@ async def finished(future: Future[T]) -> T:
     return future.result()
 
 
+async def done(future: Future[None]) -> bool:
+    """True, as soon as another thread has finished the future."""
+    await finished(future)
+    return True
+
+
 def _soon() -> Callable[[Callable[[], None]], Any]:
     """What runs a function on this event loop soon, called from any thread."""
     try:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -20,6 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from ._core import rpc
 from ._core.errors import InvalidRequest
 from ._drive import drive, drive_async
+from ._waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -74,19 +78,16 @@ def _add_reflection(names: list[str], pool: DescriptorPool, grpc_server: GRPCSer
     reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], grpc_server, pool)
 
 
-class _Method(NamedTuple):
-    name: str
-    request: type[Message]
-    response: type[Message]
+def _method(described: MethodDescriptor) -> rpc.Method:
+    request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
+    return rpc.Method(described.name, partial(_parse, request), response, _metadata)
 
-    def call(self, request: bytes, context: Context) -> rpc.Call:
-        return rpc.Call(self.name, request, self._parse, self.response(), lambda: _metadata(context), context)
 
-    def _parse(self, data: bytes) -> Message:
-        try:
-            return self.request.FromString(data)
-        except DecodeError:
-            raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {self.request.DESCRIPTOR.full_name}") from None
+def _parse(kind: type[Message], data: bytes) -> Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
 
 
 def _metadata(context: Context) -> Iterator[tuple[str, str]]:
@@ -100,17 +101,17 @@ def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_s
     described = pool.FindServiceByName(service).methods_by_name
     # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        name: grpc.unary_unary_rpc_method_handler(
-            answerer(server, _Method(name, GetMessageClass(described[name].input_type), GetMessageClass(described[name].output_type)))
-        )
-        for name in rpc.METHODS[service]
+        name: grpc.unary_unary_rpc_method_handler(answerer(server, _method(described[name]))) for name in rpc.METHODS[service]
     }
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
-def _blocking(server: InferenceServer, method: _Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+def _blocking(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
-        reply = drive(rpc.exchange(server.core, method.call(request, context)), server.running)
+        try:
+            reply = drive(rpc.exchange(server.core, method, request, context), server.running, gone=_end(context))
+        except ClientGone:
+            return b""  # nobody hears it
         if reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message
@@ -118,9 +119,17 @@ def _blocking(server: InferenceServer, method: _Method) -> Callable[[bytes, grpc
     return answer
 
 
-def _awaiting(server: InferenceServer, method: _Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+def _end(context: grpc.ServicerContext) -> Future[None]:
+    """Done when the call has ended: is answered, cancelled, or has passed its deadline."""
+    end: Future[None] = Future()
+    if not context.add_callback(partial(end.set_result, None)):
+        end.set_result(None)
+    return end
+
+
+def _awaiting(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
     async def answer(request: bytes, context: AwaitingContext) -> bytes:
-        reply = await drive_async(rpc.exchange(server.core, method.call(request, context)), server.running)
+        reply = await drive_async(rpc.exchange(server.core, method, request, context), server.running)
         if reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message

@@ -32,9 +32,9 @@ Serving: TypeAlias = Callable[..., AbstractContextManager[str]]
 
 
 @contextmanager
-def blocking(server: InferenceServer, *interceptors: Any) -> Iterator[str]:
+def blocking(server: InferenceServer, *interceptors: Any, executor: ThreadPoolExecutor | None = None) -> Iterator[str]:
     """A `grpc.server` with the protocol; gives its address."""
-    grpc_server = grpc.server(ThreadPoolExecutor(4), options=UNLIMITED, interceptors=list(interceptors))
+    grpc_server = grpc.server(executor or ThreadPoolExecutor(4), options=UNLIMITED, interceptors=list(interceptors))
     add_to_server(server, grpc_server)
     port = grpc_server.add_insecure_port("127.0.0.1:0")
     grpc_server.start()

@@ -5,9 +5,11 @@ Each over every way in, as JSON and as binary data.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from types import NoneType
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -58,7 +60,12 @@ class ColourCodec(InputCodec[list[Colour]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Colour]:
-        return [Colour(*bytes.fromhex(element.decode().removeprefix("#"))) for element in request_input.array.ravel().tolist()]
+        return [_colour(element) for element in request_input.array.ravel().tolist()]
+
+
+def _colour(element: bytes) -> Colour:
+    red, green, blue = bytes.fromhex(element.decode().removeprefix("#"))
+    return Colour(red, green, blue)
 
 
 class PairCodec(RequestCodec["tuple[Array, Array]"]):
@@ -441,15 +448,73 @@ def odd_requests() -> Iterator[tuple[str, bytes]]:
                         yield "frame", json.dumps(document).encode()
 
 
-def test_no_odd_request_is_the_servers_fault(server: InferenceServer) -> None:
+MEANINGS: dict[str, Callable[[str], Any]] = {
+    "np": str.encode,
+    "str": str,
+    "base64": base64.b64decode,
+    "datetime": lambda text: None if text == "NaT" else datetime.fromisoformat(text),
+    "pd_json": json.loads,
+    "colour": lambda text: bytes.fromhex(text.removeprefix("#")),
+}
+UNSAID = {
+    "frame": "str",
+    "series": "str",
+    "strings": "str",
+    "free str": "str",
+    "model str": "str",
+    "datetimes": "datetime",
+    "colours": "colour",
+}
+
+
+def meant(model: str, document: Any) -> list[Any]:
+    """The elements that a request means, by the text of its content types; what is missing is None."""
+    [item] = document["inputs"]
+    of_request = document.get("parameters", {}).get("content_type")
+    unsaid = "str" if of_request == "pd" else UNSAID.get(model, "np") if of_request is None else of_request
+    content_type = "np" if model == "whole" else item.get("parameters", {}).get("content_type", unsaid)
+    return [MEANINGS[content_type](element) if item["datatype"] == "BYTES" else element for element in item["data"]]
+
+
+def elements_of(value: Any) -> list[Any]:
+    """The elements that a model received, in the same form."""
+    if isinstance(value, InferenceRequest):
+        value = value.inputs[0].array
+    if isinstance(value, pd.DataFrame):
+        [value] = [value[name] for name in value]
+    elements = value if isinstance(value, list) else value.ravel().tolist() if isinstance(value, np.ndarray) else value.tolist()
+    return [plain(element) for element in elements]
+
+
+def plain(element: Any) -> Any:
+    if isinstance(element, Colour):
+        return bytes(element)
+    if isinstance(element, pd.Timestamp):
+        return element.tz_localize(None).to_pydatetime()  # those that say no zone are in UTC
+    return None if not isinstance(element, (list, dict)) and pd.isna(element) else element
+
+
+def test_no_odd_request_is_the_servers_fault_or_means_something_else(server: InferenceServer, seen: list[Any]) -> None:
+    """What is taken is received as it was meant, and nothing else reaches a model."""
     send_to = over_asgi(OIPApp(server), "")
     statuses: list[int] = []
     for model, body in odd_requests():
         answer = send_to(Request("POST", f"/models/{model}/infer", (), body))
         assert answer.status in (200, 400), (model, body, answer.body)
         statuses.append(answer.status)
+        is_bytes_out = b"ask for this output with" in answer.body  # decoded bytes that no JSON can hold reached the model all the same
+        assert len(seen) == (answer.status == 200 or is_bytes_out), (model, body, answer.body)
+        if seen:
+            expected = meant(model.replace("%20", " "), json.loads(body))
+            received = elements_of(seen.pop())
+            assert (received, list(map(type, received))) == (expected, [*map(type, expected)]) or numbers(received, expected), (model, body)
     assert statuses.count(200) > 100
     assert statuses.count(400) > 1000
+
+
+def numbers(received: list[Any], expected: list[Any]) -> bool:
+    """Whether they are equal numbers, of whichever kind: a column with a missing integer may be one of floats."""
+    return received == expected and all(isinstance(element, (int, float, NoneType)) for element in received)
 
 
 def described(answer: Answer) -> list[tuple[str, list[int], str | None, Any]]:
@@ -874,7 +939,7 @@ class Lengths(InputCodec[Any]):
     ("first", "message"),
     [
         (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
-        (-1.0, "column 'x' of the content_type 'lengths': 'int' object is not iterable"),
+        (-1.0, "column 'x': its content_type 'lengths' makes no list of it: 'int' object is not iterable"),
         (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
     ],
 )
@@ -892,6 +957,52 @@ def test_a_users_codec_that_makes_no_column(model: str, first: float, message: s
     assert error(send(server, model, request_of(column))) == (400, message)
     column.array[0] = 2
     assert described(send(server, model, request_of(column))) == [("output_0", [1], None, [2])]
+
+
+class Fragile(InputCodec[Any]):
+    """A codec with mistakes, which raises what the bytes are called, on its way in or out."""
+
+    content_type = "fragile"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Any, use_bytes: bool = True) -> Tensor:
+        raise KeyError("a secret")
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> Any:
+        raise {b"TypeError": TypeError, b"KeyError": KeyError, b"OSError": OSError}[request_input.array[0]]("a secret")
+
+
+class FragileWhole(PairCodec):
+    content_type = "fragile whole"
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> Any:
+        return Fragile.decode_input(request.inputs[0])
+
+
+@pytest.mark.parametrize("model", ["frame", "series", "free", "whole", "encoded"])
+@pytest.mark.parametrize("kind", ["TypeError", "KeyError", "OSError"])
+def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As of any code of the user's: logged with its traceback, and answered 500 without its text. What it finds wrong is a ValueError."""
+
+    def frame(df: pd.DataFrame) -> None: ...
+    def series(x: pd.Series) -> None: ...
+    def free(x: Annotated[Any, Fragile]) -> None: ...
+    def whole(pair: Annotated[Any, FragileWhole]) -> None: ...
+    def encoded(x: Array) -> int:
+        return 1
+
+    functions: dict[str, Callable[..., Any]] = {"frame": frame, "series": series, "free": free, "whole": whole, "encoded": encoded}
+    server = InferenceServer(codecs=[Fragile])
+    server.register("m", functions[model])
+    outputs = [RequestOutput("output_0", {"content_type": "fragile"})] if model == "encoded" else []
+    x = bytes_tensor("x", [kind.encode()], **({} if model in ("whole", "encoded") else {"content_type": "fragile"}))
+    status, text = error(send(server, "m", request_of(x, outputs=outputs)))
+    assert (status, "secret" in text) == (500, False)
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert "a secret" in str(record.exc_info[1])
 
 
 def test_servers_share_no_codecs() -> None:

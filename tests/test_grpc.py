@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -527,15 +528,103 @@ class Held:
             raise
 
 
-def test_a_cancelled_call_cancels_an_async_model() -> None:
+def test_a_cancelled_call_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     server, held = InferenceServer(), Held()
     server.register("held", held)
-    with SERVINGS["grpc.aio"](server) as address:
+    with serving(server) as address:
         call = Client(address).begin("ModelInfer", wire_request("held"))
         assert held.begun.wait(30)
         assert not held.cancelled.is_set()
         call.cancel()
         assert held.cancelled.wait(30)
+    assert not logged(caplog)
+
+
+def test_a_deadline_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server, held = InferenceServer(), Held()
+    server.register("held", held)
+    with serving(server) as address:
+        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=2)
+        assert code == "DEADLINE_EXCEEDED"
+        assert held.begun.is_set()
+        assert held.cancelled.wait(30)
+    assert not logged(caplog)
+
+
+class Blocked:
+    """A model that holds its thread until it is let go, and counts how often it has begun."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.release = threading.Event()
+        self.times = 0
+
+    def __call__(self) -> Any:
+        self.times += 1
+        self.begun.release()
+        assert self.release.wait(30)
+        return np.array([1])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within thirty seconds"
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
+    server, blocked = InferenceServer(), Blocked()
+    server.register("blocked", blocked, max_concurrency=1)
+    gate = server.core.models.find("blocked", None).gate
+    with serving(server) as address:
+        client = Client(address)
+        first = client.begin("ModelInfer", wire_request("blocked"))
+        assert blocked.begun.acquire(timeout=30)
+        second = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
+        until(lambda: gate.waiting() == 1)
+        if way_out == "cancelled":
+            second.cancel()
+        until(lambda: gate.waiting() == 0)
+        blocked.release.set()
+        assert first.result().outputs[0].name == "output_0"
+        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
+    assert blocked.times == 2
+    assert not logged(caplog)
+
+
+def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
+    server, load, model = InferenceServer(), Blocked(), Blocked()
+    server.register("blocked", model, load=load)
+    with serving(server) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("blocked"))
+        assert load.begun.acquire(timeout=30)
+        call.cancel()
+        assert client.ask("ServerLive").live is True  # the server has heard of what was before
+        load.release.set()
+        until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
+        model.release.set()
+        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
+    assert (load.times, model.times) == (1, 1)
+
+
+@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_client_has_gone(way_out: str) -> None:
+    """Or all its threads would be held by models that nobody waits for."""
+    server, blocked = InferenceServer(), Blocked()
+    server.register("blocked", blocked, timeout=60)
+    gate = server.core.models.find("blocked", None).gate
+    with blocking(server, executor=ThreadPoolExecutor(1)) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
+        assert blocked.begun.acquire(timeout=30)
+        if way_out == "cancelled":
+            call.cancel()
+        assert client.ask("ServerLive", timeout=10).live is True
+        blocked.release.set()
+        assert gate.empty().result(timeout=30) is None
 
 
 def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
@@ -559,16 +648,6 @@ def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, 
         assert ended.wait(30)
         assert client.ask("ModelInfer", wire_request("slow")).outputs[0].name == "output_0"
     assert not logged(caplog)
-
-
-def test_a_deadline_cancels_an_async_model() -> None:
-    server, held = InferenceServer(), Held()
-    server.register("held", held)
-    with SERVINGS["grpc.aio"](server) as address:
-        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=2)
-        assert code == "DEADLINE_EXCEEDED"
-        assert held.begun.is_set()
-        assert held.cancelled.wait(30)
 
 
 def test_a_blocking_model_does_not_hold_up_health(serving: Serving) -> None:

@@ -130,10 +130,17 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+LONG_UNKNOWN_FIELD = b"".join(bytes_field(99, bytes(70_000)))
+"""What makes a request so large that it is split."""
+
+
 @settings(examples, max_examples=400)
-@given(data=requests.map(lambda request: request.SerializeToString()) | damaged() | st.binary(max_size=50))
-def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes) -> None:
-    call = client.begin("ModelInfer", data)
+@given(
+    data=requests.map(lambda request: request.SerializeToString()) | damaged() | st.binary(max_size=50),
+    filler=st.sampled_from([b"", LONG_UNKNOWN_FIELD]),
+)
+def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler: bytes) -> None:
+    call = client.begin("ModelInfer", filler + data)
     if call.exception() is None:
         return
     refused = call.exception()

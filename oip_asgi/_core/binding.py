@@ -82,7 +82,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         rest: How the tensors are read that go to `**inputs`, those that are not claimed; None where there is no such parameter.
         whole: How those are read that go to one parameter, such as a data frame; None where there is no such parameter.
         sole: Its only parameter for a tensor; None where there are several, or others that take tensors.
-        is_free: Whether one parameter without an annotation could as well take all tensors as one value, such as a data frame.
+        is_free: Whether one parameter without an annotation could as well take all tensors as one value, such as a data frame, or one.
         of_one: The content types of whole requests that are those of a tensor too, such as `np` and `str`.
         only_whole: Those that no tensor can have, such as `pd`.
     """

@@ -39,6 +39,9 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
 
+_COPIED: Final = 64
+"""How many bytes are copied, roughly, while one is looked at."""
+
 
 def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
@@ -52,7 +55,7 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     """
     if raw and len(raw) != len(message.inputs):
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(message.inputs)} inputs, or none")
-    inputs = [_decode_input(item, f"inputs[{place}]", raw[place] if raw else None) for place, item in enumerate(message.inputs)]
+    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs)]
     outputs = [
         RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
         for place, item in enumerate(message.outputs)
@@ -60,8 +63,24 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
 
-def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
-    shape = _shape(item.shape, place)
+def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
+    """How many bytes of a request `decode_request` looks at one by one, or takes as long for: numbers in raw contents are copied at most.
+
+    Args:
+        message: The message.
+        size: How many bytes it has without its raw contents, which is its typed contents mostly.
+        raw: Its `raw_input_contents`.
+    """
+    return size + sum(
+        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
+    )
+
+
+def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
+    name, shape = item.name, tuple(item.shape)
+    if shape and min(shape) < 0:
+        axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
+        raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
         if raw is None:
@@ -72,16 +91,9 @@ def _decode_input(item: Any, place: str, raw: Buffer | None) -> Tensor:
             array = from_raw(raw, dtype, shape)
         parameters = _decode_parameters(item.parameters, "parameters")
     except InvalidRequest as error:
-        raise InvalidRequest(f"{place} ({shown(item.name)}): {error}") from None
+        raise InvalidRequest(f"inputs[{place}] ({shown(name)}): {error}") from None
     parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
-    return Tensor(item.name, array, parameters)
-
-
-def _shape(dimensions: Any, place: str) -> tuple[int, ...]:
-    for axis, dimension in enumerate(dimensions):
-        if dimension < 0:
-            raise InvalidRequest(f"{place}.shape[{axis}]: expected int >= 0")
-    return tuple(dimensions)
+    return Tensor(name, array, parameters)
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -103,6 +115,8 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
+    if not parameters:
+        return {}
     return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
 
 
@@ -113,28 +127,47 @@ def _value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def encode_response(response: InferenceResponse, asked: Any, message: Any) -> list[Buffer]:
+def is_typed(message: Any) -> bool:
+    """Whether the inputs of a `ModelInferRequest` came in `contents`."""
+    return any(item.HasField("contents") for item in message.inputs)
+
+
+def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
+    """The same of a response, for `encode_response`."""
+    effort = 0
+    for tensor in response.outputs:
+        size = tensor.array.nbytes
+        effort += size if typed or tensor.array.dtype.hasobject else size // _COPIED
+    return effort
+
+
+def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -> list[Buffer]:
     """Fill a `ModelInferResponse`.
 
     Args:
         response: What the model answered.
-        asked: The `ModelInferRequest`. Outputs are raw, unless its inputs came in `contents`; where one of the outputs has a
-            datatype without a field there, all are raw, as the two forms do not mix.
         message: The empty message to fill.
+        typed: Whether the outputs go in `contents`, as the inputs came. Where one of them has a datatype without a field there, all
+            are raw, as the two forms do not mix.
 
     Returns:
         Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible.
     """
     message.model_name = response.model_name
-    message.model_version = response.model_version or ""
-    message.id = response.id or ""
-    _encode_parameters(response.parameters, message.parameters)
-    typed = any(item.HasField("contents") for item in asked.inputs) and all(tensor.datatype in TYPED for tensor in response.outputs)
+    if response.model_version is not None:
+        message.model_version = response.model_version
+    if response.id is not None:
+        message.id = response.id
+    if response.parameters:
+        _encode_parameters(response.parameters, message.parameters)
+    typed = typed and all(tensor.datatype in TYPED for tensor in response.outputs)
     for tensor in response.outputs:
-        output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-        _encode_parameters(tensor.parameters, output.parameters)
+        datatype = tensor.datatype
+        output = message.outputs.add(name=tensor.name, datatype=datatype, shape=tensor.array.shape)
+        if tensor.parameters:
+            _encode_parameters(tensor.parameters, output.parameters)
         if typed:
-            getattr(output.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
+            getattr(output.contents, TYPED[datatype]).extend(tensor.array.ravel().tolist())
     return [] if typed else [view_raw(tensor.array) for tensor in response.outputs]
 
 

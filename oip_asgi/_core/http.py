@@ -22,7 +22,7 @@ from .encodings import Coding, coding_of, encode, preferred
 from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Call, Exchange, Read, Response, Steps
+from .steps import LARGE, Call, Exchange, Read, Response, Steps
 from .tensors import InferenceRequest, joined
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
@@ -38,11 +38,8 @@ _MAX_DIGITS: Final = 18
 _JOIN_BELOW: Final = 65_536
 """Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
 
-_LARGE: Final = 2**16
-"""Above this many bytes, a body is decoded in a worker thread under ASGI, so that the event loop goes on."""
-
 _MANY: Final = 2**12
-"""Above this many elements, so is a response encoded. Either takes as long as a few trips to a thread."""
+"""Above this many elements, a response is encoded in a worker thread as requests of `LARGE` are decoded."""
 
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
@@ -75,7 +72,8 @@ def exchange(server: Server, head: Head) -> Exchange:
     incoming = _Incoming(head, server.max_body_bytes)
     try:
         try:
-            response = yield from _route(server, head, incoming)
+            answer = _route(server, head, incoming)
+            response = answer if isinstance(answer, Response) else (yield from answer)
         except InferenceError as error:
             response = _refusal(error)
     except Exception as error:
@@ -145,14 +143,15 @@ class _Incoming:
             return  # the answer stands, whatever becomes of the rest
 
 
-def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
+def _route(server: Server, head: Head, incoming: _Incoming) -> Response | Exchange:
+    """The answer, or the steps to it."""
     path = head.path.removesuffix("/")
     if not path.startswith("/") and path:
         raise _unknown_path(path)
     segments = path.split("/")[1:]
     match [unquote(segment) for segment in segments] if "%" in path else segments:
         case ["models", _, *_] as segments:
-            return (yield from _route_model(server, head, incoming, segments[1:]))
+            return _route_model(server, head, incoming, segments[1:])
         case []:
             _allow(head, *_GET)
             return _json(200, server.metadata())
@@ -161,8 +160,7 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
             return _json(200, schemas.ServerLive(True))
         case ["health", "ready"]:
             _allow(head, *_GET)
-            ready = yield from server.is_ready()
-            return _json(200 if ready else 503, schemas.ServerReady(ready, True))
+            return _server_ready(server)
         case ["models"]:
             _allow(head, *_GET)
             return _json(200, schemas.ModelList(server.models.names()))
@@ -170,16 +168,23 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Exchange:
             raise _unknown_path(path)
 
 
-def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Exchange:
+def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Response | Exchange:
     model, action = _find(server, segments)
     if action == "infer":
         _allow(head, "POST")
-        return (yield from _infer(server, head, incoming, model))
+        return _infer(server, head, incoming, model)
     _allow(head, *_GET)
-    if action == "ready":
-        ready = yield from server.is_model_ready(model)
-        return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
-    return _json(200, server.models.metadata(model))
+    return _model_ready(server, model) if action == "ready" else _json(200, server.models.metadata(model))
+
+
+def _server_ready(server: Server) -> Exchange:
+    ready = yield from server.is_ready()
+    return _json(200 if ready else 503, schemas.ServerReady(ready, True))
+
+
+def _model_ready(server: Server, model: Model) -> Exchange:
+    ready = yield from server.is_model_ready(model)
+    return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
 def _find(server: Server, segments: list[str]) -> tuple[Model, str]:
@@ -217,7 +222,7 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     yield from server.admit(model)
     body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
-        if len(body) > _LARGE and rest.decoding_effort(body, header_length) > _LARGE:
+        if len(body) > LARGE and rest.decoding_effort(body, header_length) > LARGE:
             request = yield Call(_decode, [body, header_length, model], {}, "conversion", for_client=True)
         else:
             request = _decode(body, header_length, model)

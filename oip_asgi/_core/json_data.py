@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import types
 from decimal import Decimal, DecimalException
 from functools import cache
@@ -209,17 +210,17 @@ def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:
-    if dtype.kind == "V":  # numpy cannot make the BF16 of ml_dtypes from None and the names of non-finite values
-        return _narrowed(np.array(flat, np.float64), dtype)
-    try:
-        # None and the names of non-finite values are read as they are meant
-        with np.errstate(all="ignore", over="raise"):
-            return np.array(flat, dtype)
-    except FloatingPointError:
-        return _narrowed(np.array(flat, np.float64), dtype)
-
-
-def _narrowed(wide: Array, dtype: DType) -> Array:
+    if dtype.kind == "f":
+        try:
+            # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
+            packed = bytearray(len(flat) * dtype.itemsize)
+            struct.pack_into(f"<{len(flat)}{dtype.char}", packed, 0, *flat)
+            return np.frombuffer(packed, dtype)
+        except (struct.error, OverflowError):
+            pass
+    wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
+    if dtype == wide.dtype:
+        return wide
     array = cast(wide, dtype)
     lost = np.isinf(array) & np.isfinite(wide)
     if lost.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import re
@@ -65,8 +66,7 @@ class Model:
         self._check_content_types((*self.binding.inputs, *self.outputs))
         self._check_unique("input", self.binding.inputs)
         self._check_unique("output", self.outputs)
-        whole = codecs.only_whole() if self.binding.is_free and content_type is None else []
-        self._whole_bindings = {name: bind(function, (), codecs, name) for name in whole}
+        self._bindings = self._other_bindings(tuple(inputs)) if self.binding.is_free else {}
 
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -116,9 +116,19 @@ class Model:
                     f"{self}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}"
                 )
 
+    def _other_bindings(self, inputs: tuple[TensorSpec, ...]) -> dict[str, Binding]:
+        """How it is called for content types of requests that make of its parameter what is not declared: one value of all tensors,
+        or of one where it is declared to have all."""
+        only_whole = self.codecs.only_whole()
+        bindings = {name: bind(self.function, inputs, self.codecs, name) for name in only_whole if name != self.content_type}
+        if self.content_type in only_whole:
+            with contextlib.suppress(TypeError):  # more is declared than one tensor could be
+                bindings.update(dict.fromkeys(self.codecs.inputs, bind(self.function, inputs, self.codecs, None)))
+        return bindings
+
     def binding_for(self, content_type: object) -> Binding:
-        """How the model is called for a request with this content type, or None: `pd` makes one frame of all tensors where it can."""
-        return self.binding if content_type is None else self._whole_bindings.get(str(content_type), self.binding)
+        """How the model is called for a request with this content type, or None: what a request says goes before what is declared."""
+        return self.binding if content_type is None else self._bindings.get(str(content_type), self.binding)
 
     def _check_unique(self, what: str, specs: Sequence[TensorSpec]) -> None:
         names = [spec.name for spec in specs]

@@ -82,7 +82,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
 def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
     if len(document.inputs) > MAX_INPUTS:
         raise InvalidRequest(f"the request has {len(document.inputs)} inputs: expected {MAX_INPUTS} at most")
-    inputs = _decode_tensors(document.inputs, "inputs", _BinaryData(behind))
+    inputs = _decode_tensors(document.inputs, "inputs", behind)
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):
         if output.parameters:
@@ -109,7 +109,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise InvalidResponse(f"the server answered with an error: {document.error}")
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        outputs = _decode_tensors(document.outputs, "outputs", _BinaryData(behind))
+        outputs = _decode_tensors(document.outputs, "outputs", behind)
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
@@ -165,14 +165,11 @@ def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
 class _BinaryData:
     """The bytes behind the JSON, taken from the front by each binary input in turn."""
 
-    def __init__(self, data: Buffer | None) -> None:
-        self._data = data or b""
-        self._is_framed = data is not None
+    def __init__(self, data: Buffer) -> None:
+        self._data = data
         self._position = 0
 
     def take(self, size: int) -> Buffer:
-        if size and not self._is_framed:
-            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
         start = self._position
         left = len(self._data) - start
         if size > left:
@@ -186,18 +183,20 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, binary: _BinaryData) -> list[Tensor]:
+def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: Buffer | None) -> list[Tensor]:
+    binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
     for item in items:
         try:
             tensors.append(_decode_tensor(item, binary))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
-    binary.finish()
+    if binary is not None:
+        binary.finish()
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData) -> Tensor:
+def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Tensor:
     dtype = dtype_of(item.datatype)
     shape = tuple(item.shape)
     data = memoryview(item.data)
@@ -212,7 +211,9 @@ def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData) -> Tensor:
     size = parameters.pop("binary_data_size")
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-    return Tensor(item.name, from_raw(binary.take(size), dtype, shape), parameters)
+    if size and binary is None:
+        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+    return Tensor(item.name, from_raw(b"" if binary is None else binary.take(size), dtype, shape), parameters)
 
 
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:

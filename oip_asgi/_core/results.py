@@ -12,8 +12,10 @@ import numpy as np
 
 from .annotations import Returned
 from .codecs.base import AnyInputCodec
+from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
-from .codecs.pandas import DTYPE, column_to_tensor, is_series
+from .codecs.pandas import is_series
+from .codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .datatypes import NUMBERS, Array, cast, dtype_of
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
@@ -231,7 +233,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         tensor.array = array
         return tensor
     # the dtype that the column had is no longer that of its values
-    parameters = {name: value for name, value in tensor.parameters.items() if name != DTYPE}
+    parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
     return Tensor(spec.name, _converted(array, tensor, spec), parameters)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from .contents import decode_request, encode_metadata, encode_response
+from .contents import decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
 from .datatypes import Buffer
 from .errors import InferenceError, NotFound, shown
 from .models import Model
 from .server import Server, own_fault
-from .steps import Steps
-from .tensors import joined
+from .steps import LARGE, Call, Steps
+from .tensors import InferenceResponse, joined
 from .wire import bytes_field, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -30,31 +30,27 @@ METHODS: Final = {
 _SERVING, _NOT_SERVING = 1, 2
 _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
 
-_LARGE: Final = 65_536
-"""Bytes above which copying a request's raw contents costs more than finding them."""
+_SPLIT_ABOVE: Final = 65_536
+"""Bytes of a request above which copying its raw contents costs more than finding them."""
 
 _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
 
 
-class Call(NamedTuple):
-    """A call as it came.
+class Method(NamedTuple):
+    """A method and its messages.
 
     Args:
-        method: One of `METHODS`.
-        body: The serialized request message.
-        parse: Makes the message of it, or raises InvalidRequest.
-        response: The empty response message.
-        metadata: Gives the call's metadata: names in lower case, values as text.
-        transport: The way in's own object, for `InferenceContext.transport`.
+        name: One of `METHODS`.
+        parse: Makes the request message of its bytes, or raises InvalidRequest.
+        response: Makes an empty response message.
+        metadata: Gives a call's metadata, of the way in's own object: names in lower case, values as text.
     """
 
-    method: str
-    body: bytes
+    name: str
     parse: Callable[[bytes], Any]
-    response: Any
-    metadata: Callable[[], Iterable[tuple[str, str]]]
-    transport: Any
+    response: Callable[[], Any]
+    metadata: Callable[[Any], Iterable[tuple[str, str]]]
 
 
 class Reply(NamedTuple):
@@ -65,20 +61,29 @@ class Reply(NamedTuple):
     details: str = ""
 
 
-def exchange(server: Server, call: Call) -> Steps[Reply]:
-    """Answer one call. Raises nothing but what is not an `Exception`."""
+def exchange(server: Server, method: Method, body: bytes, transport: Any) -> Steps[Reply]:
+    """Answer one call. Raises nothing but what is not an `Exception`.
+
+    Args:
+        server: What is asked.
+        method: Which method.
+        body: The serialized request message.
+        transport: The way in's own object, for `InferenceContext.transport`.
+    """
     try:
-        contents = yield from (_infer(server, call) if call.method == "ModelInfer" else _tell(server, call))
-        return Reply(b"".join([call.response.SerializeToString(), *contents]))
+        if method.name == "ModelInfer":
+            return Reply((yield from _infer(server, method, body, transport)))
+        response = method.response()
+        yield from _tell(server, method.name, method.parse(body), response)
+        return Reply(response.SerializeToString())
     except InferenceError as error:
         return _refusal(error)
     except Exception as error:
         return _refusal(own_fault(error))
 
 
-def _tell(server: Server, call: Call) -> Steps[list[Buffer]]:
-    request, response = call.parse(call.body), call.response
-    match call.method:
+def _tell(server: Server, method: str, request: Any, response: Any) -> Steps[None]:
+    match method:
         case "ServerLive":
             response.live = True
         case "ServerReady":
@@ -95,19 +100,33 @@ def _tell(server: Server, call: Call) -> Steps[list[Buffer]]:
             if request.service not in ("", SERVICE):
                 raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
             response.status = _SERVING if (yield from server.is_ready()) else _NOT_SERVING
-    return []
 
 
-def _infer(server: Server, call: Call) -> Steps[list[Buffer]]:
-    body, raw = split(call.body, _RAW_INPUT_CONTENTS) if len(call.body) > _LARGE else (call.body, [])
-    message = call.parse(body)
+def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps[bytes]:
+    rest, raw = split(body, _RAW_INPUT_CONTENTS) if len(body) > _SPLIT_ABOVE else (body, None)
+    message = method.parse(rest)
     model = _find(server, message.model_name, message.model_version)
     yield from server.admit(model)
     with server.enter(model) as place:
-        request = decode_request(message, raw or message.raw_input_contents)
-        response = yield from server.infer(model, place, request, lambda: joined(call.metadata()), call.transport)
-    contents = encode_response(response, message, call.response)
-    return [part for content in contents for part in bytes_field(_RAW_OUTPUT_CONTENTS, content)]
+        raw = raw or message.raw_input_contents
+        if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
+            request = yield Call(decode_request, [message, raw], {}, "conversion", for_client=True)
+        else:
+            request = decode_request(message, raw)
+        response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport)), transport)
+    typed = not raw and is_typed(message)
+    if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
+        encoded: bytes = yield Call(_encode, [response, method.response(), typed], {}, "conversion", for_client=True)
+        return encoded
+    return _encode(response, method.response(), typed)
+
+
+def _encode(response: InferenceResponse, message: Any, typed: bool) -> bytes:
+    contents = encode_response(response, message, typed=typed)
+    parts: list[Buffer] = [message.SerializeToString()]
+    for content in contents:
+        parts += bytes_field(_RAW_OUTPUT_CONTENTS, content)
+    return b"".join(parts)
 
 
 def _find(server: Server, name: str, version: str) -> Model:

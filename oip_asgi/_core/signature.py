@@ -63,7 +63,7 @@ class _Readers:
         self.only_whole = frozenset(codecs.only_whole())
         self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
-        self._of_model = None if self.whole else of_model
+        self.content_type = of_model
 
     def content_types(self) -> dict[str, str]:
         """The declared content types by name."""
@@ -84,7 +84,7 @@ class _Readers:
                 f"{self.called}: input {name!r} is declared with datatype {spec.datatype}, which cannot become {reader.annotation}: "
                 f"declare {reader.datatype}, or annotate another type"
             )
-        content_type = (spec and spec.content_type) or self._of_model
+        content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)
@@ -163,6 +163,7 @@ class _Signature:
         self._spread = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
         self._rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
         self._takes_all = False
+        self._is_closed = bool(declared)
         self._whole: WholeReader | None = None
         self._declared = declared
         self._readers = readers
@@ -180,16 +181,13 @@ class _Signature:
         renamed, free = self._renamed(), self._free()
         for parameter in self._named:
             if parameter is free and self._readers.whole is not None:
-                self._add_whole(parameter, self._readers.whole, parameter.annotation)
+                self._add_declared_whole(parameter, self._readers.whole)
             else:
                 self._add(parameter, renamed.get(parameter.name, parameter.name))
         claimed = frozenset(self._required | self._optional)
         self._place_unclaimed()
-        if self._readers.whole is not None and self._whole is None:
-            raise TypeError(
-                f"{self._called} has no parameter for content_type={self._readers.whole.content_type!r}: add one without annotation"
-            )
-        open_ended = (self._rest or self._takes_all) and not self._declared
+        self._check_content_type(claimed)
+        open_ended = (self._rest or self._takes_all) and not self._is_closed
         names = self._required | self._optional
         sole = None if self._rest or self._takes_all or len(names) != 1 else next(iter(names))
         return Binding(
@@ -208,16 +206,26 @@ class _Signature:
             rest=self._readers.every(self._unclaimed, *read_as(self._rest.annotation, self._called)) if self._rest else None,
             whole=self._whole,
             sole=sole,
-            is_free=free is not None and not self._specs and self._readers.whole is None,
+            is_free=free is not None,
             of_one=self._readers.of_one,
             only_whole=self._readers.only_whole,
         )
+
+    def _check_content_type(self, claimed: frozenset[str]) -> None:
+        declared = self._readers.content_type
+        if self._readers.whole is not None:
+            fits = self._whole is not None and self._whole.content_type == declared
+        else:
+            fits = declared is None or self._whole is None or bool(claimed)
+        if not fits:
+            raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
     def _free(self) -> inspect.Parameter | None:
         """The one parameter without an annotation, where nothing else takes what it could: content types such as `pd` are for it."""
         if self._rest or any(self._whole_codec(p) for p in self._named):
             return None
-        free = [p for p in self._named if meaning_of(p.annotation).wanted in UNTYPED and p.default is p.empty]
+        meanings = [(p, meaning_of(p.annotation)) for p in self._named if p.default is p.empty]
+        free = [p for p, meaning in meanings if meaning.wanted in UNTYPED and meaning.codec is None]
         return free[0] if len(free) == 1 else None
 
     def _whole_codec(self, parameter: inspect.Parameter) -> AnyRequestCodec | None:
@@ -225,6 +233,20 @@ class _Signature:
         if meaning.codec is None:
             return self._readers.codecs.whole_codec(meaning.wanted)
         return meaning.codec if is_request_codec(meaning.codec) else None
+
+    def _add_declared_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec) -> None:
+        wanted, spec, _ = meaning_of(parameter.annotation)
+        if spec is not None:
+            self._declare(spec)
+            self._unclaimed.append(spec.name)
+            self._is_closed = True
+        self._add_whole(parameter, codec, wanted)
+
+    def _declare(self, spec: TensorSpec) -> None:
+        if self._declared:
+            raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
+        self._specs.append(spec)
+        self._readers.specs[spec.name] = spec
 
     def _add_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._whole is not None or self._rest:
@@ -260,9 +282,7 @@ class _Signature:
             self._add_whole(parameter, whole, wanted)
             return
         if spec is not None:
-            if self._declared:
-                raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
-            self._specs.append(spec)
+            self._declare(spec)
             name = spec.name
         optional = parameter.default is not parameter.empty
         if self._declared and name not in self._unclaimed:
@@ -273,8 +293,6 @@ class _Signature:
                 )
             self._leave(parameter)
             return
-        if spec is not None:
-            self._readers.specs[spec.name] = spec
         reader = self._readers.tensor(wanted, codec if is_input_codec(codec) else None, name)
         if reader is None:
             raise TypeError(

@@ -24,6 +24,9 @@ T = TypeVar("T")
 _PIECE: Final = 2**18
 """Bytes of a large part in one message."""
 
+LARGE: Final = 2**16
+"""Above this many bytes to look at one by one, requests are decoded in a worker thread under ASGI and grpc.aio, so that the event loop
+goes on: it takes as long as a few trips to a thread."""
 
 Pool: TypeAlias = Literal["thread", "aside", "conversion"]
 """Which worker threads: those of models; those aside, so that loading and health never queue behind models; those for large bodies."""

@@ -65,7 +65,7 @@ def _holds_text(value: Any) -> bool:
 
 def _bytes_array(array: Array) -> Array:
     elements = array.ravel().tolist()
-    if all(type(element) is bytes for element in elements):
+    if set(map(type, elements)) <= {bytes}:
         return array
     return object_array([_to_bytes(element) for element in elements], array.shape)
 

@@ -75,10 +75,11 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
 
 def bytes_field(field: int, value: Buffer) -> tuple[bytes, Buffer]:
     """What to put behind a serialized message so that a bytes field has one more value."""
-    head = bytearray()
-    for number in (field << 3 | _BYTES, len(value)):
-        while number > 0x7F:
-            head.append(number & 0x7F | 0x80)
-            number >>= 7
-        head.append(number)
-    return bytes(head), value
+    return _number(field << 3 | _BYTES) + _number(len(value)), value
+
+
+def _number(number: int) -> bytes:
+    """The inverse of `_varint`."""
+    if number < 0x80:
+        return bytes((number,))
+    return bytes((number & 0x7F | 0x80,)) + _number(number >> 7)

@@ -1,7 +1,7 @@
 """The clients of the benchmark: one answer to look at, or as many as a server gives in a while.
 
 Small requests over HTTP are sent by wrk. Large ones are sent by a loop over plain sockets, which reads in larger pieces than wrk does;
-it stands in for wrk where that is not installed. The client of gRPC is imported by the rows that want it.
+it stands in for wrk where that is not installed. Calls of gRPC are sent by h2load, or by grpcio where that is not installed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from . import h2load
 from .rows import GRPC, Answer, LoadFailed, Row
 
 LARGE: Final = 2**16
@@ -93,6 +94,17 @@ def has_wrk() -> bool:
     return shutil.which("wrk") is not None
 
 
+def has_h2load() -> bool:
+    return shutil.which("h2load") is not None
+
+
+def client() -> str:
+    """What sends the rows, for the reader of the table."""
+    sockets = "a loop over plain sockets"
+    small = f"wrk for bodies below {LARGE // 1024} KiB, {sockets} for larger ones" if has_wrk() else sockets
+    return f"{small}; {'h2load' if has_h2load() else 'grpcio'} for gRPC"
+
+
 def load(target: Target, row: Row, connections: int, seconds: int) -> Load:
     """Send a row again and again over some connections for some seconds.
 
@@ -100,7 +112,7 @@ def load(target: Target, row: Row, connections: int, seconds: int) -> Load:
         LoadFailed: A request was not answered with 200.
     """
     if row.transport == GRPC:
-        return by_calls(target, row, connections, seconds)
+        return (by_h2load if has_h2load() else by_calls)(target, row, connections, seconds)
     if has_wrk() and len(row.body) < LARGE:
         return by_wrk(target, row, connections, seconds)
     return by_sockets(target, row, connections, seconds)
@@ -224,8 +236,13 @@ def by_sockets(target: Target, row: Row, connections: int, seconds: float, least
     return _loaded(latencies, passed)
 
 
+def by_h2load(target: Target, row: Row, connections: int, seconds: int) -> Load:
+    """With calls of gRPC over one connection of h2load, which costs less than grpcio's client: else that would be what is measured."""
+    return _loaded(*h2load.latencies(target.grpc_port, row, connections, seconds, len(ask(target, row).body)))
+
+
 def by_calls(target: Target, row: Row, connections: int, seconds: float) -> Load:
-    """With calls over one channel of gRPC."""
+    """With calls over one channel of grpcio's own client."""
     from . import grpc_client
 
     return _loaded(*grpc_client.latencies(target.grpc_port, row, connections, seconds, LEAST))

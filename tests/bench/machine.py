@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -44,6 +45,19 @@ def two_cores() -> tuple[int, int]:
     """The cores for the client and for the servers: the same one where there is no other."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[0], cores[-1]
+
+
+def share_in_use(seconds: float = 0.5) -> float:
+    """What part of all cores somebody uses, in a while in which this process does nothing; what a hypervisor takes away counts too."""
+    idle, total = _idle_and_total()
+    time.sleep(seconds)
+    idle_after, total_after = _idle_and_total()
+    return 1 - (idle_after - idle) / max(1, total_after - total)
+
+
+def _idle_and_total() -> tuple[int, int]:
+    ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def cpu_seconds(pid: int) -> float:

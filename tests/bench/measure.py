@@ -94,6 +94,7 @@ def measure(work: Work, rounds: int, seconds: int, tell: Callable[[str], object]
         LoadFailed: It failed under load.
     """
     turns: dict[str, list[Measurement] | str] = {}
+    tell(f"{work.row.name}, {work.connections} connections")
     for running in work.servers:
         turns[running.server.name] = _tried(running, partial(_first, running, work))
     for place in range(rounds):

@@ -38,7 +38,10 @@ def draw(cells: Sequence[Cell], servers: Sequence[Server], file: Path) -> None:
         bars = _bars(cell, compared)
         for number, (index, share) in enumerate(bars):
             axes.barh(place + number, share, color=f"C{index % 10}", hatch="//" if index >= 10 else None)
-            axes.annotate(f" {share:.2f} {compared[index].name}", (share, place + number), va="center", fontsize=7)
+            label = f" {share:.2f} {compared[index].name}"
+            axes.annotate(
+                label, (share, place + number), va="center", fontsize=7, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            )
         target = TARGETS.get(cell.row.name)
         if target is not None:
             axes.vlines(target, place - 0.6, place + len(bars) - 0.4, colors="black", linestyles="dashed", linewidth=1)

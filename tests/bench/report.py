@@ -24,9 +24,10 @@ def summary(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
     compared = [server for server in servers if server.name not in server.floors.values()]
     lines = []
     for cell in cells:
-        floors = [server.name for server in servers if server.is_floor(cell.row) and server.name in cell.turns]
-        rates = [_number(cell.median(name, _rate)) for name in floors]
-        lines.append([cell.row.name, str(cell.connections), " / ".join(rates), *(_share(cell, server) for server in compared)])
+        # where mounted servers have floors of their own, those stand among the details
+        floor = next(server.name for server in servers if server.is_floor(cell.row) and server.name in cell.turns)
+        rate = _number(cell.median(floor, _rate))
+        lines.append([cell.row.name, str(cell.connections), rate, *(_share(cell, server) for server in compared)])
     return table(["row", "connections", "floor, per second", *(server.name for server in compared)], lines)
 
 

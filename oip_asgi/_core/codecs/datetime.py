@@ -9,6 +9,9 @@ import re
 from datetime import datetime
 from typing import Any, Final
 
+import numpy as np
+
+from ..datatypes import Array
 from ..tensors import Tensor
 from .base import InputCodec, decode_elements, encode_elements
 
@@ -29,6 +32,9 @@ LOCAL_DATES: Final = re.compile(rf"(?:(?:{_LOCAL}|NaT)\n)*+".encode())
 
 ZONED_DATES: Final = re.compile(rf"(?:(?:{_ZONED}|NaT)\n)*+".encode())
 """The same, all with an offset."""
+
+_FIRST_YEAR: Final = np.datetime64("0001", "Y")
+_LAST_YEAR: Final = np.datetime64("9999", "Y")
 
 _FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
 
@@ -81,3 +87,11 @@ def _read(element: bytes) -> datetime:
     if DATE.fullmatch(element) is None:
         raise ValueError("expected such as 2022-01-11T11:00:00, with an offset from UTC or without")
     return datetime.fromisoformat(element.decode())
+
+
+def are_in_calendar(points: Array) -> bool:
+    """Whether all of numpy's points in time, NaT apart, are in the years 1 to 9999, which are those of ISO 8601 and of Python."""
+    if np.datetime_data(points.dtype)[0] == "ns":
+        return True  # 1677 to 2262
+    years = points[~np.isnat(points)].astype("M8[Y]")
+    return bool(((years >= _FIRST_YEAR) & (years <= _LAST_YEAR)).all())

@@ -19,9 +19,11 @@ from ..errors import InvalidRequest, shown
 from ..tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
 from .base64 import Base64Codec
+from .column_reading import series_of
 from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
-from .pandas import PandasCodec, PandasJSONCodec, is_series_class, series_of
+from .pandas import PandasCodec, is_series_class
+from .pandas_json import PandasJSONCodec
 from .string import StringCodec, StringRequestCodec
 
 Decode: TypeAlias = Callable[[Tensor], Any]

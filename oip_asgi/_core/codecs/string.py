@@ -24,7 +24,9 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        return encode_elements(name, payload, _to_utf8, cls.content_type)
+        # the method of str itself is called without Python code for each element
+        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
+        return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[str]:

@@ -1,0 +1,275 @@
+"""Tensors -> the columns of a data frame. Works on whole columns: no Python code runs for each cell but where they are Python objects.
+
+pandas is imported where something of its is made, never before.
+
+Specification: Content Types, Pandas DataFrame; NaN values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from ..datatypes import Array
+from ..errors import InvalidRequest, shown
+from ..tensors import Tensor, object_array
+from .base import bytes_of, rows_of
+from .base64 import Base64Codec
+from .categories import of_text
+from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
+from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED, has_str_dtype
+from .pandas_json import PandasJSONCodec
+from .string import StringCodec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Decode: TypeAlias = Callable[[Tensor], Any]
+
+
+def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.DataFrame:
+    """Tensors as the columns of a frame.
+
+    Args:
+        tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
+        others: How to decode content types that this module does not know, each to a sequence of N values.
+
+    Raises:
+        InvalidRequest: A tensor is no column, two have the same name, or their numbers of rows differ.
+    """
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    rows = -1
+    for tensor in tensors:
+        name = tensor.name
+        if name in columns:
+            raise InvalidRequest(f"column {shown(name)} is there twice: expected each name once")
+        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type"), others)
+        if rows not in (-1, len(column)):
+            raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
+        rows = len(column)
+    arrays = [column for column in columns.values() if isinstance(column, np.ndarray)]
+    if 1 < len(arrays) == len(columns) and len({array.dtype for array in arrays}) == 1:
+        return pd.DataFrame(np.stack(arrays).T, columns=list(columns))  # what pandas makes of them too, column by column
+    return pd.DataFrame(columns)
+
+
+def series_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> pd.Series[Any]:
+    """A tensor as one `pandas.Series` of its name; the arguments are those of `column_of`."""
+    import pandas as pd
+
+    return pd.Series(column_of(tensor, content_type, others), name=tensor.name, copy=True)
+
+
+def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> Any:
+    """A tensor as what a frame takes as a column: an array or a `pandas.Series`.
+
+    Args:
+        tensor: Of shape `[N]` or `[N, 1]`.
+        content_type: Its content type; None for what its datatype says, with BYTES as strings.
+        others: As in `frame_of`.
+
+    Raises:
+        InvalidRequest: The tensor is no column, or does not hold what its content type says.
+    """
+    decode = others.get(content_type)
+    if decode is not None:
+        column: Any = _of_user(tensor, decode, content_type)
+    elif content_type is None:
+        column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
+    elif content_type in _COLUMNS:
+        column = _COLUMNS[content_type](tensor)
+    else:
+        known = ", ".join([*_COLUMNS, *others])
+        raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
+    return _as_hinted(column, tensor, others) if DTYPE in tensor.parameters else column
+
+
+def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
+    rows = rows_of(tensor, "pd").shape[0]
+    try:
+        made = decode(tensor)
+    except ValueError as error:
+        raise InvalidRequest(f"column {shown(tensor.name)} of the content_type {shown(content_type)}: {error}") from error
+    try:
+        values = list(made)
+    except TypeError as error:
+        raise InvalidRequest(f"column {shown(tensor.name)}: its content_type {shown(content_type)} makes no list of it: {error}") from None
+    if len(values) != rows:
+        raise InvalidRequest(
+            f"column {shown(tensor.name)} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them"
+        )
+    return _objects(values)
+
+
+def _objects(values: list[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(object_array(values, (len(values),)), dtype=object)
+
+
+def _raw(tensor: Tensor) -> Any:
+    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else rows_of(tensor, "np")
+
+
+def _strings(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    texts: list[Any] = StringCodec.decode_input(tensor)
+    return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
+
+
+def _from_base64(tensor: Tensor) -> Any:
+    return _objects(Base64Codec.decode_input(tensor))
+
+
+def _from_json(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    values = PandasJSONCodec.decode_input(tensor)
+    hint = tensor.parameters.get(DTYPE)
+    if hint in MASKED and set(map(type, values)) <= {bool if hint == "boolean" else int, type(None)}:
+        try:
+            return pd.Series(pd.array(values, dtype=hint))  # type: ignore[call-overload]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidRequest(f"column {shown(tensor.name)} cannot be {hint}, as its {DTYPE} says: {error}") from None
+    if values and hint != "object" and set(map(type, values)) <= {str, type(None)}:
+        return pd.Series(values)
+    return _objects(values)
+
+
+def _datetimes(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    elements = bytes_of(tensor, DatetimeCodec.content_type)
+    if not elements:
+        return pd.Series([], dtype="datetime64[ns]")
+    is_zoned = _are_zoned(elements, tensor.name)
+    texts = [element.decode() for element in elements]
+    parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
+    if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
+        parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
+    local = parsed.dt.tz_localize(None)
+    if not are_in_calendar(local.to_numpy()):
+        raise InvalidRequest(f"tensor {shown(tensor.name)}: some of its dates are not in the years 1 to 9999 in UTC")
+    return parsed if is_zoned else local
+
+
+def _are_zoned(elements: list[bytes], name: str) -> bool:
+    """Whether dates have an offset from UTC, which is all of them or none.
+
+    Raises:
+        InvalidRequest: One of them is no date, or some have an offset and others have none.
+    """
+    lines = b"".join([element + b"\n" for element in elements])
+    if lines.count(b"\n") == len(elements):
+        if LOCAL_DATES.fullmatch(lines):
+            return False
+        if ZONED_DATES.fullmatch(lines):
+            return True
+    for place, element in enumerate(elements):
+        if element != b"NaT" and DATE.fullmatch(element) is None:
+            raise _no_date(name, place, elements, "an ISO 8601 date and time")
+    place = next(place for place, element in enumerate(elements) if ZONED_DATES.fullmatch(element + b"\n") is None)
+    raise _no_date(name, place, elements, "a date and time with an offset from UTC, as others of the column are")
+
+
+def _microseconds(elements: list[bytes], name: str) -> Array:
+    """Points in time in UTC, one by one: pandas 2 reads nanoseconds only, so 1677 to 2262, and no offsets with seconds."""
+    points = np.full(len(elements), np.datetime64("NaT", "us"))
+    for place, element in enumerate(elements):
+        if element == b"NaT":
+            continue
+        try:
+            value = from_text(element)
+            points[place] = (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
+        except (ValueError, OverflowError) as error:
+            raise _no_date(name, place, elements, f"an ISO 8601 date and time ({error})") from None
+    return points
+
+
+def _no_date(name: str, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' wants"
+    )
+
+
+_COLUMNS: Final[Mapping[str, Decode]] = {
+    "np": _raw,
+    "str": _strings,
+    "base64": _from_base64,
+    "datetime": _datetimes,
+    "pd_json": _from_json,
+}
+
+
+def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any:
+    """A column with the dtype that its `pd_dtype` says, which must be one that holds just the values that are there."""
+    import pandas as pd
+
+    hint: Any = tensor.parameters[DTYPE]
+    name = tensor.name
+    if hint not in HINTS and not (isinstance(hint, str) and DATETIME.fullmatch(hint)):
+        raise InvalidRequest(f"column {shown(name)} has the {DTYPE} {shown(hint)}: expected one of {', '.join(HINTS)}, or datetime64[...]")
+    series = pd.Series(column)
+    if hint == "category" and CATEGORIES in tensor.parameters:
+        return _of_categories(series, tensor, others)
+    if str(series.dtype) == hint:
+        return series
+    if not _is_form_of(series, hint):
+        raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are {series.dtype}")
+    try:
+        if ", " in hint:
+            series = _zoned(series, hint)
+        hinted = series.astype(hint)
+        if hint == "str":
+            hinted = hinted.where(series.notna(), None)  # pandas 2 would write "None"
+    except (TypeError, ValueError, KeyError, ImportError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: {error}") from None
+    if hint.startswith("datetime64") and ((hinted != series) & series.notna()).any():
+        raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are finer than that")
+    return hinted
+
+
+def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
+    """Points in time as those in UTC, if no zone takes them out of the calendar: what pandas does then can end the process."""
+    local = series if series.dt.tz is None else series.dt.tz_localize(None)
+    points, day = local.to_numpy(), np.timedelta64(1, "D")
+    if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
+    return series.dt.tz_localize("UTC") if series.dt.tz is None else series
+
+
+def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, Decode]) -> pd.Series[Any]:
+    """Values as a column of the categories that `pd_categories` tells, which must be among them."""
+    import pandas as pd
+
+    where = f"column {shown(tensor.name)} cannot be of the categories that its {CATEGORIES} tells"
+    told, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
+    values = column_of(told, told.parameters.get("content_type"), others)
+    try:
+        categories = pd.Index(values, dtype=values.dtype)
+        if not categories.is_unique:
+            raise ValueError("one of them is there twice")
+        codes = categories.get_indexer(series)
+        unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
+        if len(unknown):
+            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is none of them")
+        return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"{where}: {error}") from None
+
+
+def _is_form_of(series: pd.Series[Any], hint: str) -> bool:
+    """Whether a column as it came is how one of dtype `hint` is sent."""
+    import pandas as pd
+
+    if hint in MASKED:
+        return bool(series.dtype == MASKED[hint])
+    if hint in ("str", "string"):
+        return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
+    return series.dtype.kind == "M" if hint.startswith("datetime64") else True

@@ -1,0 +1,121 @@
+"""The content type `pd_json`: lists of any values that JSON has, a JSON text for each. Knows no frames and no columns.
+
+MLServer writes columns of objects so; the text of its content types does not say it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from ..errors import shown
+from ..tensors import Tensor, object_array
+from .base import InputCodec, bytes_of, decode_elements
+
+_DEEPEST: Final = 100
+"""How deep JSON in a column may nest: a model that gets it must be able to copy, compare and return it."""
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class PandasJSONCodec(InputCodec[list[Any]]):
+    """Lists of any Python values that JSON has, each as its own JSON text. NaN becomes null, and an infinity the string "Infinity" or
+    "-Infinity", as in all JSON of this package; here they stay strings, since nothing says that a number was meant."""
+
+    content_type = "pd_json"
+    datatype = "BYTES"
+    needs_pandas = True
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
+        return Tensor(name, object_array(_to_texts(payload, name), (len(payload),)), {"content_type": cls.content_type})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Any]:
+        values = _simple_values(bytes_of(request_input, cls.content_type))
+        return decode_elements(request_input, _from_text, cls.content_type, "JSON") if values is None else values
+
+
+def _simple_values(texts: list[bytes]) -> list[Any] | None:
+    """The values of texts without arrays and objects, read as the elements of one array; None where they cannot be read so.
+
+    No value can reach from one text into the next, since no JSON string holds a newline as it is. So there are as many values as texts
+    only where each text is one.
+    """
+    joined = b",\n".join(texts)
+    if b"[" in joined or b"{" in joined:
+        return None
+    try:
+        values: list[Any] = _decode(b"[%b]" % joined)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return values if len(values) == len(texts) else None
+
+
+def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
+    if set(map(type, values)) <= {str, int, bool, type(None)}:
+        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate, whose row the slow way names
+            return list(map(_encode, values))
+    texts: list[bytes] = []
+    for row, value in enumerate(values):
+        try:
+            texts.append(_to_text(value).encode())
+        except RecursionError:
+            raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"column {name!r}, row {row} is {shown(value)}, which has no JSON form: {error}") from None
+    return texts
+
+
+def _to_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
+    except ValueError:  # as json calls NaN and infinities
+        return json.dumps(_without_infinities(value), default=_plain, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON type")
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_infinities(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_infinities(inner) for inner in value]
+    if not isinstance(value, (float, np.floating)) or math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return None
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _from_text(text: bytes) -> Any:
+    try:
+        value = _decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(value):
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        insides = [outer.values() if isinstance(outer, dict) else outer for outer in level if isinstance(outer, (list, dict))]
+        level = [inner for inside in insides for inner in inside]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,175 @@
+"""Bodies that come in many chunks and leave in many messages: laid out once, never there twice, and converted off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
+from oip_asgi._core import rest
+from oip_asgi._core.bodies import Body
+
+from .talk import Talk
+
+MIB = 2**20
+MESSAGE = 2**18
+"""The most bytes of a large part in one message."""
+
+JSON_HEAD = "Inference-Header-Content-Length"
+
+
+@given(
+    chunks=st.lists(st.binary(max_size=300), max_size=12),
+    head=st.integers(0, 40),
+    is_announced=st.booleans(),
+)
+def test_chunks_become_the_body_with_the_tensors_aligned(chunks: list[bytes], head: int, is_announced: bool) -> None:
+    whole = b"".join(chunks)
+    body = Body(len(whole) if is_announced else None, None, head=head)
+    for chunk in chunks:
+        body.feed(chunk)
+    finished = body.finish()
+    assert bytes(finished) == whole
+    if isinstance(finished, memoryview):
+        address: int = np.frombuffer(finished, np.uint8).__array_interface__["data"][0]
+        assert (address + head) % 16 == 0
+
+
+def test_what_is_announced_is_not_believed_at_once() -> None:
+    tracemalloc.start()
+    try:
+        body = Body(512 * MIB, None)
+        body.feed(b"a" * 1000)
+        body.feed(b"b" * 1000)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+class Exchange:
+    """One binary request to an application, sent in chunks, whose answer is looked at as it comes."""
+
+    def __init__(self, array: Any, *, is_held: bool = False) -> None:
+        headers, body = InferenceRequest([Tensor("x", array)], parameters={"binary_data_output": True}).to_http(binary=True)
+        pieces = [body[start : start + 2**16] for start in range(0, len(body), 2**16)]
+        self.length = len(body)
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self._left = [{"type": "http.request", "body": piece, "more_body": True} for piece in reversed(pieces)]
+        self._left[0]["more_body"] = False
+        self.go_on = asyncio.Event()
+        if not is_held:
+            self.go_on.set()
+        self.has_begun = asyncio.Event()
+        self.sizes: list[int] = []
+        self.data = b""
+
+    async def run(self, app: OIPApp) -> None:
+        headers = [*self._headers, (b"content-length", b"%d" % self.length)]
+        scope: Any = {"type": "http", "method": "POST", "path": "/models/m/infer", "headers": headers}
+        await app(scope, self._receive, self._send)
+
+    async def _receive(self) -> Any:
+        return self._left.pop()
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            assert message["status"] == 200
+            self.has_begun.set()
+            await self.go_on.wait()
+            return
+        assert type(message["body"]) is bytes
+        self.sizes.append(len(message["body"]))
+        self.data = (self.data + message["body"])[-64:]
+
+
+def test_a_large_tensor_is_in_memory_once_from_the_socket_to_the_socket() -> None:
+    async def scenario() -> None:
+        server = InferenceServer()
+        is_aligned: list[bool] = []
+
+        @server.model("m")
+        async def model(x: np.ndarray) -> np.ndarray:
+            is_aligned.append(x.flags.aligned)
+            return x
+
+        array = np.arange(4 * MIB, dtype="<f4")
+        exchange = Exchange(array)
+        tracemalloc.start()
+        try:
+            await exchange.run(OIPApp(server))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert is_aligned == [True]
+        assert max(exchange.sizes) <= MESSAGE
+        assert exchange.data == array[-16:].tobytes()
+        # the chunks were there before, and go as they are taken
+        assert peak < 1.1 * exchange.length
+
+    asyncio.run(scenario())
+
+
+def test_a_buffer_that_a_model_uses_again_is_not_sent_as_the_next_answer() -> None:
+    async def scenario() -> None:
+        server = InferenceServer()
+        buffer = np.zeros(MIB, "<f4")
+
+        @server.model("m")
+        async def model(x: np.ndarray) -> np.ndarray:
+            buffer[:] = x
+            return buffer
+
+        app = OIPApp(server)
+        first = Exchange(np.full(MIB, 1, "<f4"), is_held=True)
+        task = asyncio.ensure_future(first.run(app))
+        await first.has_begun.wait()
+        second = Exchange(np.full(MIB, 2, "<f4"))
+        await second.run(app)
+        first.go_on.set()
+        await task
+        assert np.frombuffer(first.data, "<f4").tolist() == [1.0] * 16
+        assert np.frombuffer(second.data, "<f4").tolist() == [2.0] * 16
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("run", ["async", "inline", "thread"])
+def test_many_numbers_are_converted_off_the_event_loop(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        server = InferenceServer()
+
+        async def model(x: np.ndarray) -> np.ndarray:
+            return x
+
+        if run == "async":
+            server.register("m", model)
+        else:
+            server.register("m", lambda x: x, run=run)  # type: ignore[arg-type]
+        ran_in: list[str] = []
+
+        def seen(function: Any) -> Any:
+            def wrapper(*args: Any) -> Any:
+                ran_in.append(threading.current_thread().name)
+                return function(*args)
+
+            return wrapper
+
+        for name in ("decode_request", "encode_response"):
+            monkeypatch.setattr(rest, name, seen(getattr(rest, name)))
+        data = list(range(20_000))
+        body = json.dumps({"inputs": [{"name": "x", "shape": [20_000], "datatype": "INT32", "data": data}]})
+        status, answer = await Talk(server, body=body.encode()).answer()
+        assert status == 200
+        assert answer["outputs"][0]["data"] == data
+        assert ran_in == ["oip_asgi worker", "oip_asgi worker"]
+        server.stop()
+
+    asyncio.run(scenario())
