@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -508,6 +509,27 @@ def test_a_request_can_only_shorten_the_timeout(timeout: float | None, asked: in
         assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format(seconds)})
 
     asyncio.run(main())
+
+
+def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_stop_it() -> None:
+    entered = threading.Event()
+
+    def model() -> int:
+        entered.set()
+        time.sleep(0.2)
+        return 1
+
+    server = serve(model, timeout=0.1, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await until(entered.is_set)
+        time.sleep(0.4)  # noqa: ASYNC251  (the event loop is kept busy)
+        assert (await talk.answer())[0] == 504
+
+    asyncio.run(main())
+    server.stop()
+    assert is_empty(server)
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
