@@ -188,7 +188,12 @@ class _Trip(Generic[T]):
             if self._abandoned_for is DeadlinePassed and self._call.late is not None:
                 self._call.late(error)
             return None
-        return _advance(self._steps.send, value) if self._claim("thread") else None
+        if not self._claim("thread"):
+            return None
+        if time.monotonic() >= self._call.deadline:
+            # whoever waits has not been woken in time on a busy machine, which must not decide what is answered
+            return _advance(self._steps.throw, DeadlinePassed())
+        return _advance(self._steps.send, value)
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:
         with self._lock:

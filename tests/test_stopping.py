@@ -183,7 +183,7 @@ def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.T
     server = InferenceServer(shutdown_timeout=0.05)
     entered, leave = threading.Event(), threading.Event()
 
-    @server.model("m", timeout=0.01)
+    @server.model("m", timeout=0.3)  # in which the thread must have begun
     def model() -> int:
         entered.set()
         assert leave.wait(20)

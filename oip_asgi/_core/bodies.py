@@ -91,7 +91,7 @@ class Body:
         self._size = size
 
     def _grow(self, size: int) -> None:
-        room = 2 * size
+        room = 2 * size if self._limit is None else max(size, min(2 * size, self._limit))
         if self._length is not None and self._decoder is None:
             room = max(size, self._length) if size > _TRUSTED_ABOVE else min(room, max(size, self._length))
         grown = _aligned(room, self._head)

@@ -60,6 +60,9 @@ _MANY: Final = 2**9
 _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
 
+_SMALL_BLOCK: Final = 64
+"""Elements of the two innermost dimensions below which each block costs more as a piece of its own than all of them as lists."""
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -99,7 +102,8 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
     """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
-    if not shape or elements > len(text):
+    is_nested = _NESTED.match(text) is not None
+    if not shape or elements > len(text) or (is_nested and len(shape) > 2 and math.prod(shape[-2:]) < _SMALL_BLOCK):
         return None
 
     def decode(piece: bytes, row: int | None) -> Array | None:
@@ -115,7 +119,7 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
             return None
 
     array = np.empty(elements, dtype)
-    is_right = pieces.read(text, shape if _NESTED.match(text) else (elements,), array, decode)
+    is_right = pieces.read(text, shape if is_nested else (elements,), array, decode)
     return array.reshape(shape) if is_right else None
 
 

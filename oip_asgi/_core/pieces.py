@@ -14,6 +14,9 @@ from .datatypes import Array, Buffer
 _PIECE: Final = 2**16
 """Bytes of text in a piece: some thousand numbers, and a fraction of a millisecond."""
 
+_LONGEST: Final = 64
+"""Bytes that an element may take, spaces and all. Where one takes more, the text is decoded as a whole."""
+
 _SHORT: Final = 2**10
 """Up to so many elements, several of the innermost arrays are a piece: one at a time would cost more than what is in it."""
 
@@ -92,7 +95,7 @@ class _Reader:
         """Read an array of elements, behind its opening bracket."""
         end = self._filled + size
         while True:
-            window = bytes(self._text[self._position : self._position + _PIECE])
+            window = self._window(end - self._filled)
             closing = window.find(b"]")
             cut = window.rfind(b",") if closing < 0 else closing
             # what is between two commas, or behind the last, is never nothing
@@ -108,7 +111,7 @@ class _Reader:
         """Read an array of short arrays of elements, behind its opening bracket."""
         end = self._filled + rows * size
         while True:
-            window = bytes(self._text[self._position : self._position + _PIECE])
+            window = self._window(2 * (end - self._filled))  # brackets and commas between rows too
             closing = _TWO_CLOSING.search(window)
             if closing is not None:
                 self._fill(window[: closing.start() + 1], size)
@@ -123,6 +126,10 @@ class _Reader:
             self._position += cut
         if self._filled != end:
             raise _Wrong
+
+    def _window(self, elements: int) -> bytes:
+        """What comes next in the text, and no more of it than so many elements may take: a million short rows are not 64 KiB each."""
+        return bytes(self._text[self._position : self._position + min(_PIECE, _LONGEST * (elements + 1))])
 
     def _fill(self, piece: bytes, row: int | None) -> int:
         """Fill the array with the elements of a piece, and say how many there were."""
