@@ -98,14 +98,19 @@ elements: st.SearchStrategy[Any] = st.one_of(
     datatype=st.sampled_from(NUMBERS),
     shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
     piece=st.integers(8, 50),
+    short=st.integers(0, 3),
 )
-def test_all_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: str, shape: tuple[int, ...], piece: int) -> None:
+def test_all_ways_give_the_same_array_or_refusal(
+    data: st.DataObject, datatype: str, shape: tuple[int, ...], piece: int, short: int
+) -> None:
     kind = data.draw(st.sampled_from([st.integers(0, 100), st.floats(width=16, allow_nan=False, allow_infinity=False), elements]))
     flat = data.draw(st.lists(kind, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
     nested = np.array([None, *flat], dtype=object)[1:].reshape(shape).tolist()
     for value in (flat, nested):
         text = json.dumps(value, separators=data.draw(st.sampled_from([(",", ":"), (" ,\n", ":")]))).encode()
-        first, *others = every(text, datatype, shape, piece)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pieces, "_SHORT", short)
+            first, *others = every(text, datatype, shape, piece)
         assert others == [first, first]
 
 
@@ -142,7 +147,9 @@ RAGGED = [
 @pytest.mark.parametrize("text", RAGGED)
 @pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8", "BOOL"])
 @pytest.mark.parametrize("piece", [3, 5, 8, 64])
-def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece: int) -> None:
+@pytest.mark.parametrize("short", [1, 100])
+def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece: int, short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_SHORT", short)
     text = text.replace("2", "0").replace("3", "1").replace("4", "0") if datatype == "BOOL" else text
     first, *others = every(text.encode(), datatype, (2, 2), piece)
     assert isinstance(first[0], str)
@@ -152,10 +159,13 @@ def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece:
 @pytest.mark.parametrize("datatype", NUMBERS)
 def test_the_libraries_are_used_where_they_can_be(datatype: str) -> None:
     array = np.array([1, 2, 3], dtype_of(datatype))
-    read = fast.read(b"[1,2,3]", array.dtype)
+    read = fast.read(b"[1,2,3]", array.dtype, None)
     assert read is not None
     assert read.dtype == array.dtype
     assert read.tolist() == [1, 2, 3]
+    rows = fast.read(b"[[1,2],[3,4]]", array.dtype, 2)
+    assert rows is not None
+    assert rows.tolist() == [1, 2, 3, 4]
     written = fast.write(array)
     assert written is None if datatype == "FP16" else json.loads(written or b"") == [1, 2, 3]
 

@@ -201,6 +201,11 @@ def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatyp
         assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
 
 
+def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
+    code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 100_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 inputs: expected 100000 at most")
+
+
 NESTED = {
     "messages in an unknown field": MODEL + field(99, field(1, b"") * 1000),
     "groups in groups": MODEL + number(9 << 3 | START_GROUP) * 100_000,

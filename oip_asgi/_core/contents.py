@@ -16,7 +16,7 @@ from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor, integer_array, object_array
+from .tensors import InferenceRequest, InferenceResponse, Tensor, check_number, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -53,6 +53,7 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
+    check_number(message.inputs)
     if raw and len(raw) != len(message.inputs):
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(message.inputs)} inputs, or none")
     inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs)]

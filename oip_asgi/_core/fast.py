@@ -18,12 +18,13 @@ _READ_AS: Final = {"f": ("d", np.dtype("<f8")), "i": ("i", np.dtype("<i8")), "u"
 """For each kind of dtype: what pysimdjson calls the widest of it, and what numpy does."""
 
 
-def read(text: bytes, dtype: DType) -> Array | None:
-    """An array of plain numbers, without arrays in it.
+def read(text: bytes, dtype: DType, row: int | None) -> Array | None:
+    """The numbers of a JSON array, or of the arrays in it.
 
     Args:
-        text: One JSON array that holds no other.
+        text: One JSON array.
         dtype: The dtype that is wanted, of any kind.
+        row: How many numbers each of the arrays in it must hold; None where there must be none.
 
     Returns:
         A flat array of that dtype; None where there is no library for it, or something else than numbers that fit.
@@ -32,7 +33,11 @@ def read(text: bytes, dtype: DType) -> Array | None:
         return None
     code, wide_dtype = _READ_AS[dtype.kind]
     try:
-        wide = np.frombuffer(simdjson.Parser().parse(text).as_buffer(of_type=code), wide_dtype)
+        data = simdjson.Parser().parse(text)
+        # pysimdjson makes one flat array of nested ones, however deep and long
+        if text.count(b"[") != (1 if row is None else 1 + len(data)) or (row is not None and any(len(items) != row for items in data)):
+            return None
+        wide = np.frombuffer(data.as_buffer(of_type=code), wide_dtype)
     except (ValueError, TypeError, RuntimeError):
         return None
     if wide_dtype == dtype:

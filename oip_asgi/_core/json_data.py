@@ -60,9 +60,6 @@ _MANY: Final = 2**9
 _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
 
-_SHORT_ROW: Final = 16
-"""Elements below which a row of nested data costs more as a piece of its own than all of it as lists."""
-
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -102,21 +99,23 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
     """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
-    is_nested = _NESTED.match(text) is not None
-    if not shape or elements > len(text) or (is_nested and shape[-1] < _SHORT_ROW):
+    if not shape or elements > len(text):
         return None
 
-    def decode(piece: bytes) -> Array | None:
-        array = fast.read(piece, dtype)
+    def decode(piece: bytes, row: int | None) -> Array | None:
+        array = fast.read(piece, dtype, row)
         if array is not None:
             return array
         try:
-            return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
+            if row is None:
+                return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
+            rows = _decoder(kind, 2).decode(piece)
+            return _to_array(list(chain.from_iterable(rows)), dtype, kind) if all(len(items) == row for items in rows) else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
             return None
 
     array = np.empty(elements, dtype)
-    is_right = pieces.read(text, shape if is_nested else (elements,), array, decode)
+    is_right = pieces.read(text, shape if _NESTED.match(text) else (elements,), array, decode)
     return array.reshape(shape) if is_right else None
 
 

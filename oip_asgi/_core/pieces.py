@@ -7,82 +7,131 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from .datatypes import Array, Buffer
 
 _PIECE: Final = 2**16
 """Bytes of text in a piece: some thousand numbers, and a fraction of a millisecond."""
 
-_LONGEST: Final = 64
-"""Bytes of text that an element may take, spaces and all; where one takes more, the text is for its whole decoder."""
+_SHORT: Final = 2**10
+"""Up to so many elements, several of the innermost arrays are a piece: one at a time would cost more than what is in it."""
 
 _OPENING: Final = re.compile(rb"[ \t\r\n]*\[")
 _COMMA: Final = re.compile(rb"[ \t\r\n]*,")
 _CLOSING: Final = re.compile(rb"[ \t\r\n]*\]")
+_TWO_CLOSING: Final = re.compile(rb"\][ \t\r\n]*\]")
+_LAST_COMMA: Final = re.compile(rb",[ \t\r\n]*\Z")
 _END: Final = re.compile(rb"[ \t\r\n]*\Z")
 
-_WRONG: Final = -1
+Decode: TypeAlias = Callable[[bytes, int | None], Array | None]
+"""Makes a flat array of a piece, which is one JSON array: of elements, or of arrays that are so long each.
+
+None where it is something else than it should be.
+"""
 
 
-def read(text: Buffer, shape: tuple[int, ...], array: Array, decode: Callable[[bytes], Array | None]) -> bool:
+class _Wrong(Exception):
+    """The text does not nest as it should."""
+
+
+def read(text: Buffer, shape: tuple[int, ...], array: Array, decode: Decode) -> bool:
     """Fill an array from JSON arrays that nest exactly as a shape says.
 
     Args:
         text: One JSON value, without strings that hold brackets or commas.
         shape: How it nests, one dimension at least; all elements in one dimension where it is flat.
         array: What to fill, flat, of as many elements.
-        decode: Makes an array of a piece, which is one JSON array; None where it is something else than it should be.
+        decode: Makes an array of a piece.
 
     Returns:
         Whether all was as it should be. If not, some of the array may be filled.
     """
-    end, filled = _read(memoryview(text), 0, shape, array, 0, decode)
-    return end != _WRONG and filled == len(array) and _END.match(text, end) is not None
+    reader = _Reader(memoryview(text), array, decode)
+    try:
+        reader.read(shape)
+    except _Wrong:
+        return False
+    return reader.is_at_end()
 
 
-def _read(
-    text: memoryview, start: int, shape: tuple[int, ...], array: Array, filled: int, decode: Callable[[bytes], Array | None]
-) -> tuple[int, int]:
-    """Read one JSON array, and say where it ends and how much is filled then."""
-    opening = _OPENING.match(text, start)
-    if opening is None:
-        return _WRONG, filled
-    position = opening.end()
-    if len(shape) == 1:
-        return _read_row(text, position, shape[0], array, filled, decode)
-    for place in range(shape[0]):
-        if place:
-            comma = _COMMA.match(text, position)
+class _Reader:
+    """Where reading stands: in the text, and in the array."""
+
+    def __init__(self, text: memoryview, array: Array, decode: Decode) -> None:
+        self._text = text
+        self._array = array
+        self._decode = decode
+        self._position = 0
+        self._filled = 0
+
+    def is_at_end(self) -> bool:
+        return self._filled == len(self._array) and _END.match(self._text, self._position) is not None
+
+    def read(self, shape: tuple[int, ...]) -> None:
+        """Read one JSON array."""
+        self._skip(_OPENING)
+        if len(shape) == 1:
+            self._read_row(shape[0])
+        elif len(shape) == 2 and shape[1] <= _SHORT:
+            self._read_rows(*shape)
+        else:
+            for place in range(shape[0]):
+                if place:
+                    self._skip(_COMMA)
+                self.read(shape[1:])
+            self._skip(_CLOSING)
+
+    def _skip(self, expected: re.Pattern[bytes]) -> None:
+        found = expected.match(self._text, self._position)
+        if found is None:
+            raise _Wrong
+        self._position = found.end()
+
+    def _read_row(self, size: int) -> None:
+        """Read an array of elements, behind its opening bracket."""
+        end = self._filled + size
+        while True:
+            window = bytes(self._text[self._position : self._position + _PIECE])
+            closing = window.find(b"]")
+            cut = window.rfind(b",") if closing < 0 else closing
+            # what is between two commas, or behind the last, is never nothing
+            if self._fill(window[: max(cut, 0)], None) == 0 and size > 0:
+                raise _Wrong
+            self._position += cut + 1
+            if closing >= 0:
+                break
+        if self._filled != end:
+            raise _Wrong
+
+    def _read_rows(self, rows: int, size: int) -> None:
+        """Read an array of short arrays of elements, behind its opening bracket."""
+        end = self._filled + rows * size
+        while True:
+            window = bytes(self._text[self._position : self._position + _PIECE])
+            closing = _TWO_CLOSING.search(window)
+            if closing is not None:
+                self._fill(window[: closing.start() + 1], size)
+                self._position += closing.end()
+                break
+            # the last of them may be cut off
+            cut = window.rfind(b"[")
+            comma = _LAST_COMMA.search(window, 0, max(cut, 0))
             if comma is None:
-                return _WRONG, filled
-            position = comma.end()
-        position, filled = _read(text, position, shape[1:], array, filled, decode)
-        if position == _WRONG:
-            return _WRONG, filled
-    closing = _CLOSING.match(text, position)
-    return (_WRONG if closing is None else closing.end()), filled
+                raise _Wrong
+            self._fill(window[: comma.start()], size)
+            self._position += cut
+        if self._filled != end:
+            raise _Wrong
 
-
-def _read_row(
-    text: memoryview, start: int, size: int, array: Array, filled: int, decode: Callable[[bytes], Array | None]
-) -> tuple[int, int]:
-    """Read the innermost array, behind its opening bracket."""
-    position, end = start, filled + size
-    while True:
-        # no more than what is left of the row may take, as a copy of 64 KiB for each of a million short rows is 64 GB
-        window = bytes(text[position : position + min(_PIECE, _LONGEST * (end - filled + 1))])
-        closing = window.find(b"]")
-        cut = window.rfind(b",") if closing < 0 else closing
-        values = None if cut < 0 else decode(b"[%b]" % window[:cut])
-        # what is between two commas, or behind the last, is never nothing
-        if values is None or (len(values) == 0 and size > 0) or filled + len(values) > end:
-            return _WRONG, filled
-        array[filled : filled + len(values)] = values
-        filled += len(values)
-        position += cut + 1
-        if closing >= 0:
-            return (position if filled == end else _WRONG), filled
+    def _fill(self, piece: bytes, row: int | None) -> int:
+        """Fill the array with the elements of a piece, and say how many there were."""
+        values = self._decode(b"[%b]" % piece, row)
+        if values is None or self._filled + len(values) > len(self._array):
+            raise _Wrong
+        self._array[self._filled : self._filled + len(values)] = values
+        self._filled += len(values)
+        return len(values)
 
 
 def write(array: Array, encode: Callable[[Array], bytes]) -> bytes:

@@ -20,15 +20,12 @@ from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import count, from_raw, lasting_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor
+from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_number
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
-
-MAX_INPUTS: Final = 100_000
-"""More columns than any frame has. Each input, however small, costs objects of fifteen times its text."""
 
 _strict: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
 _lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
@@ -80,8 +77,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
 
 
 def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
-    if len(document.inputs) > MAX_INPUTS:
-        raise InvalidRequest(f"the request has {len(document.inputs)} inputs: expected {MAX_INPUTS} at most")
+    check_number(document.inputs)
     inputs = _decode_tensors(document.inputs, "inputs", behind)
     outputs: list[RequestOutput] = [*(document.outputs or [])]
     for place, output in enumerate(outputs):

@@ -5,8 +5,8 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sized
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,6 +17,20 @@ from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
+
+
+MAX_INPUTS: Final = 100_000
+"""More columns than any frame has. Each input, however small, costs objects of fifteen times its text."""
+
+
+def check_number(inputs: Sized) -> None:
+    """Look at how many inputs a request has, before they are arrays.
+
+    Raises:
+        InvalidRequest: More than `MAX_INPUTS`.
+    """
+    if len(inputs) > MAX_INPUTS:
+        raise InvalidRequest(f"the request has {len(inputs)} inputs: expected {MAX_INPUTS} at most")
 
 
 def wire_array(value: Any) -> Array:

@@ -16,6 +16,7 @@ from .machine import described, on_core, share_in_use, two_cores
 from .measure import Cell, measure
 from .plan import PARTS, Cut, chosen, parse, works
 from .rows import HTTP
+from .serve import uvicorn_settings
 from .servers import Running, Server, missing_peers
 from .strain import health_of, memory_of
 
@@ -85,7 +86,8 @@ def main() -> None:
     parts = arguments.parts or (PARTS if is_everything else ["rates"])
     strained = [server for server in cut.servers if arguments.ways or server.name in STRAINED]
     cells: list[Cell] = []
-    tables = [described(), f"{report.legend(cut.servers)}\n- client: {client()}"]
+    legend = [report.legend(cut.servers), f"- client: {client()}", f"- uvicorn: {' and '.join(uvicorn_settings().values())}"]
+    tables = [described(), "\n".join(legend)]
     if "rates" in parts:
         cells = rates(cut, arguments.rounds, arguments.seconds)
         tables += [report.summary(cells, cut.servers), report.details(cells, cut.servers)]
@@ -115,7 +117,7 @@ def warnings() -> Iterator[str]:
     if two_cores()[0] == two_cores()[1]:
         yield "there is one core only: the client takes from the servers what it needs"
     if (share := share_in_use()) > BUSY:
-        yield f"others use {share:.0%} of this machine: of the numbers below, only the CPU per request means something"
+        yield f"others use {share:.0%} of this machine: of the numbers below, the CPU per request suffers least"
 
 
 if __name__ == "__main__":

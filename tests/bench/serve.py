@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 ACCELERATORS: Final = ("orjson", "simdjson")
@@ -94,12 +96,19 @@ ASGI: Final[Mapping[str, Callable[[], Any]]] = {
 WSGI: Final[Mapping[str, Callable[[], Any]]] = {"gunicorn echo": lambda: wsgi_echo, "gunicorn": _wsgi_app}
 
 
+def uvicorn_settings() -> dict[str, Any]:
+    """The event loop and the parser, for all servers alike: what uvicorn[standard] brings where that is installed, or what variables of
+    uvicorn's own name."""
+    loop = os.environ.get("UVICORN_LOOP") or ("uvloop" if find_spec("uvloop") else "asyncio")
+    return {"loop": loop, "http": os.environ.get("UVICORN_HTTP") or ("httptools" if find_spec("httptools") else "h11")}
+
+
 def serve_asgi(app: Any, port: int) -> None:
-    """uvicorn with uvloop and httptools where they are installed, as uvicorn[standard] brings them."""
+    """uvicorn without an access log."""
     import uvicorn
 
     # on a busy machine the usual five seconds close connections that are in use
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75, **uvicorn_settings())
 
 
 def serve_wsgi(app: Any, port: int) -> None:

@@ -1,6 +1,6 @@
 """MLServer with identity models: `python serve_mlserver.py PORT GRPC_PORT`.
 
-Without worker processes, which MLServer starts by default: they would cost each request two trips through a queue.
+Without worker processes, which MLServer starts by default: each request would have to travel to one and back.
 """
 
 from __future__ import annotations
