@@ -38,7 +38,7 @@ class Hostile:
         ends: Whether the client says behind it that it sends no more.
         sized: How many bytes it makes the server hold, for the bound of its memory.
         grows: How many times as many it may, for what is many small values: the smallest of inputs, 54 bytes of JSON, becomes objects
-            of fifteen times that, a list of one digit becomes forty.
+            of fifteen times that, a list of one digit, in text that turns out to be wrong, forty.
     """
 
     name: str

@@ -111,8 +111,8 @@ def test_a_large_tensor_is_in_memory_once_from_the_socket_to_the_socket() -> Non
         assert is_aligned == [True]
         assert max(exchange.sizes) <= MESSAGE
         assert exchange.data == array[-16:].tobytes()
-        # the chunks were there before, and go as they are taken
-        assert peak < 1.1 * exchange.length
+        # the body lies in pages of its own, which are not counted: what is counted are copies
+        assert peak < 0.2 * exchange.length
 
     asyncio.run(scenario())
 

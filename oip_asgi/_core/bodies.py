@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -116,8 +119,21 @@ class Body:
 
 
 def _aligned(size: int, head: int) -> memoryview:
-    """So many bytes of memory, of which those behind the head are aligned. numpy's, as it asks the system for large pages."""
+    """So many bytes of memory, of which those behind the head are aligned."""
+    if size > _TRUSTED_ABOVE:
+        # from the system itself, and straight back to it: what malloc frees stays with the thread that read the body
+        return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     address: int = memory.__array_interface__["data"][0]
     start = -(address + head) % _ALIGNMENT
     return memory.data[start : start + size]
+
+
+def _pages(size: int) -> memoryview:
+    if sys.platform == "win32":
+        return memoryview(mmap.mmap(-1, size))
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+    if sys.platform == "linux":
+        with suppress(OSError):  # where the kernel has none
+            pages.madvise(mmap.MADV_HUGEPAGE)  # a page fault for each 2 MiB, not for each 4 KiB
+    return memoryview(pages)
