@@ -177,6 +177,8 @@ class _Exchange:
                 self.unsent = self.unsent[self.socket.send(self.unsent[:_PIECE]) :]
         except BlockingIOError:
             return
+        except ConnectionError:
+            raise LoadFailed("the server closed the connection") from None
 
     def receive(self, piece: bytearray) -> bool:
         """Whether the answer has ended."""
@@ -192,6 +194,8 @@ class _Exchange:
                     self.end = (self.end + piece[max(0, count - len(_LAST_CHUNK)) : count])[-len(_LAST_CHUNK) :]
         except BlockingIOError:
             return False
+        except ConnectionError:
+            raise LoadFailed("the server closed the connection") from None
         return True
 
     def has_ended(self) -> bool:
