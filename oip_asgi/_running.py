@@ -91,8 +91,13 @@ class WorkerThreads:
                 self._ready.notify()
             elif len(self._threads) < self._most:
                 thread = threading.Thread(target=self._work, name="oip_asgi worker", daemon=True)
-                self._threads.add(thread)
-                thread.start()
+                try:
+                    thread.start()  # it takes a job when this lock is free
+                    self._threads.add(thread)
+                except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
+                    if not self._threads:
+                        self._jobs.pop()
+                        raise
         return future
 
     def _work(self) -> None:

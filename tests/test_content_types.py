@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from types import NoneType
@@ -720,6 +721,30 @@ def test_a_can_encode_that_raises_is_no_harm_to_other_models(caplog: pytest.LogC
     ]
     assert caplog.records[1].exc_info is not None
     assert described(ask(server, "colours")) == [("output_0", [1], "careless", ["#ff0001"])]
+
+
+class Comparing(ColourCodec):
+    """A codec that compares, which an array answers with an array."""
+
+    content_type = "comparing"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        if isinstance(payload, str):
+            raise ValueError(f"no colour: {payload}")
+        result: bool = payload == RED
+        return result
+
+
+def test_a_can_encode_that_answers_no_bool_is_no_harm_either(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(codecs=[Comparing])
+    server.register("numbers", lambda: np.array([1, 2]))
+    server.register("text", lambda: "x\nCRITICAL forged\x1b[2J")
+    assert described(ask(server, "numbers")) == [("output_0", [2], None, [1, 2])]
+    assert ask(server, "text").status == 200
+    lines = logging.Formatter().format(caplog.records[-1]).splitlines()
+    assert lines[0] == "Comparing.can_encode raised, so it counts as no"
+    assert all(line.startswith("    ") and line.isprintable() for line in lines[1:])
 
 
 DATES_OUT = TensorSpec("y", "BYTES", [-1], content_type="datetime")

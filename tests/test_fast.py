@@ -156,6 +156,33 @@ def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece:
     assert others == [first, first]
 
 
+SPACES = " " * 5000
+EMPTY = {
+    "spaces": ([0], f"[{SPACES}]"),
+    "spaces in spaces": ([5, 0], f"[{SPACES}]"),
+    "commas": ([0], f"[{(' ' * 63 + ',') * 100}]"),
+    "more rows than there are": ([1, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "as many rows as there are": ([3000, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "fewer rows than there are": ([5000, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "a comma before an array": ([1, 1, 1000], f"[[{SPACES * 14},[{','.join(['1'] * 1000)}]]]"),
+    "a comma behind an array": ([1, 1, 1000], f"[[[{','.join(['1'] * 1000)}]{SPACES * 14},]]"),
+}
+
+
+@pytest.mark.parametrize(("shape", "text"), EMPTY.values(), ids=EMPTY)
+def test_what_is_long_by_nothing_is_read_as_what_is_short(shape: list[int], text: str) -> None:
+    expected = outcome(text.replace("  ", "").encode(), "FP32", tuple(shape))
+    [_, *others] = every(text.encode(), "FP32", tuple(shape), 2**16)
+    document = json.dumps({"inputs": [{"name": "x", "shape": shape, "datatype": "FP32", "data": 0}]}).replace("0}", text + "}")
+    try:
+        rest.decode_request(document.encode(), None)
+        is_taken = True
+    except InvalidRequest:
+        is_taken = False
+    assert is_taken is (len(expected) > 1)
+    assert [len(other) for other in others] == [len(expected)] * 2
+
+
 @pytest.mark.parametrize("datatype", NUMBERS)
 def test_the_libraries_are_used_where_they_can_be(datatype: str) -> None:
     array = np.array([1, 2, 3], dtype_of(datatype))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
-from oip_asgi._core import rest
+from oip_asgi._core import encodings, http, rest
 from oip_asgi._core.bodies import Body
+from oip_asgi._core.tensors import lasting, read_only
 
 from .talk import Talk
 
@@ -57,11 +59,11 @@ def test_what_is_announced_is_not_believed_at_once() -> None:
 class Exchange:
     """One binary request to an application, sent in chunks, whose answer is looked at as it comes."""
 
-    def __init__(self, array: Any, *, is_held: bool = False) -> None:
-        headers, body = InferenceRequest([Tensor("x", array)], parameters={"binary_data_output": True}).to_http(binary=True)
+    def __init__(self, array: Any, *, is_held: bool = False, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        own, body = InferenceRequest([Tensor("x", array)], parameters={"binary_data_output": True}).to_http(binary=True)
         pieces = [body[start : start + 2**16] for start in range(0, len(body), 2**16)]
         self.length = len(body)
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self._headers = [*headers, *((name.lower().encode(), value.encode()) for name, value in own.items())]
         self._left = [{"type": "http.request", "body": piece, "more_body": True} for piece in reversed(pieces)]
         self._left[0]["more_body"] = False
         self.go_on = asyncio.Event()
@@ -139,6 +141,69 @@ def test_a_buffer_that_a_model_uses_again_is_not_sent_as_the_next_answer() -> No
         assert np.frombuffer(second.data, "<f4").tolist() == [2.0] * 16
 
     asyncio.run(scenario())
+
+
+def test_a_buffer_that_a_thread_uses_again_is_not_part_of_two_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = InferenceServer()
+    buffer = np.zeros(4, "<i4")
+    second_has_run = threading.Event()
+
+    @server.model("m", max_concurrency=1)
+    def model(x: np.ndarray) -> np.ndarray:
+        buffer[:] = x
+        if x[0] == 2:
+            second_has_run.set()
+        return buffer
+
+    encode = rest.encode_response
+
+    def encode_later(response: Any, request: Any) -> Any:
+        if request["x"][0] == 1:
+            assert second_has_run.wait(20)
+        return encode(response, request)
+
+    monkeypatch.setattr(rest, "encode_response", encode_later)
+
+    async def scenario() -> None:
+        bodies = [f'{{"inputs":[{{"name":"x","shape":[4],"datatype":"INT32","data":[{n},{n},{n},{n}]}}]}}'.encode() for n in (1, 2)]
+        answers = await asyncio.gather(*[Talk(server, body=body).answer() for body in bodies])
+        assert [answer["outputs"][0]["data"] for _, answer in answers] == [[1] * 4, [2] * 4]
+
+    asyncio.run(scenario())
+    server.stop()
+
+
+def test_what_can_be_written_through_is_copied() -> None:
+    memory = np.arange(8)
+    view = memory[2:6]
+    view.flags.writeable = False
+    copied = lasting(view)
+    assert not np.shares_memory(copied, memory)
+    assert not copied.flags.writeable
+    read_only(view)
+    assert lasting(view) is view
+    with pytest.raises(ValueError, match="read-only"):
+        memory[3] = 0
+
+
+def test_large_answers_are_compressed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    async def model(x: np.ndarray) -> np.ndarray:
+        return x
+
+    ran_in: list[str] = []
+
+    def encode(parts: Any, coding: Any) -> bytes:
+        ran_in.append(threading.current_thread().name)
+        return encodings.encode(parts, coding)
+
+    monkeypatch.setattr(http, "encode", encode)
+    exchange = Exchange(np.zeros(MIB, "<f4"), headers=[(b"accept-encoding", b"gzip")])
+    asyncio.run(exchange.run(OIPApp(server, compress_responses=True)))
+    assert ran_in == ["oip_asgi worker"]
+    server.stop()
 
 
 @pytest.mark.parametrize("run", ["async", "inline", "thread"])

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
-import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi._core import rest
 
 from .talk import EMPTY, Talk, until
 from .ways import Answer, Request, over_asgi, over_wsgi
@@ -533,18 +533,17 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
-def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool) -> None:
+def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
+    encode = rest.encode_response
 
-    class Slow:
-        """Becomes an array when the response is made, in the thread of the call that returned it."""
+    def encode_late(response: Any, request: Any) -> Any:
+        entered.set()
+        assert leave.wait(20)
+        return encode(response, request)
 
-        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-            entered.set()
-            assert leave.wait(20)
-            return np.array([7])
-
-    server = serve(lambda: Slow(), timeout=STARTED)
+    monkeypatch.setattr(rest, "encode_response", encode_late)
+    server = serve(lambda: 7, timeout=STARTED)
     timer = threading.Timer(2 * STARTED, leave.set)  # behind the deadline
 
     async def main() -> tuple[int, Any]:

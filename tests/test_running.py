@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi._running import WorkerThreads
 
 from .asking import ask, error, get, outputs
 from .ways import Answer, Request, Way, over_asgi, over_wsgi
@@ -167,6 +169,23 @@ def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_lo
     assert loops.pop().is_closed()
     assert outputs(way(Request("POST", "/models/async/infer", (), INFER.body))) == {"output_0": ["oip_asgi"]}
     server.stop()
+
+
+def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = WorkerThreads(2)
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="can't start"):
+                threads.submit(int)
+    ran: list[str] = []
+    threads.submit(partial(ran.append, "first")).result(20)
+    assert ran == ["first"]
+    threads.stop()
 
 
 def test_the_background_loop_survives_a_fork() -> None:
@@ -519,5 +538,7 @@ def test_large_answers_leave_in_parts_without_joining() -> None:
         await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, record)
 
     asyncio.run(main())
-    assert [len(message["body"]) for message in sent[2:]] == [800_000, 800_000]
+    sizes = [len(message["body"]) for message in sent[2:]]
+    assert sum(sizes) == 1_600_000
+    assert max(sizes) == 2**18
     assert sent[1]["body"].startswith(b'{"model_name"')

@@ -134,7 +134,7 @@ def is_typed(message: Any) -> bool:
 
 
 def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
-    """The same of a response, for `encode_response`."""
+    """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
     effort = 0
     for tensor in response.outputs:
         size = tensor.array.nbytes

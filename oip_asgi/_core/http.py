@@ -79,7 +79,10 @@ def exchange(server: Server, head: Head) -> Exchange:
     except Exception as error:
         response = _refusal(own_fault(error))
     if head.compress and response.status == 200:
-        response = _compressed(response, head)
+        if sum(map(len, response.parts)) > LARGE:
+            response = yield Call(_compressed, [response, head], {}, "conversion", for_client=True)
+        else:
+            response = _compressed(response, head)
     if incoming.is_left:
         yield from incoming.drop()
     return replace(response, parts=[]) if head.method == "HEAD" else response

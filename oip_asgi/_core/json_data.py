@@ -103,7 +103,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
     """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
     is_nested = _NESTED.match(text) is not None
-    if not shape or elements > len(text) or (is_nested and len(shape) > 2 and math.prod(shape[-2:]) < _SMALL_BLOCK):
+    if not shape or not elements or elements > len(text) or (is_nested and len(shape) > 2 and math.prod(shape[-2:]) < _SMALL_BLOCK):
         return None
 
     def decode(piece: bytes, row: int | None) -> Array | None:

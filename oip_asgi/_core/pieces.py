@@ -43,7 +43,7 @@ def read(text: Buffer, shape: tuple[int, ...], array: Array, decode: Decode) -> 
 
     Args:
         text: One JSON value, without strings that hold brackets or commas.
-        shape: How it nests, one dimension at least; all elements in one dimension where it is flat.
+        shape: How it nests, one dimension at least and none of them 0; all elements in one dimension where it is flat.
         array: What to fill, flat, of as many elements.
         decode: Makes an array of a piece.
 
@@ -99,7 +99,7 @@ class _Reader:
             closing = window.find(b"]")
             cut = window.rfind(b",") if closing < 0 else closing
             # what is between two commas, or behind the last, is never nothing
-            if self._fill(window[: max(cut, 0)], None) == 0 and size > 0:
+            if self._fill(window[: max(cut, 0)], None) == 0:
                 raise _Wrong
             self._position += cut + 1
             if closing >= 0:
@@ -120,9 +120,8 @@ class _Reader:
             # the last of them may be cut off
             cut = window.rfind(b"[")
             comma = _LAST_COMMA.search(window, 0, max(cut, 0))
-            if comma is None:
+            if comma is None or self._fill(window[: comma.start()], size) == 0:
                 raise _Wrong
-            self._fill(window[: comma.start()], size)
             self._position += cut
         if self._filled != end:
             raise _Wrong

@@ -97,14 +97,6 @@ def view_raw(array: Array) -> Buffer:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def lasting_raw(array: Array) -> Buffer:
-    """The same as `to_raw`, as a view where nobody is to write to the array any more.
-
-    So an input that a model gives back is not copied, while a buffer that it uses again is, before the next call does so.
-    """
-    return to_raw(array) if array.flags.writeable else view_raw(array)
-
-
 def to_raw(array: Array) -> bytes:
     """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
     if not array.dtype.hasobject:

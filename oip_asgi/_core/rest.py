@@ -18,7 +18,7 @@ from . import schemas
 from .datatypes import FLOATING, Buffer, DType, dtype_of
 from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
-from .raw import count, from_raw, lasting_raw
+from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_number
 
@@ -394,7 +394,7 @@ def _encode_tensors(
         document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
         parameters = tensor.parameters
         if is_binary(tensor.name):
-            binary.append(lasting_raw(tensor.array))
+            binary.append(view_raw(tensor.array))
             parameters = {**parameters, "binary_data_size": len(binary[-1])}
         else:
             try:

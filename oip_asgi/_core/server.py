@@ -22,7 +22,7 @@ from .models import Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
 from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from .tensors import InferenceContext, InferenceRequest, InferenceResponse
+from .tensors import InferenceContext, InferenceRequest, InferenceResponse, lasting, read_only
 
 Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
@@ -143,7 +143,7 @@ class Server:
             if model.writable:
                 tensor.array = tensor.array.copy()
             else:
-                tensor.array.flags.writeable = False
+                read_only(tensor.array)
 
         def arguments() -> Arguments:
             return binding.arguments(request, context)
@@ -151,15 +151,21 @@ class Server:
         def context() -> InferenceContext:
             return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
 
+        def answer(result: Any) -> InferenceResponse:
+            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
+            for tensor in response.outputs:
+                tensor.array = lasting(tensor.array)
+            return response
+
+        asked = _asked_types(request.outputs) if request.outputs else {}
         deadline = place.since + seconds
         try:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
             hold = _hold_async if model.run == "async" else _hold
             late = None if seconds == math.inf else partial(_failed_late, model, request)
-            result = yield Call(hold, [place, model.function, arguments], {}, model.run, deadline, for_client=True, late=late)
-            asked = _asked_types(request.outputs) if request.outputs else {}
-            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
+            steps = [place, model.function, arguments, answer]
+            response: InferenceResponse = yield Call(hold, steps, {}, model.run, deadline, for_client=True, late=late)
         except InferenceError:
             raise
         except DeadlinePassed as passed:
@@ -202,27 +208,31 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
-def _hold(place: Place, function: Callable[..., Any], arguments: Callable[[], Arguments]) -> Any:
+def _hold(
+    place: Place, function: Callable[..., Any], arguments: Callable[[], Arguments], answer: Callable[[Any], InferenceResponse]
+) -> InferenceResponse:
     """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
 
-    Its arguments are made here too: large frames are, in the thread of the model.
+    Its arguments are made here too, in the thread of the model, and so is what lasts of its result: the next call may use its memory.
     """
     if not place.start():
         raise Stopped
     try:
         args, kwargs = arguments()
-        return function(*args, **kwargs)
+        return answer(function(*args, **kwargs))
     finally:
         place.end()
 
 
-async def _hold_async(place: Place, function: Callable[..., Awaitable[Any]], arguments: Callable[[], Arguments]) -> Any:
+async def _hold_async(
+    place: Place, function: Callable[..., Awaitable[Any]], arguments: Callable[[], Arguments], answer: Callable[[Any], InferenceResponse]
+) -> InferenceResponse:
     """The same for a coroutine function."""
     if not place.start():
         raise Stopped
     try:
         args, kwargs = arguments()
-        return await function(*args, **kwargs)
+        return answer(await function(*args, **kwargs))
     finally:
         place.end()
 

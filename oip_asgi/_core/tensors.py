@@ -5,7 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -97,6 +97,31 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     return array.reshape(shape)
+
+
+def read_only(array: Array) -> None:
+    """Let nobody write to an array, nor to what it is a view of."""
+    for part in _parts(array):
+        part.flags.writeable = False
+
+
+def lasting(array: Array) -> Array:
+    """An array that nobody writes to any more: itself where neither it nor what it is a view of can be written to, else a copy.
+
+    So an input that a model gives back is not copied, while a buffer that the model uses again is, and answers cannot mix.
+    """
+    if not any(part.flags.writeable for part in _parts(array)):
+        return array
+    copied = array.copy()
+    copied.flags.writeable = False
+    return copied
+
+
+def _parts(array: Array) -> Iterator[Array]:
+    part: Any = array
+    while isinstance(part, np.ndarray):
+        yield part
+        part = part.base
 
 
 def integer_array(elements: list[int], dtype: DType, place: str) -> Array:

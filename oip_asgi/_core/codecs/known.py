@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import msgspec
 
 from ..errors import InvalidRequest, shown
+from ..log import log_raised
 from ..tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
 from .base64 import Base64Codec
@@ -36,9 +37,6 @@ _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
 
 _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
-
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
@@ -330,9 +328,9 @@ def _called(codec: AnyCodec) -> str:
 def _encodes(codec: AnyCodec, value: Any) -> bool:
     # a user's codec is asked about the results of all models, so its mistakes must not become theirs
     try:
-        return codec.can_encode(value)
+        return bool(codec.can_encode(value))
     except Exception as error:
-        _logger.error("%s.can_encode raised, so it counts as no", _called(codec), exc_info=error)
+        log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _called(codec))
         return False
 
 
