@@ -24,8 +24,8 @@ _OPENING: Final = re.compile(rb"[ \t\r\n]*\[")
 _COMMA: Final = re.compile(rb"[ \t\r\n]*,")
 _CLOSING: Final = re.compile(rb"[ \t\r\n]*\]")
 _TWO_CLOSING: Final = re.compile(rb"\][ \t\r\n]*\]")
-_LAST_COMMA: Final = re.compile(rb",[ \t\r\n]*\Z")
 _END: Final = re.compile(rb"[ \t\r\n]*\Z")
+_SPACES: Final = b" \t\r\n"
 
 Decode: TypeAlias = Callable[[bytes, int | None], Array | None]
 """Makes a flat array of a piece, which is one JSON array: of elements, or of arrays that are so long each.
@@ -107,20 +107,23 @@ class _Reader:
         if self._filled != end:
             raise _Wrong
 
-    def _read_rows(self, rows: int, size: int) -> None:
+    def _read_rows(self, count: int, size: int) -> None:
         """Read an array of short arrays of elements, behind its opening bracket."""
-        end = self._filled + rows * size
+        end = self._filled + count * size
         while True:
-            window = self._window(2 * (end - self._filled))  # brackets and commas between rows too
-            closing = _TWO_CLOSING.search(window)
+            left = end - self._filled
+            window = self._window(2 * left)  # brackets and commas between rows too
+            # an element takes two bytes at least: where more are left than fit in, the end need not be looked for
+            closing = _TWO_CLOSING.search(window) if 2 * left <= len(window) else None
             if closing is not None:
                 self._fill(window[: closing.start() + 1], size)
                 self._position += closing.end()
                 break
             # the last of them may be cut off
             cut = window.rfind(b"[")
-            comma = _LAST_COMMA.search(window, 0, max(cut, 0))
-            if comma is None or self._fill(window[: comma.start()], size) == 0:
+            rows = window[: max(cut, 0)].rstrip(_SPACES)
+            # what is before a comma is never nothing
+            if not rows.endswith(b",") or self._fill(rows[:-1], size) == 0:
                 raise _Wrong
             self._position += cut
         if self._filled != end:
