@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -344,9 +344,8 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
     """
     every = request.parameters.get("binary_data_output", False)
-    asked = {output.name: (output.parameters or {}).get("binary_data", every) for output in request.outputs}
-    remedy = 'ask for this output with "binary_data": true'
-    outputs, binary = _encode_tensors(response.outputs, lambda name: bool(asked.get(name, every)), "output", remedy)
+    asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
+    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", 'ask for this output with "binary_data": true')
     document = schemas.InferenceResponse(response.model_name, outputs)
     if response.model_version is not None:
         document.model_version = response.model_version
@@ -365,9 +364,12 @@ def decoding_effort(body: Buffer, header_length: int | None) -> int:
 
 def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
     """How many elements of a response `encode_response` looks at one by one, unless all of them are asked for as binary."""
-    if request.parameters.get("binary_data_output", False):
-        return sum(tensor.array.size for tensor in response.outputs if tensor.array.dtype.hasobject)
-    return sum(tensor.array.size for tensor in response.outputs)
+    is_binary = request.parameters.get("binary_data_output", False)
+    elements = 0
+    for tensor in response.outputs:
+        if not is_binary or tensor.array.dtype.hasobject:
+            elements += tensor.array.size
+    return elements
 
 
 def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
@@ -380,20 +382,20 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
     Raises:
         InvalidRequest: An input cannot be JSON; the text says what to do.
     """
-    inputs, parts = _encode_tensors(request.inputs, lambda _: binary, "input", "use to_http(binary=True)")
+    inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
     document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
     return _encode(document), parts
 
 
 def _encode_tensors(
-    tensors: Sequence[Tensor], is_binary: Callable[[str], bool], what: str, remedy: str
+    tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
 ) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
     documents: list[schemas.ResponseOutput] = []
     binary: list[Buffer] = []
     for tensor in tensors:
         document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
         parameters = tensor.parameters
-        if is_binary(tensor.name):
+        if asked.get(tensor.name, every):
             binary.append(view_raw(tensor.array))
             parameters = {**parameters, "binary_data_size": len(binary[-1])}
         else:

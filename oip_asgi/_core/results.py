@@ -249,13 +249,11 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    """The outputs that a request asked for, in its order; all of them where it asked for none.
+    """The outputs that a request asked for, in its order.
 
     Raises:
         InvalidRequest: One was asked for that is not there.
     """
-    if not asked:
-        return outputs
     check_asked(asked, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
     return [by_name[output.name] for output in asked]

@@ -174,7 +174,8 @@ class Server:
             raise _stopping(model) from None
         except Exception as error:
             raise self._failure(model, request, error) from error
-        response.outputs = select(response.outputs, request.outputs)
+        if request.outputs:
+            response.outputs = select(response.outputs, request.outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 

@@ -6,10 +6,10 @@ its answer. So every decision exists once, for callers that block and for caller
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from types import CoroutineType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -124,7 +124,7 @@ def no_coroutine(result: Any) -> Any:
     Raises:
         ModelFault: It is one.
     """
-    if inspect.iscoroutine(result):
+    if isinstance(result, CoroutineType):
         result.close()
         raise ModelFault("it returned a coroutine: register the async def itself")
     return result

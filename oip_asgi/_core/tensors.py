@@ -5,7 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -101,8 +101,10 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
 
 def read_only(array: Array) -> None:
     """Let nobody write to an array, nor to what it is a view of."""
-    for part in _parts(array):
+    part: Any = array
+    while isinstance(part, np.ndarray):
         part.flags.writeable = False
+        part = part.base
 
 
 def lasting(array: Array) -> Array:
@@ -110,18 +112,14 @@ def lasting(array: Array) -> Array:
 
     So an input that a model gives back is not copied, while a buffer that the model uses again is, and answers cannot mix.
     """
-    if not any(part.flags.writeable for part in _parts(array)):
-        return array
-    copied = array.copy()
-    copied.flags.writeable = False
-    return copied
-
-
-def _parts(array: Array) -> Iterator[Array]:
     part: Any = array
     while isinstance(part, np.ndarray):
-        yield part
+        if part.flags.writeable:
+            copied = array.copy()
+            copied.flags.writeable = False
+            return copied
         part = part.base
+    return array
 
 
 def integer_array(elements: list[int], dtype: DType, place: str) -> Array:
