@@ -22,8 +22,8 @@ from oip_asgi._core.tensors import lasting, read_only
 from .talk import Talk
 
 MIB = 2**20
-MESSAGE = 2**18
-"""The most bytes of a large part in one message."""
+MESSAGE = 2**20
+"""The most bytes of an answer in one message."""
 
 JSON_HEAD = "Inference-Header-Content-Length"
 

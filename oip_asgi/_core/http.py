@@ -35,8 +35,6 @@ _OF_BODY: Final = frozenset({b"content-length", HEADER_LENGTH, b"content-encodin
 
 _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
-_JOIN_BELOW: Final = 65_536
-"""Parts of a response up to this many bytes in sum are joined: one small message is cheaper than two."""
 
 _MANY: Final = 2**12
 """Above this many elements, a response is encoded in a worker thread as requests of `LARGE` are decoded."""
@@ -298,8 +296,6 @@ def _json(status: int, document: msgspec.Struct) -> Response:
 
 def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
     size = sum(map(len, parts))
-    if len(parts) > 1 and size <= _JOIN_BELOW:
-        parts = [b"".join(parts)]
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts)
 
 

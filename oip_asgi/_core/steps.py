@@ -21,8 +21,8 @@ from .signature import is_async
 
 T = TypeVar("T")
 
-_PIECE: Final = 2**18
-"""Bytes of a large part in one message."""
+_MESSAGE: Final = 2**20
+"""The most bytes of an answer in one message."""
 
 LARGE: Final = 2**16
 """Above this many bytes to look at one by one, requests are decoded in a worker thread under ASGI and grpc.aio, so that the event loop
@@ -102,15 +102,18 @@ class Response(msgspec.Struct, frozen=True):
     parts: list[Buffer]
 
     def messages(self) -> Iterator[bytes]:
-        """The parts as `bytes`, which is what servers take, in pieces so that a large part is never there twice. One at least."""
-        if not self.parts:
-            yield b""
+        """The parts as `bytes`, which is what servers take: few, as each costs a call, and none so large that much is there twice."""
+        gathered: list[Buffer] = []
+        size = 0
         for part in self.parts:
-            if isinstance(part, bytes):
-                yield part
-            else:
-                for start in range(0, len(part), _PIECE):
-                    yield bytes(part[start : start + _PIECE])
+            for start in range(0, len(part), _MESSAGE):
+                piece = part if len(part) <= _MESSAGE else part[start : start + _MESSAGE]
+                if size + len(piece) > _MESSAGE:
+                    yield b"".join(gathered)
+                    gathered, size = [], 0
+                gathered.append(piece)
+                size += len(piece)
+        yield b"".join(gathered)
 
 
 Step: TypeAlias = Read | Wait | Call | Together
