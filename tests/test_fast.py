@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import OIPApp
-from oip_asgi._core import fast, json_data, pieces, rest
+from oip_asgi._core import documents, fast, json_data, pieces, rest
 from oip_asgi._core.datatypes import DTYPES, dtype_of
 from oip_asgi._core.errors import InvalidRequest
 
@@ -29,7 +29,7 @@ NUMBERS = [name for name in DTYPES if name not in ("BOOL", "BYTES")]
 
 
 def all_is_long(patch: pytest.MonkeyPatch, piece: int) -> None:
-    patch.setattr(rest, "_LONG", 0)
+    patch.setattr(documents, "LONG", 0)
     patch.setattr(json_data, "_LONG", 0)
     patch.setattr(json_data, "_MANY", 0)
     patch.setattr(pieces, "_PIECE", piece)
@@ -247,5 +247,5 @@ def test_data_that_is_cut_out_first_is_read_as_where_it_stands(text: str, monkey
         return [(tensor.name, tensor.datatype, str(tensor.array.tolist())) for tensor in request.inputs]
 
     whole = decoded()
-    monkeypatch.setattr(rest, "_LONG", 0)
+    monkeypatch.setattr(documents, "LONG", 0)
     assert decoded() == whole
