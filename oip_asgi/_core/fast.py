@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .datatypes import Array, DType
+from .datatypes import Array, DType, cast
 
 _READ_AS: Final = {"f": ("d", np.dtype("<f8")), "i": ("i", np.dtype("<i8")), "u": ("u", np.dtype("<u8"))}
 """For each kind of dtype: what pysimdjson calls the widest of it, and what numpy does."""
@@ -42,8 +42,7 @@ def read(text: bytes, dtype: DType, row: int | None) -> Array | None:
         return None
     if wide_dtype == dtype:
         return wide
-    with np.errstate(all="ignore"):
-        array = wide.astype(dtype)
+    array = cast(wide, dtype)
     is_lost = np.isinf(array) if dtype.kind == "f" else array != wide
     return None if is_lost.any() else array
 

@@ -74,13 +74,10 @@ def exchange(server: Server, head: Head) -> Exchange:
             response = answer if isinstance(answer, Response) else (yield from answer)
         except InferenceError as error:
             response = _refusal(error)
+        if head.compress and response.status == 200:
+            response = yield from _compressed(response, head)
     except Exception as error:
         response = _refusal(own_fault(error))
-    if head.compress and response.status == 200:
-        if sum(map(len, response.parts)) > LARGE:
-            response = yield Call(_compressed, [response, head], {}, "conversion", for_client=True)
-        else:
-            response = _compressed(response, head)
     if incoming.is_left:
         yield from incoming.drop()
     return replace(response, parts=[]) if head.method == "HEAD" else response
@@ -270,14 +267,17 @@ def _length(header: bytes, lines: list[bytes]) -> int:
     return int(value)
 
 
-def _compressed(response: Response, head: Head) -> Response:
+def _compressed(response: Response, head: Head) -> Exchange:
     """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
     accepted = b",".join([value for name, value in head.headers if name == b"accept-encoding"])
     coding: Coding | None = preferred(accepted.decode("latin-1"))
     headers = [*response.headers, (b"vary", b"Accept-Encoding")]
     if coding is None:
         return replace(response, headers=headers)
-    body = encode(response.parts, coding)
+    if sum(map(len, response.parts)) > LARGE:
+        body: bytes = yield Call(encode, [response.parts, coding], {}, "conversion", for_client=True)
+    else:
+        body = encode(response.parts, coding)
     headers = [(name, value) for name, value in headers if name != b"content-length"]
     added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
     return Response(response.status, [*headers, *added], [body])

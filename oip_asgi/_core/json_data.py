@@ -119,7 +119,7 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
             return None
 
     array = np.empty(elements, dtype)
-    is_right = pieces.read(text, shape if _NESTED.match(text) else (elements,), array, decode)
+    is_right = pieces.read(text, shape if is_nested else (elements,), array, decode)
     return array.reshape(shape) if is_right else None
 
 

@@ -153,6 +153,8 @@ class Server:
 
         def answer(result: Any) -> InferenceResponse:
             response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
+            if request.outputs:
+                response.outputs = select(response.outputs, request.outputs)
             for tensor in response.outputs:
                 tensor.array = lasting(tensor.array)
             return response
@@ -164,8 +166,8 @@ class Server:
                 yield Wait(place.turn, deadline, for_client=True)
             hold = _hold_async if model.run == "async" else _hold
             late = None if seconds == math.inf else partial(_failed_late, model, request)
-            steps = [place, model.function, arguments, answer]
-            response: InferenceResponse = yield Call(hold, steps, {}, model.run, deadline, for_client=True, late=late)
+            held = [place, model.function, arguments, answer]
+            response: InferenceResponse = yield Call(hold, held, {}, model.run, deadline, for_client=True, late=late)
         except InferenceError:
             raise
         except DeadlinePassed as passed:
@@ -174,8 +176,6 @@ class Server:
             raise _stopping(model) from None
         except Exception as error:
             raise self._failure(model, request, error) from error
-        if request.outputs:
-            response.outputs = select(response.outputs, request.outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 

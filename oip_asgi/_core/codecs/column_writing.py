@@ -93,10 +93,15 @@ def _with_missing(name: str, categories: Tensor, told: pd.Series[Any]) -> Tensor
 def _masked_to_tensor(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
     if dtype.kind == "f":
         return Tensor(name, series.to_numpy(dtype, na_value=np.nan))
-    missing = series.isna().to_numpy()
-    if missing.any():
-        return PandasJSONCodec.encode_input(name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)])
+    if series.isna().any():
+        return _as_json(name, series)
     return Tensor(name, series.to_numpy(dtype))
+
+
+def _as_json(name: str, series: pd.Series[Any]) -> Tensor:
+    """A column as `pd_json`, with what is missing as null."""
+    missing = series.isna().to_numpy()
+    return PandasJSONCodec.encode_input(name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)])
 
 
 def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -131,10 +136,7 @@ def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     elif DatetimeCodec.can_encode(values) and not series.isna().any():
         codec = DatetimeCodec
     else:
-        missing = series.isna().to_numpy()
-        if missing.any():
-            values = [None if gone else value for value, gone in zip(values, missing, strict=True)]
-        return PandasJSONCodec.encode_input(name, values)
+        return _as_json(name, series)
     tensor = codec.encode_input(name, values)
     return Tensor(name, tensor.array.reshape(-1), tensor.parameters)
 
