@@ -69,7 +69,7 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
             elif isinstance(step, Together):
                 _together(step, running)
             else:
-                value = running.background.run(step.function(*step.args, **step.kwargs), step.deadline, leaving)
+                value = running.background.run(step.function(*step.args), step.deadline, leaving)
         except ClientGone:
             steps.close()
             raise
@@ -131,7 +131,7 @@ async def drive_async(
             elif isinstance(step, Together):
                 await all_of([drive_async(part, threads) for part in step.parts])
             else:
-                work = finished(step.future) if isinstance(step, Wait) else step.function(*step.args, **step.kwargs)
+                work = finished(step.future) if isinstance(step, Wait) else step.function(*step.args)
                 value = await attended(work, step.deadline, gone if step.for_client else None)
         except BaseException as error:
             if isinstance(error, ClientGone) or not isinstance(error, Exception):
@@ -180,7 +180,7 @@ class _Trip(Generic[T]):
         if self._owner == "caller":
             return None  # before the call has begun
         try:
-            value = self._call.function(*self._call.args, **self._call.kwargs)
+            value = self._call.function(*self._call.args)
         except BaseException as raised:
             error = _as_failure(raised)
             if self._claim("thread"):
@@ -211,7 +211,7 @@ def _advance(resume: Callable[[Any], Step], value: Any) -> Step | Finished[Any]:
 
 def _call(steps: Steps[T], call: Call) -> Step | Finished[T]:
     try:
-        value = call.function(*call.args, **call.kwargs)
+        value = call.function(*call.args)
     except Exception as error:
         return _advance(steps.throw, error)
     except _ENDS as error:

@@ -54,27 +54,17 @@ class OIPApp:
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
-        head = http.Head(
-            method=scope["method"],
-            path=http.encoded(path, None if raw_path is None else raw_path.decode("latin-1")),
-            headers=scope["headers"],
-            body_is_bounded=True,
-            transport=scope,
-            compress=self._compress,
-        )
-        running = self._server.running
+        encoded = http.encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
+        head = http.Head(scope["method"], encoded, scope["headers"], True, scope, self._compress)
+        server = self._server
         try:
-            exchange = http.exchange(self._server.core, head)
-            response = await drive_async(exchange, running, partial(_read, receive, running), partial(_is_gone, receive))
+            exchange = http.exchange(server.core, head)
+            response = await drive_async(exchange, server.running, partial(_read, receive, server.running), partial(_is_gone, receive))
         except ClientGone:
             response = http.CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        messages = response.messages()
-        last = next(messages)
-        for message in messages:
-            await send({"type": "http.response.body", "body": last, "more_body": True})
-            last = message
-        await send({"type": "http.response.body", "body": last})
+        for body, more in response.messages():
+            await send({"type": "http.response.body", "body": body, "more_body": more})
 
     def install(self, app: Starlette, path: str = "/v2") -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
@@ -169,16 +159,20 @@ async def _is_gone(receive: Receive) -> bool:
 
 
 async def _read(receive: Receive, running: Running, body: Body) -> Buffer:
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return body.finish(cut_off=True)
+    message = await receive()
+    chunk: bytes = message.get("body", b"")
+    if body.is_whole(chunk) and not message.get("more_body", False):
+        return chunk
+    while message["type"] != "http.disconnect":
         if body.is_compressed:
-            await running.in_thread(partial(body.feed, message.get("body", b"")), "aside")
+            await running.in_thread(partial(body.feed, chunk), "aside")
         else:
-            body.feed(message.get("body", b""))
+            body.feed(chunk)
         if not message.get("more_body", False):
             return body.finish()
+        message = await receive()
+        chunk = message.get("body", b"")
+    return body.finish(cut_off=True)
 
 
 async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:

@@ -5,7 +5,7 @@ Knows `environ` and `start_response`; the answers come from the core. Frameworks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -54,7 +54,7 @@ class OIPWSGIApp:
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-        return response.messages()
+        return body(response)
 
 
 class OIPWSGIMiddleware:
@@ -107,6 +107,11 @@ def answer(server: InferenceServer, head: http.Head, read: Callable[[Body], Any]
 def headers(response: Response) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
+
+
+def body(response: Response) -> Iterator[bytes]:
+    """A response's body as WSGI and its frameworks take it."""
+    return (message for message, _ in response.messages())
 
 
 def read(stream: Stream, body: Body) -> Buffer:

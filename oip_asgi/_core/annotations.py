@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple
 
@@ -74,6 +74,26 @@ class Returned(NamedTuple):
     def is_open(self) -> bool:
         """Whether it leaves it to the value how that is written."""
         return self.every is None and self.whole is None and not any(self.codecs)
+
+
+class Outputs:
+    """What is known of a model's outputs before it has answered.
+
+    Args:
+        declared: The declared outputs, or nothing.
+        returned: What the return annotation says.
+        codecs: Those of the server.
+    """
+
+    def __init__(self, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> None:
+        self.declared = declared
+        self.returned = returned
+        self.codecs = codecs
+        self.sole = declared[0] if len(declared) == 1 else None
+        """The only declared output."""
+        is_written = any(spec.content_type is not None for spec in declared)
+        self.are_open = len(declared) < 2 and returned.is_open and not codecs.are_extended and not is_written
+        """Whether an array of numbers is the only output as it is: no codec has a say in that."""
 
 
 def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:

@@ -22,15 +22,15 @@ class Given(msgspec.Struct, frozen=True):
 
     Args:
         tensors: The input tensors by name.
+        claimed: The names of those that parameters are named after.
         content_type: That of the request, where it is one for each tensor.
-        unclaimed: The tensors that no parameter is named after.
         request: The request.
         context: Makes the context.
     """
 
     tensors: dict[str, Tensor]
+    claimed: frozenset[str]
     content_type: str | None
-    unclaimed: list[Tensor]
     request: InferenceRequest
     context: Callable[[], InferenceContext]
 
@@ -50,7 +50,7 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
 
 def unclaimed_of(reader: WholeReader) -> Taker:
     """One value of all tensors that no parameter is named after."""
-    return lambda given: reader.read(given.unclaimed, given.request)
+    return lambda given: reader.read([tensor for tensor in given.request.inputs if tensor.name not in given.claimed], given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:
@@ -101,8 +101,11 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     of_one: frozenset[str]
     only_whole: frozenset[str]
 
-    def accept(self, request: InferenceRequest) -> None:
+    def accept(self, request: InferenceRequest) -> dict[str, Tensor]:
         """Hold a request's inputs against the signature. Its one tensor gets the parameter's name where the content type is for the whole.
+
+        Returns:
+            The inputs by name.
 
         Raises:
             InvalidRequest: The names, datatypes, shapes or the request's content type are not what is taken; the text names them.
@@ -114,7 +117,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             self._check_content_type(content_type)
             if self.sole is not None and content_type in self.of_one and len(request.inputs) == 1:
                 request.inputs[0].name = self.sole
-        self.names.check(request, has_content_type=content_type is not None)
+        return self.names.check(request, has_content_type=content_type is not None)
 
     def _check_content_type(self, content_type: object) -> None:
         if self.whole is not None and content_type != self.whole.content_type:
@@ -128,10 +131,13 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
                 f"the model takes ({self.takes}): leave it out"
             )
 
-    def arguments(self, request: InferenceRequest, context: Callable[[], InferenceContext]) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(
+        self, tensors: dict[str, Tensor], request: InferenceRequest, context: Callable[[], InferenceContext]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """What to call the callable with, for a request that was accepted.
 
         Args:
+            tensors: Its inputs by name, as `accept` gave them.
             request: The request.
             context: Makes the context, for callables that want it.
 
@@ -139,12 +145,9 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names it.
         """
         content_type = request.parameters.get("content_type") if request.parameters and self.whole is None else None
-        takes_unclaimed = self.rest is not None or self.whole is not None
-        unclaimed = [tensor for tensor in request.inputs if tensor.name not in self.claimed] if takes_unclaimed else []
-        tensors = {tensor.name: tensor for tensor in request.inputs}
-        given = Given(tensors, None if content_type is None else str(content_type), unclaimed, request, context)
+        given = Given(tensors, self.claimed, None if content_type is None else str(content_type), request, context)
         args = [take(given) for take in self.positional]
         kwargs = {keyword: take(given) for keyword, take in self.keywords.items()}
         if self.rest is not None:
-            kwargs.update({tensor.name: self.rest(tensor, given.content_type) for tensor in unclaimed})
+            kwargs.update({name: self.rest(tensor, given.content_type) for name, tensor in tensors.items() if name not in self.claimed})
         return args, kwargs

@@ -49,6 +49,10 @@ class Body:
         if length is not None:
             self._check(length)
 
+    def is_whole(self, chunk: bytes) -> bool:
+        """Whether the first chunk is all of the body, as it lies: it need not be fed then."""
+        return len(chunk) == self._length and self._decoder is None
+
     @property
     def is_compressed(self) -> bool:
         """Whether `feed` takes its time, up to a second for each chunk."""
@@ -115,7 +119,7 @@ class Body:
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
         if self._decoder is not None and self._received:
             self._decoder.finish()
-        return self._first if self._room is None else self._room[: self._size]
+        return self._first if self._room is None else self._room[: self._size].toreadonly()
 
 
 def _aligned(size: int, head: int) -> memoryview:

@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Literal
 
+import msgspec
+
 
 class Gate:
     """The places of one model, handed out first come, first served.
@@ -41,10 +43,10 @@ class Gate:
         with self.lock:
             if self._running < self.max_concurrency:
                 self._running += 1
-                return Place(self, None)
+                return Place(self)
             if len(self._queue) >= self.max_queue:
                 return None
-            place = Place(self, Future())
+            place = Place(self, Future(), "waits")
             self._queue[place] = None
             return place
 
@@ -75,42 +77,43 @@ class Gate:
         return awaiting
 
 
-class Place:
+class Place(msgspec.Struct, eq=False):
     """One call's place behind a gate: it waits, has its turn, runs, and is given back exactly once.
 
     Whoever entered uses it as a context manager, which gives back a place whose call never started. A call that did start, such as one
     in a thread that nobody waits for any more, keeps the place until `end`.
+
+    Args:
+        gate: The gate.
+        turn: Done when its turn has come; None where it has come at once.
+        state: How far it has got; changed under the gate's lock.
+        since: When it was entered, by `time.monotonic`.
     """
 
-    __slots__ = ("_gate", "_state", "since", "turn")
-
-    def __init__(self, gate: Gate, turn: Future[None] | None) -> None:
-        self.since = time.monotonic()
-        """When it was entered, by `time.monotonic`."""
-        self.turn = turn
-        """Done when its turn has come; None where it has come at once."""
-        self._gate = gate
-        self._state: Literal["waits", "called", "runs", "left"] = "called" if turn is None else "waits"
+    gate: Gate
+    turn: Future[None] | None = None
+    state: Literal["waits", "called", "runs", "left"] = "called"
+    since: float = msgspec.field(default_factory=time.monotonic)
 
     def called(self) -> Future[None]:
         """Its turn has come; under the gate's lock."""
         assert self.turn is not None  # who did not wait is not called
-        self._state = "called"
+        self.state = "called"
         return self.turn
 
     def start(self) -> bool:
         """Whether the call may start; False where the place has been given back."""
-        with self._gate.lock:
-            if self._state != "called":
+        with self.gate.lock:
+            if self.state != "called":
                 return False
-            self._state = "runs"
+            self.state = "runs"
             return True
 
     def end(self) -> None:
         """The call that was started has ended."""
-        with self._gate.lock:
-            self._state = "left"
-            finished = self._gate.hand_on()
+        with self.gate.lock:
+            self.state = "left"
+            finished = self.gate.hand_on()
         for future in finished:
             future.set_result(None)
 
@@ -118,16 +121,16 @@ class Place:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._state == "left":
+        if self.state == "left":
             return
         finished: list[Future[None]] = []
-        with self._gate.lock:
-            if self._state in ("runs", "left"):
+        with self.gate.lock:
+            if self.state in ("runs", "left"):
                 return  # it is given back by `end`, or has been meanwhile
-            if self._state == "waits":
-                self._gate.leave_queue(self)
+            if self.state == "waits":
+                self.gate.leave_queue(self)
             else:
-                finished = self._gate.hand_on()
-            self._state = "left"
+                finished = self.gate.hand_on()
+            self.state = "left"
         for future in finished:
             future.set_result(None)

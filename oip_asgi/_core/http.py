@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -30,8 +31,9 @@ HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 _JSON: Final = (b"content-type", b"application/json")
 _BINARY: Final = (b"content-type", b"application/octet-stream")
 _GET: Final = ("GET", "HEAD")
-_OF_BODY: Final = frozenset({b"content-length", HEADER_LENGTH, b"content-encoding", b"transfer-encoding", b"expect"})
-"""The headers that say something of the body."""
+
+_SHORT: Final = 256
+"""Characters of a path up to which it is remembered what it asks for. Longer ones would let clients fill the memory."""
 
 _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
@@ -89,10 +91,7 @@ class _Incoming:
     __slots__ = ("_headers", "_is_bounded", "_limit", "is_left")
 
     def __init__(self, head: Head, limit: int | None) -> None:
-        self._headers: dict[bytes, list[bytes]] = {}
-        for name, value in head.headers:
-            if name in _OF_BODY:
-                self._headers.setdefault(name, []).append(value)
+        self._headers = _by_name(head.headers)
         self._is_bounded = head.body_is_bounded
         self._limit = limit
         self.is_left = True
@@ -103,8 +102,8 @@ class _Incoming:
         Raises:
             InvalidRequest: It is no plain number, or there are several.
         """
-        lines = self._headers.get(name)
-        return None if lines is None else _length(name, lines)
+        value = self._headers.get(name)
+        return None if value is None else _length(name, value)
 
     def coding(self) -> Coding | None:
         """How the body is compressed.
@@ -112,8 +111,8 @@ class _Incoming:
         Raises:
             UnsupportedEncoding: In a way that is not decoded here.
         """
-        lines = self._headers.get(b"content-encoding")
-        return None if lines is None else coding_of(b",".join(lines).decode("latin-1"))
+        value = self._headers.get(b"content-encoding")
+        return None if value is None else coding_of(value.decode("latin-1"))
 
     def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
         """The step that reads the whole body, of the announced length.
@@ -141,38 +140,85 @@ class _Incoming:
             return  # the answer stands, whatever becomes of the rest
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """What a path asks for, whatever is registered.
+
+    Args:
+        what: Which endpoint.
+        name: The model's name; None where the endpoint has none.
+        version: Its version; None where the path has none.
+        is_split: Whether the name is made of several segments, which only a name that is registered may be.
+    """
+
+    what: Literal["metadata", "live", "ready", "models", "infer"]
+    name: str | None = None
+    version: str | None = None
+    is_split: bool = False
+
+
 def _route(server: Server, head: Head, incoming: _Incoming) -> Response | Exchange:
     """The answer, or the steps to it."""
-    path = head.path.removesuffix("/")
+    path = head.path
+    asked = _remembered(path) if len(path) <= _SHORT else _parsed(path)
+    if asked.name is not None:
+        if asked.is_split and asked.name not in server.models:
+            raise _unknown_path(path)
+        model = server.models.find(asked.name, asked.version)
+        if asked.what == "infer":
+            _allow(head, "POST")
+            return _infer(server, head, incoming, model)
+        _allow(head, *_GET)
+        return _model_ready(server, model) if asked.what == "ready" else _json(200, server.models.metadata(model))
+    _allow(head, *_GET)
+    match asked.what:
+        case "live":
+            return _json(200, schemas.ServerLive(True))
+        case "ready":
+            return _server_ready(server)
+        case "models":
+            return _json(200, schemas.ModelList(server.models.names()))
+        case _:
+            return _json(200, server.metadata())
+
+
+def _parsed(path: str) -> _Asked:
+    """What a path asks for.
+
+    Raises:
+        NotFound: Nothing that is here.
+    """
     if not path.startswith("/") and path:
         raise _unknown_path(path)
-    segments = path.split("/")[1:]
-    match [unquote(segment) for segment in segments] if "%" in path else segments:
-        case ["models", _, *_] as segments:
-            return _route_model(server, head, incoming, segments[1:])
+    segments = path.removesuffix("/").split("/")[1:]
+    match [unquote(segment) for segment in segments]:
+        case ["models", *behind] if behind:
+            return _parsed_model(behind)
         case []:
-            _allow(head, *_GET)
-            return _json(200, server.metadata())
-        case ["health", "live"]:
-            _allow(head, *_GET)
-            return _json(200, schemas.ServerLive(True))
-        case ["health", "ready"]:
-            _allow(head, *_GET)
-            return _server_ready(server)
+            return _Asked("metadata")
+        case ["health", ("live" | "ready") as what]:
+            return _Asked(what)
         case ["models"]:
-            _allow(head, *_GET)
-            return _json(200, schemas.ModelList(server.models.names()))
+            return _Asked("models")
         case _:
             raise _unknown_path(path)
 
 
-def _route_model(server: Server, head: Head, incoming: _Incoming, segments: list[str]) -> Response | Exchange:
-    model, action = _find(server, segments)
-    if action == "infer":
-        _allow(head, "POST")
-        return _infer(server, head, incoming, model)
-    _allow(head, *_GET)
-    return _model_ready(server, model) if action == "ready" else _json(200, server.models.metadata(model))
+def _parsed_model(segments: list[str]) -> _Asked:
+    """What is asked of which model, by what is behind `/models`."""
+    what: Literal["metadata", "ready", "infer"] = "metadata"
+    behind = segments
+    if len(segments) > 1 and segments[-1] in ("infer", "ready"):
+        what = "infer" if segments[-1] == "infer" else "ready"
+        behind = segments[:-1]
+    version = None
+    if len(behind) > 2 and behind[-2] == "versions":
+        version = behind[-1]
+        behind = behind[:-2]
+    # Some hosts decode the encoded slash of a name before we see the path, so a name may come in several segments
+    return _Asked(what, "/".join(behind), version, len(behind) > 1)
+
+
+_remembered: Final = lru_cache(256)(_parsed)
 
 
 def _server_ready(server: Server) -> Exchange:
@@ -185,24 +231,9 @@ def _model_ready(server: Server, model: Model) -> Exchange:
     return _json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
-def _find(server: Server, segments: list[str]) -> tuple[Model, str]:
-    """The model and what is asked of it, by what is behind `/models`."""
-    action = segments[-1] if segments[-1] in ("infer", "ready") and len(segments) > 1 else ""
-    behind = segments[:-1] if action else segments
-    version = None
-    if len(behind) > 2 and behind[-2] == "versions":
-        version = behind[-1]
-        behind = behind[:-2]
-    # Some hosts decode the encoded slash of a name before we see the path, so a name may come in several segments
-    name = behind[0] if len(behind) == 1 else "/".join(behind)
-    if len(behind) > 1 and name not in server.models:
-        raise _unknown_path("/".join(["/models", *segments]))
-    return server.models.find(name, version), action
-
-
 def _unknown_path(path: str) -> NotFound:
     return NotFound(
-        f"unknown path {shown(unquote(path))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
+        f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
         "with /versions/{version} and /ready or /infer behind it"
     )
 
@@ -221,12 +252,12 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
         if len(body) > LARGE and rest.decoding_effort(body, header_length) > LARGE:
-            request = yield Call(_decode, [body, header_length, model], {}, "conversion", for_client=True)
+            request = yield Call(_decode, "conversion", (body, header_length, model), for_client=True)
         else:
             request = _decode(body, header_length, model)
         response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
     if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
-        text, binary = yield Call(rest.encode_response, [response, request], {}, "conversion", for_client=True)
+        text, binary = yield Call(rest.encode_response, "conversion", (response, request), for_client=True)
     else:
         text, binary = rest.encode_response(response, request)
     if not binary:
@@ -251,31 +282,42 @@ def _headers(head: Head) -> Mapping[str, str]:
     return joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
 
 
-def _length(header: bytes, lines: list[bytes]) -> int:
-    """A header that counts bytes; WSGI servers join repeated ones by a comma, so that form is read too."""
-    if len(lines) == 1 and lines[0].isdigit() and len(lines[0]) <= _MAX_DIGITS:
-        return int(lines[0])
-    values = {part.strip() for line in lines for part in line.split(b",")}
-    name = header.decode().title()
+def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by name, those that are repeated joined by a comma."""
+    by_name = dict(headers)
+    if len(by_name) == len(headers):
+        return by_name
+    lines: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        lines.setdefault(name, []).append(value)
+    return {name: b",".join(values) for name, values in lines.items()}
+
+
+def _length(name: bytes, value: bytes) -> int:
+    """A header that counts bytes. If repeated, it is joined by a comma, by us or by the server in front."""
+    if value.isdigit() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    values = {part.strip() for part in value.split(b",")}
+    called = name.decode().title()
     if len(values) > 1:
-        raise InvalidRequest(f"header {name} is repeated with different values: expected one")
+        raise InvalidRequest(f"header {called} is repeated with different values: expected one")
     value = values.pop()
     if not _DECIMAL.fullmatch(value):
-        raise InvalidRequest(f"header {name} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+        raise InvalidRequest(f"header {called} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
     if len(value) > _MAX_DIGITS:
-        raise InvalidRequest(f"header {name} has {len(value)} digits: no body is that long")
+        raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)
 
 
 def _compressed(response: Response, head: Head) -> Exchange:
     """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
-    accepted = b",".join([value for name, value in head.headers if name == b"accept-encoding"])
+    accepted = _by_name(head.headers).get(b"accept-encoding", b"")
     coding: Coding | None = preferred(accepted.decode("latin-1"))
     headers = [*response.headers, (b"vary", b"Accept-Encoding")]
     if coding is None:
         return replace(response, headers=headers)
     if sum(map(len, response.parts)) > LARGE:
-        body: bytes = yield Call(encode, [response.parts, coding], {}, "conversion", for_client=True)
+        body: bytes = yield Call(encode, "conversion", (response.parts, coding), for_client=True)
     else:
         body = encode(response.parts, coding)
     headers = [(name, value) for name, value in headers if name != b"content-length"]

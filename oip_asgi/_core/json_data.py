@@ -216,9 +216,7 @@ def _to_floats(flat: list[Any], dtype: DType) -> Array:
     if dtype.kind == "f":
         try:
             # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-            packed = bytearray(len(flat) * dtype.itemsize)
-            struct.pack_into(f"<{len(flat)}{dtype.char}", packed, 0, *flat)
-            return np.frombuffer(packed, dtype)
+            return np.frombuffer(struct.pack(f"<{len(flat)}{dtype.char}", *flat), dtype)
         except (struct.error, OverflowError):
             pass
     wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from . import schemas
+from .annotations import Outputs
 from .binding import Binding
 from .codecs.known import Codecs
 from .errors import NotFound, shown
@@ -66,6 +67,7 @@ class Model:
         self._check_content_types((*self.binding.inputs, *self.outputs))
         self._check_unique("input", self.binding.inputs)
         self._check_unique("output", self.outputs)
+        self.answers = Outputs(self.outputs, self.binding.returned, codecs)
         self._bindings = self._other_bindings(tuple(inputs)) if self.binding.is_free else {}
 
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:

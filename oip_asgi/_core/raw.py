@@ -6,6 +6,7 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,8 @@ _SMALL: Final = 4096
 """Bytes up to which an array is copied in less time than a view of it is made."""
 
 
-def count(shape: tuple[int, ...] | list[int]) -> int:
+@lru_cache(256)  # shapes are short, and repeat from request to request
+def count(shape: tuple[int, ...]) -> int:
     """How many elements a tensor of this shape has, in exact arithmetic and before anything is allocated.
 
     Raises:

@@ -125,7 +125,7 @@ def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
     if dtype.hasobject:
         # as in Triton, a raw BYTES request is one element, framed like any other
         return tuple(1 if dimension == -1 else dimension for dimension in shape)
-    row = count([dimension for dimension in shape if dimension != -1]) * dtype.itemsize
+    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
     if row == 0 or size % row:
         raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
     return tuple(size // row if dimension == -1 else dimension for dimension in shape)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from .annotations import Returned
+from .annotations import Outputs
 from .codecs.base import AnyInputCodec
 from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
@@ -27,31 +27,25 @@ T = TypeVar("T")
 _PLAIN: Final = (bool, int, float, str, bytes, np.generic)
 
 
-def to_response(
-    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
-) -> InferenceResponse:
+def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     """Whatever a model returned as a response with its outputs.
 
     Args:
         result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple or list in the order of the declared outputs;
             else one array, or what numpy makes one of, or a codec. A Python or numpy scalar has shape `[1]`.
-        declared: The declared outputs, or nothing.
-        returned: What the return annotation says.
-        codecs: Those of the server.
+        outputs: What is known of them.
         asked: The content types that the request asks outputs to have, by name.
 
     Raises:
         ModelFault: It cannot be that, or does not keep the declaration.
         InvalidRequest: An output cannot have the content type that is asked for.
     """
-    if not asked and _is_tensor(result, declared, returned, codecs):
-        response = InferenceResponse([Tensor(declared[0].name if declared else "output_0", result)])
-    elif isinstance(result, InferenceResponse):
-        response = _finished(result, codecs, asked)
-    else:
-        response = _encoded(result, declared, returned, codecs, asked)
-    if declared:
-        response.outputs = _keep(response.outputs, declared)
+    if outputs.are_open and not asked and type(result) is np.ndarray and result.dtype in NUMBERS:  # as nearly always
+        spec = outputs.sole
+        return InferenceResponse([Tensor("output_0", result) if spec is None else _cast(Tensor(spec.name, result), spec)])
+    response = _finished(result, outputs.codecs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
+    if outputs.declared:
+        response.outputs = _keep(response.outputs, outputs.declared)
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -59,22 +53,10 @@ def to_response(
     return response
 
 
-def _is_tensor(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> bool:
-    """Whether a result is the only output as it is, which most are: an array of numbers in which no codec has a say."""
-    return (
-        type(result) is np.ndarray
-        and result.dtype in NUMBERS
-        and not codecs.are_extended
-        and returned.is_open
-        and (not declared or (len(declared) == 1 and declared[0].content_type is None))
-    )
-
-
-def _encoded(
-    result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs, asked: Mapping[str, str]
-) -> InferenceResponse:
+def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    returned, codecs = outputs.returned, outputs.codecs
     whole = returned.whole or codecs.whole_of_value(result)
-    written_as = {spec.name: spec.content_type for spec in declared if spec.content_type is not None}
+    written_as = {spec.name: spec.content_type for spec in outputs.declared if spec.content_type is not None}
     if whole is not None:
         result, taken = _faults(whole.take_out, result, written_as.keys() | asked.keys())
         named = list(taken.items())
@@ -82,7 +64,7 @@ def _encoded(
         annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
     else:
         response = InferenceResponse([])
-        named = _named(result, declared, returned, codecs)
+        named = _named(result, outputs)
         annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
     for (name, value), codec in zip(named, annotated, strict=True):
         _sendable(name)
@@ -107,10 +89,11 @@ def _finished(response: InferenceResponse, codecs: Codecs, asked: Mapping[str, s
     return InferenceResponse(outputs, _checked("the response", response.parameters))
 
 
-def _named(result: Any, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> list[tuple[str, Any]]:
+def _named(result: Any, outputs: Outputs) -> list[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return list(result.items())
-    is_one = len(declared) < 2 and isinstance(result, list) and (any(returned.codecs) or codecs.of_value(result) is not None)
+    declared, codecs = outputs.declared, outputs.codecs
+    is_one = len(declared) < 2 and isinstance(result, list) and (any(outputs.returned.codecs) or codecs.of_value(result) is not None)
     values = list(result) if not is_one and _is_several(result, declared) else [result]
     names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
     if len(names) != len(values):

@@ -110,13 +110,13 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     with server.enter(model) as place:
         raw = raw or message.raw_input_contents
         if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
-            request = yield Call(decode_request, [message, raw], {}, "conversion", for_client=True)
+            request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:
             request = decode_request(message, raw)
         response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport)), transport)
     typed = not raw and is_typed(message)
     if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
-        encoded: bytes = yield Call(_encode, [response, method.response(), typed], {}, "conversion", for_client=True)
+        encoded: bytes = yield Call(_encode, "conversion", (response, method.response(), typed), for_client=True)
         return encoded
     return _encode(response, method.response(), typed)
 

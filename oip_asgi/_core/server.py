@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+import msgspec
 
 from . import schemas
+from .binding import Binding
 from .codecs.known import Codecs
 from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
 from .gates import Place
@@ -22,9 +25,7 @@ from .models import Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
 from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from .tensors import InferenceContext, InferenceRequest, InferenceResponse, lasting, read_only
-
-Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
+from .tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, lasting, read_only
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 
@@ -136,38 +137,22 @@ class Server:
         _check_parameters(request, self.codecs)
         seconds = _seconds(model, request)
         binding = model.binding_for(request.parameters.get("content_type"))
-        binding.accept(request)
+        tensors = binding.accept(request)
         if request.outputs and model.outputs:
             check_asked(request.outputs, [spec.name for spec in model.outputs])
         for tensor in request.inputs:
             if model.writable:
                 tensor.array = tensor.array.copy()
-            else:
+            elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-
-        def arguments() -> Arguments:
-            return binding.arguments(request, context)
-
-        def context() -> InferenceContext:
-            return InferenceContext(request.id, headers(), request.parameters, model.name, model.version, transport)
-
-        def answer(result: Any) -> InferenceResponse:
-            response = to_response(no_coroutine(result), model.outputs, binding.returned, model.codecs, asked)
-            if request.outputs:
-                response.outputs = select(response.outputs, request.outputs)
-            for tensor in response.outputs:
-                tensor.array = lasting(tensor.array)
-            return response
-
-        asked = _asked_types(request.outputs) if request.outputs else {}
+        call = _ModelCall(place, model, binding, tensors, request, headers, transport)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
-            hold = _hold_async if model.run == "async" else _hold
+            make = call.make_async if model.run == "async" else call.make
             late = None if seconds == math.inf else partial(_failed_late, model, request)
-            held = [place, model.function, arguments, answer]
-            response: InferenceResponse = yield Call(hold, held, {}, model.run, deadline, for_client=True, late=late)
+            response: InferenceResponse = yield Call(make, model.run, deadline=deadline, for_client=True, late=late)
         except InferenceError:
             raise
         except DeadlinePassed as passed:
@@ -209,33 +194,51 @@ class Server:
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
-def _hold(
-    place: Place, function: Callable[..., Any], arguments: Callable[[], Arguments], answer: Callable[[Any], InferenceResponse]
-) -> InferenceResponse:
-    """Call a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
+class _ModelCall(msgspec.Struct, frozen=True, eq=False):
+    """One call of a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
 
     Its arguments are made here too, in the thread of the model, and so is what lasts of its result: the next call may use its memory.
     """
-    if not place.start():
-        raise Stopped
-    try:
-        args, kwargs = arguments()
-        return answer(function(*args, **kwargs))
-    finally:
-        place.end()
 
+    place: Place
+    model: Model
+    binding: Binding
+    tensors: dict[str, Tensor]
+    request: InferenceRequest
+    headers: Callable[[], Mapping[str, str]]
+    transport: Any
 
-async def _hold_async(
-    place: Place, function: Callable[..., Awaitable[Any]], arguments: Callable[[], Arguments], answer: Callable[[Any], InferenceResponse]
-) -> InferenceResponse:
-    """The same for a coroutine function."""
-    if not place.start():
-        raise Stopped
-    try:
-        args, kwargs = arguments()
-        return answer(await function(*args, **kwargs))
-    finally:
-        place.end()
+    def make(self) -> InferenceResponse:
+        if not self.place.start():
+            raise Stopped
+        try:
+            args, kwargs = self.binding.arguments(self.tensors, self.request, self._context)
+            return self._answer(self.model.function(*args, **kwargs))
+        finally:
+            self.place.end()
+
+    async def make_async(self) -> InferenceResponse:
+        """The same for a coroutine function."""
+        if not self.place.start():
+            raise Stopped
+        try:
+            args, kwargs = self.binding.arguments(self.tensors, self.request, self._context)
+            return self._answer(await self.model.function(*args, **kwargs))
+        finally:
+            self.place.end()
+
+    def _context(self) -> InferenceContext:
+        request, model = self.request, self.model
+        return InferenceContext(request.id, self.headers(), request.parameters, model.name, model.version, self.transport)
+
+    def _answer(self, result: Any) -> InferenceResponse:
+        asked = self.request.outputs
+        response = to_response(no_coroutine(result), self.model.answers, _asked_types(asked) if asked else {})
+        if asked:
+            response.outputs = select(response.outputs, asked)
+        for tensor in response.outputs:
+            tensor.array = lasting(tensor.array)
+        return response
 
 
 def _failed_late(model: Model, request: InferenceRequest, error: Exception) -> None:

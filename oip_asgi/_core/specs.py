@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .datatypes import MAX_RANK, Array, dtype_of
 from .errors import InvalidRequest, listed, shown
@@ -54,14 +55,17 @@ class TensorSpec:
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
-        return len(shape) == len(self.shape) and all(
-            declared in (-1, dimension) for declared, dimension in zip(self.shape, shape, strict=True)
-        )
+        return _fits(tuple(self.shape), shape)
 
     def without_unit(self, array: Array) -> Array:
         """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
         is_column = len(self.shape) == 1 and array.ndim == 2 and array.shape[1] == 1
         return array.reshape(-1) if is_column else array
+
+
+@lru_cache(256)  # shapes are short, and repeat from request to request
+def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return len(declared) == len(shape) and all(one in (-1, other) for one, other in zip(declared, shape, strict=True))
 
 
 class InputNames:
@@ -86,19 +90,33 @@ class InputNames:
         self._known = None if optional is None else required | optional
         self._reserved = reserved
 
-    def check(self, request: InferenceRequest, *, has_content_type: bool) -> None:
+    def check(self, request: InferenceRequest, *, has_content_type: bool) -> dict[str, Tensor]:
         """Hold a request's inputs against the declaration. Where it says a content type, `[N, 1]` becomes a declared `[-1]`.
 
         Args:
             request: The request.
             has_content_type: Whether it says one for the whole.
 
+        Returns:
+            The inputs by name.
+
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
+        tensors = {tensor.name: tensor for tensor in request.inputs}
+        if len(tensors) != len(request.inputs) or tensors.keys() != self._required:
+            self._check_names([tensor.name for tensor in request.inputs])
+        for name, tensor in tensors.items():
+            spec = self._specs.get(name)
+            if spec is not None:
+                if has_content_type or "content_type" in tensor.parameters:
+                    tensor.array = spec.without_unit(tensor.array)
+                check_tensor(tensor, spec)
+        return tensors
+
+    def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()
-        for tensor in request.inputs:
-            name = tensor.name
+        for name in names:
             if name in seen:
                 raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
             seen.add(name)
@@ -106,11 +124,6 @@ class InputNames:
                 raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
             if name in self._reserved:
                 raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
-            spec = self._specs.get(name)
-            if spec is not None:
-                if has_content_type or "content_type" in tensor.parameters:
-                    tensor.array = spec.without_unit(tensor.array)
-                check_tensor(tensor, spec)
         if not self._required <= seen:
             raise InvalidRequest(
                 f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"

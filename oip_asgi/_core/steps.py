@@ -7,7 +7,7 @@ its answer. So every decision exists once, for callers that block and for caller
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from types import CoroutineType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -59,9 +59,8 @@ class Call(msgspec.Struct, frozen=True):
     """
 
     function: Callable[..., Any]
-    args: list[Any]
-    kwargs: dict[str, Any]
     run: Literal["async", "inline"] | Pool
+    args: tuple[Any, ...] = ()
     deadline: float = math.inf
     for_client: bool = False
     late: Callable[[Exception], None] | None = None
@@ -69,7 +68,7 @@ class Call(msgspec.Struct, frozen=True):
     @classmethod
     def aside(cls, function: Callable[[], Any]) -> Call:
         """A call of a hook, such as `load=`."""
-        return cls(function, [], {}, "async" if is_async(function) else "aside")
+        return cls(function, "async" if is_async(function) else "aside")
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -101,19 +100,27 @@ class Response(msgspec.Struct, frozen=True):
     headers: list[tuple[bytes, bytes]]
     parts: list[Buffer]
 
-    def messages(self) -> Iterator[bytes]:
-        """The parts as `bytes`, which is what servers take: few, as each costs a call, and none so large that much is there twice."""
+    def messages(self) -> Iterable[tuple[bytes, bool]]:
+        """The parts as `bytes`, which is what servers take, and whether more of them follow.
+
+        They are few, as each costs a call, and none is so large that much is there twice.
+        """
+        if sum(map(len, self.parts)) <= _MESSAGE:
+            return [(b"".join(self.parts), False)]
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
         gathered: list[Buffer] = []
         size = 0
         for part in self.parts:
             for start in range(0, len(part), _MESSAGE):
                 piece = part if len(part) <= _MESSAGE else part[start : start + _MESSAGE]
                 if size + len(piece) > _MESSAGE:
-                    yield b"".join(gathered)
+                    yield b"".join(gathered), True
                     gathered, size = [], 0
                 gathered.append(piece)
                 size += len(piece)
-        yield b"".join(gathered)
+        yield b"".join(gathered), False
 
 
 Step: TypeAlias = Read | Wait | Call | Together

@@ -103,7 +103,8 @@ def read_only(array: Array) -> None:
     """Let nobody write to an array, nor to what it is a view of."""
     part: Any = array
     while isinstance(part, np.ndarray):
-        part.flags.writeable = False
+        if part.flags.writeable:
+            part.flags.writeable = False
         part = part.base
 
 

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi._core import http, rest
 from oip_asgi._core.steps import Read
 
@@ -36,7 +34,7 @@ def drive(steps: Any, body: bytes = b"") -> Any:
             step = steps.send(value)
         except StopIteration as end:
             return end.value
-        value = body if isinstance(step, Read) else step.function(*step.args, **step.kwargs)
+        value = body if isinstance(step, Read) else step.function(*step.args)
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,7 @@ class Costs:
         app: Through `OIPApp`, from scope to the last message.
         exchange: In the core alone, from the request's head and body to the response.
         decode: From the body to tensors.
-        infer: From tensors to tensors: checks, arguments, the model, its result.
-        bare_infer: The same for a model that takes the request and returns a response as they are.
+        infer: From tensors to tensors: a place, checks, arguments, the model, its result.
         encode: From tensors to the body.
         echo: A bare ASGI callable that sends back what it read.
     """
@@ -57,7 +54,6 @@ class Costs:
     exchange: float
     decode: float
     infer: float
-    bare_infer: float
     encode: float
     echo: float
 
@@ -67,8 +63,7 @@ class Costs:
             "ASGI: scope, read, drive, send": self.app - self.exchange,
             "route, headers, response": self.exchange - self.decode - self.infer - self.encode,
             "split and decode": self.decode,
-            "check, bind, take the result": self.infer - self.bare_infer,
-            "admit and call": self.bare_infer,
+            "admit, check, bind, call, take the result": self.infer,
             "encode": self.encode,
         }
 
@@ -126,22 +121,10 @@ def _headers(row: Row) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in named.items()]
 
 
-def _bare_server() -> InferenceServer:
-    server = InferenceServer("bench")
-    response = InferenceResponse([Tensor("y", np.zeros((1, 4), np.float32))])
-
-    def bare(request: InferenceRequest) -> InferenceResponse:
-        return response
-
-    server.register("identity", bare, run="inline")
-    return server
-
-
 def costs(row: Row, repeats: int, number: int) -> Costs:
     """Measure one row."""
-    server, bare = make_server("inline"), _bare_server()
-    for each in (server, bare):
-        each.start()
+    server = make_server("inline")
+    server.start()
     try:
         size = row.headers.get(HEADER_LENGTH)
         header_length = None if size is None else int(size)
@@ -153,13 +136,11 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
             best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
             best(lambda: rest.decode_request(row.body, header_length), repeats, number),
             best(lambda: _infer(server, request), repeats, number),
-            best(lambda: _infer(bare, request), repeats, number),
             best(lambda: rest.encode_response(response, request), repeats, number),
             best_of_app(echo, row, repeats, number),
         )
     finally:
-        for each in (server, bare):
-            each.stop()
+        server.stop()
 
 
 def _infer(server: InferenceServer, request: InferenceRequest) -> InferenceResponse:
