@@ -22,7 +22,7 @@ from oip_asgi._core.tensors import lasting, read_only
 from .talk import Talk
 
 MIB = 2**20
-MESSAGE = 2**20
+MESSAGE = 2**17
 """The most bytes of an answer in one message."""
 
 JSON_HEAD = "Inference-Header-Content-Length"

@@ -100,7 +100,8 @@ class Body:
     def _grow(self, size: int) -> None:
         room = 2 * size if self._limit is None else max(size, min(2 * size, self._limit))
         if self._length is not None and self._decoder is None:
-            room = max(size, self._length) if size > _TRUSTED_ABOVE else min(room, max(size, self._length))
+            is_trusted = max(size, self._length) <= _TRUSTED_ABOVE or size > _TRUSTED_ABOVE
+            room = max(size, self._length) if is_trusted else min(room, self._length)
         grown = _aligned(room, self._head)
         grown[: self._size] = self._first if self._room is None else self._room[: self._size]
         self._first, self._room = b"", grown

@@ -21,7 +21,7 @@ from .signature import is_async
 
 T = TypeVar("T")
 
-_MESSAGE: Final = 2**20
+_MESSAGE: Final = 2**17
 """The most bytes of an answer in one message."""
 
 LARGE: Final = 2**16
@@ -110,17 +110,19 @@ class Response(msgspec.Struct, frozen=True):
         return self._pieces()
 
     def _pieces(self) -> Iterator[tuple[bytes, bool]]:
-        gathered: list[Buffer] = []
+        left = sum(map(len, self.parts))
+        gathered: list[memoryview] = []
         size = 0
         for part in self.parts:
-            for start in range(0, len(part), _MESSAGE):
-                piece = part if len(part) <= _MESSAGE else part[start : start + _MESSAGE]
-                if size + len(piece) > _MESSAGE:
-                    yield b"".join(gathered), True
-                    gathered, size = [], 0
+            rest = memoryview(part)
+            while rest:
+                piece, rest = rest[: _MESSAGE - size], rest[_MESSAGE - size :]
                 gathered.append(piece)
                 size += len(piece)
-        yield b"".join(gathered), False
+                left -= len(piece)
+                if size == _MESSAGE or not left:
+                    yield b"".join(gathered), left > 0
+                    gathered, size = [], 0
 
 
 Step: TypeAlias = Read | Wait | Call | Together
