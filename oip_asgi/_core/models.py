@@ -21,6 +21,9 @@ from .specs import TensorSpec
 State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]
 """A model with `load` waits for it; one without is ready from the start."""
 
+ENDLESS: Final = 10**6
+"""Seconds from which a timeout is none: clocks of systems do not take any number."""
+
 _INTEGER: Final = re.compile("[0-9]+")
 
 
@@ -57,6 +60,7 @@ class Model:
         self.state: State = "ready" if load is None else "waiting"
         self._check_arguments(inputs, outputs, run)
         self._check_limits(max_concurrency, max_queue, run)
+        self.seconds = math.inf if timeout is None or timeout >= ENDLESS else timeout
         self.gate = Gate(max_concurrency, max_queue)
         self.run: Literal["async", "thread", "inline"] = "async" if is_async(function) else run
         self.content_type = content_type

@@ -16,7 +16,7 @@ from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
 from .codecs.pandas import is_series
 from .codecs.pandas_dtypes import CATEGORIES, DTYPE
-from .datatypes import NUMBERS, Array, cast, dtype_of
+from .datatypes import NUMBERS, Array, cast
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
@@ -212,7 +212,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         array = spec.without_unit(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
-    if tensor.datatype == spec.datatype:
+    if array.dtype == spec.dtype:
         tensor.array = array
         return tensor
     # the dtype that the column had is no longer that of its values
@@ -221,7 +221,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
-    dtype = dtype_of(spec.datatype)
+    dtype = spec.dtype
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
     converted = cast(array, dtype)

@@ -21,7 +21,7 @@ from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady,
 from .gates import Place
 from .loading import Loading
 from .log import log_raised
-from .models import Model, Models
+from .models import ENDLESS, Model, Models
 from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
 from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
@@ -36,9 +36,6 @@ _CHECKED: Final = frozenset({*_UNSUPPORTED, "content_type"})
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
-
-_ENDLESS: Final = 10**6
-"""Seconds from which a timeout is none: clocks of systems do not take any number."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -258,13 +255,12 @@ def _stopping(model: Model) -> NotReady:
 
 def _seconds(model: Model, request: InferenceRequest) -> float:
     """How long a request may take: the model's timeout, which the request's own, in microseconds, can only shorten."""
-    most = math.inf if model.timeout is None or model.timeout >= _ENDLESS else model.timeout
     asked = request.parameters.get("timeout")
     if asked is None:
-        return most
+        return model.seconds
     if type(asked) is not int or asked <= 0:
         raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected a positive integer, in microseconds")
-    return min(most, asked / 1e6) if asked < _ENDLESS * 10**6 else most
+    return min(model.seconds, asked / 1e6) if asked < ENDLESS * 10**6 else model.seconds
 
 
 def own_fault(error: Exception) -> InferenceError:

@@ -6,10 +6,10 @@ Specification: Model Metadata, `$metadata_tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from .datatypes import MAX_RANK, Array, dtype_of
+from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
 from .tensors import InferenceRequest, Tensor
 
@@ -36,13 +36,15 @@ class TensorSpec:
     datatype: str
     shape: Sequence[int]
     content_type: str | None = None
+    dtype: DType = field(init=False, repr=False, compare=False)
+    """The datatype as numpy has it."""
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
         try:
-            dtype_of(self.datatype)
+            object.__setattr__(self, "dtype", dtype_of(self.datatype))
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
         if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
@@ -136,9 +138,9 @@ def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
     Raises:
         InvalidRequest: Its datatype, rank or a fixed dimension is another.
     """
-    if tensor.datatype != spec.datatype:
+    if tensor.array.dtype != spec.dtype:
         raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
-    if not spec.fits(tensor.shape):
+    if not spec.fits(tensor.array.shape):
         raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
