@@ -232,25 +232,40 @@ def main() -> int:
     finally:
         process.terminate()
         code = process.wait(30)
-    return report(books, held, health, spent[-1] / sum(spent), before, after, code, arguments)
+    return report(Outcome(books, held, health, spent[-1] / sum(spent), before, after, code), arguments)
 
 
-def report(
-    books: Books,
-    held: list[Held],
-    health: list[float],
-    withheld: float,
-    before: Held,
-    after: Held,
-    code: int,
-    arguments: argparse.Namespace,
-) -> int:
+@dataclass
+class Outcome:
+    """What a soak has shown.
+
+    Args:
+        books: What was sent and answered.
+        held: What the server held, from second to second.
+        health: How long each question for its health took, in milliseconds, in order of size.
+        withheld: Which part of the CPU time the host of this machine has withheld.
+        before: What the server held before.
+        after: What it held behind it.
+        code: What the server ended with.
+    """
+
+    books: Books
+    held: list[Held]
+    health: list[float]
+    withheld: float
+    before: Held
+    after: Held
+    code: int
+
+
+def report(found: Outcome, arguments: argparse.Namespace) -> int:
+    books, health = found.books, found.health
     print("\n| kind of request | sent | answers | left by us |\n|---|---|---|---|")
     for kind in sorted(books.sent):
         answers = ", ".join(f"{status}: {count:,}" for (name, status), count in sorted(books.answered.items()) if name == kind)
         print(f"| {kind} | {books.sent[kind]:,} | {answers} | {books.left[kind]:,} |")
     sent, answered, left = books.sent.total(), books.answered.total(), books.left.total()
-    memory = [each.megabytes for each in held]
+    memory = [each.megabytes for each in found.held]
     part = max(1, int(len(memory) * WARM_UP))
     warm, end = min(memory[part : 2 * part]), min(memory[-part:])
     never = [f"{kind} {status}" for kind, statuses in KINDS.items() for status in statuses if not books.answered[kind, status]]
@@ -269,11 +284,15 @@ def report(
             f"{p50:.1f}, {p99:.1f}, {health[-1]:.1f} ms of {len(health):,}",
             p99 < MOST_HEALTH_MS or arguments.server == "gunicorn",
         ),
-        ("files before, after", f"{before.files}, {after.files}", after.files <= before.files),
-        ("threads before, after", f"{before.threads}, {after.threads}", after.threads <= before.threads),
-        ("ended by SIGTERM with", f"{code}", code in (0, -signal.SIGTERM)),
+        ("files before, after", f"{found.before.files}, {found.after.files}", found.after.files <= found.before.files),
+        (
+            "threads before, after",
+            f"{found.before.threads}, {found.after.threads}",
+            found.after.threads <= found.before.threads,
+        ),
+        ("ended by SIGTERM with", f"{found.code}", found.code in (0, -signal.SIGTERM)),
     ]
-    print(f"\nThe host of this machine withheld {withheld:.0%} of its CPU time.")
+    print(f"\nThe host of this machine withheld {found.withheld:.0%} of its CPU time.")
     print(f"\n| of {arguments.seconds:g} seconds, {arguments.server} | | |\n|---|---|---|")
     for name, value, is_good in rows:
         print(f"| {name} | {value} | {'yes' if is_good else 'NO'} |")
