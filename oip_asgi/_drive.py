@@ -182,18 +182,20 @@ class _Trip(Generic[T]):
         try:
             value = self._call.function(*self._call.args)
         except BaseException as raised:
-            error = _as_failure(raised)
-            if self._claim("thread"):
-                return _advance(self._steps.throw, error)
-            if self._abandoned_for is DeadlinePassed and self._call.late is not None:
-                self._call.late(error)
-            return None
+            return self._fail(_as_failure(raised))
         if not self._claim("thread"):
             return None
         if time.monotonic() >= self._call.deadline:
             # whoever waits has not been woken in time on a busy machine, which must not decide what is answered
             return _advance(self._steps.throw, DeadlinePassed())
         return _advance(self._steps.send, value)
+
+    def _fail(self, error: Exception) -> Any:
+        if self._claim("thread"):
+            return _advance(self._steps.throw, error)
+        if self._abandoned_for is DeadlinePassed and self._call.late is not None:
+            self._call.late(error)
+        return None
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:
         with self._lock:

@@ -141,6 +141,7 @@ def _do(future: Future[Any], context: Context, function: Callable[[], Any]) -> N
         result = context.run(function)
     except BaseException as error:
         future.set_exception(error)
+        del future  # the exception knows this frame: together they would live until the next garbage collection
     else:
         future.set_result(result)
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -50,7 +49,10 @@ async def finished(future: Future[T]) -> T:
 
         future.add_done_callback(wake)
         await event.wait()
-    return future.result()
+    try:
+        return future.result()
+    finally:
+        del future  # what it raises knows this frame: together they would live until the next garbage collection
 
 
 async def done(future: Future[None]) -> bool:
@@ -121,6 +123,8 @@ async def attended(
         if task.cancelling():
             raise
         raise CancelledWithin from error
+    finally:
+        del task  # which keeps what is raised: a cycle else, as in `finished`
 
 
 @coroutine
@@ -128,13 +132,12 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
     """What is left of a coroutine that has been begun, and waits for what it yielded to the event loop."""
     while True:
         try:
-            sent = yield waits_for
-        except BaseException as error:
-            resume: Callable[[], Any] = partial(work.throw, error)
-        else:
-            resume = partial(work.send, sent)
-        try:
-            waits_for = resume()
+            try:
+                sent = yield waits_for
+            except BaseException as error:
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(sent)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -164,7 +167,10 @@ class _Attendance:
             if not self._was_stopped(cancelled_before):
                 return result
         assert self._reason is not None  # _was_stopped says so
-        raise self._reason from raised
+        try:
+            raise self._reason from raised
+        finally:
+            del raised, self._task  # cycles else, as in `finished`
 
     async def _timed(self, work: Awaitable[T], deadline: float) -> T:
         loop = asyncio.get_running_loop()
@@ -179,8 +185,9 @@ class _Attendance:
             for timer in timers:
                 timer.cancel()
             if self._watcher is not None:
-                self._watcher.cancel()
-                await asyncio.wait([self._watcher])
+                watcher, self._watcher = self._watcher, None  # its end knows this: a cycle else, as in `finished`
+                watcher.cancel()
+                await asyncio.wait([watcher])
 
     def _was_stopped(self, cancelled_before: int) -> bool:
         """Whether it was this that cancelled the task, and nobody else beside it."""

@@ -55,7 +55,7 @@ class OIPApp:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         encoded = http.encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
-        head = http.Head(scope["method"], encoded, scope["headers"], True, scope, self._compress)
+        head = http.Head(scope["method"], encoded, list(scope["headers"]), True, scope, self._compress)
         server = self._server
         try:
             exchange = http.exchange(server.core, head)

@@ -103,7 +103,10 @@ class Body:
             is_trusted = max(size, self._length) <= _TRUSTED_ABOVE or size > _TRUSTED_ABOVE
             room = max(size, self._length) if is_trusted else min(room, self._length)
         grown = _aligned(room, self._head)
-        grown[: self._size] = self._first if self._room is None else self._room[: self._size]
+        held = self._first if self._room is None else self._room
+        for start in range(0, self._size, _TRUSTED_ABOVE):  # as one copy, a large one would stop all other threads
+            end = min(start + _TRUSTED_ABOVE, self._size)
+            grown[start:end] = held[start:end]
         self._first, self._room = b"", grown
 
     def finish(self, *, cut_off: bool = False) -> Buffer:

@@ -1,0 +1,141 @@
+"""What goes wrong leaves nothing behind that only the garbage collector finds: its pauses stop every request, and until then it holds
+the bodies of those that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import io
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+
+BODY = b'{"inputs":[]}'
+BOMB = gzip.compress(bytes(2**20), 9)
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer(max_body_bytes=2**19)
+
+    @server.model("raises")
+    def raises() -> Any:
+        raise RuntimeError
+
+    @server.model("raises inline", run="inline")
+    def raises_inline() -> Any:
+        raise RuntimeError
+
+    @server.model("raises async")
+    async def raises_async() -> Any:
+        await asyncio.sleep(0)
+        raise RuntimeError
+
+    @server.model("late", timeout=0.05)
+    async def late() -> Any:
+        await asyncio.sleep(30)
+
+    @server.model("late in a thread", timeout=0.05)
+    def late_in_a_thread() -> Any:
+        time.sleep(0.1)
+        raise RuntimeError
+
+    return server
+
+
+def over_asgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
+    async def main() -> int:
+        messages = [{"type": "http.request", "body": body}]
+        statuses: list[int] = []
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.sleep(stays)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-encoding", coding)]
+        scope: Any = {"type": "http", "method": "POST", "path": f"/models/{model}/infer", "headers": headers}
+        await OIPApp(server)(scope, receive, send)
+        return statuses[0]
+
+    return asyncio.run(main())
+
+
+def over_wsgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
+    statuses: list[int] = []
+    environ: Any = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": f"/models/{model}/infer",
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": coding.decode(),
+        "wsgi.input": io.BytesIO(body),
+    }
+
+    def start_response(status: str, *_: Any) -> Any:
+        statuses.append(int(status[:3]))
+
+    list(OIPWSGIApp(server)(environ, start_response))
+    return statuses[0]
+
+
+@pytest.fixture
+def server() -> Iterator[InferenceServer]:
+    made = make_server()
+    with_gc = gc.isenabled()
+    try:
+        yield made
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        if with_gc:
+            gc.enable()
+        made.stop()
+
+
+def ours(garbage: list[Any]) -> list[str]:
+    return [
+        f"{each.f_code.co_filename}:{each.f_lineno}"
+        for each in garbage
+        if isinstance(each, FrameType) and "oip_asgi" in each.f_code.co_filename
+    ]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("way", [over_asgi, over_wsgi])
+@pytest.mark.parametrize(
+    ("model", "body", "coding", "stays", "expected"),
+    [
+        ("raises", BODY, b"", 30.0, 500),
+        ("raises inline", BODY, b"", 30.0, 500),
+        ("raises async", BODY, b"", 30.0, 500),
+        ("late", BODY, b"", 30.0, 504),
+        ("late in a thread", BODY, b"", 30.0, 504),
+        ("late in a thread", BODY, b"", 0.0, 499),
+        ("late", BODY, b"", 0.0, 499),
+        ("raises", BOMB, b"gzip", 30.0, 413),
+        ("raises", b"{", b"", 30.0, 400),
+        ("nobody", BODY, b"", 30.0, 404),
+    ],
+)
+def test_what_goes_wrong_leaves_no_garbage(
+    way: Callable[..., int], model: str, body: bytes, coding: bytes, stays: float, expected: int, server: InferenceServer
+) -> None:
+    if expected == 499 and way is over_wsgi:
+        pytest.skip("nobody tells a WSGI application that its client has gone")
+    way(server, model, body, coding, stays)
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    assert way(server, model, body, coding, stays) == expected
+    server.stop()  # what runs behind its deadline has ended
+    gc.collect()
+    assert ours(gc.garbage) == []
