@@ -111,11 +111,10 @@ async def attended(
     assert task is not None  # a coroutine of ours is always some task's
     try:
         try:
-            waits_for = work.send(None)
+            rest = _rest(work, work.send(None))
         except StopIteration as end:
             result: T = end.value
             return result
-        rest = _rest(work, waits_for)
         if deadline == math.inf and gone is None:
             return await rest
         return await _Attendance(gone, may_stop, task).attend(rest, deadline)
@@ -131,16 +130,20 @@ async def attended(
 def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
     """What is left of a coroutine that has been begun, and waits for what it yielded to the event loop."""
     while True:
+        thrown: BaseException | None = None
         try:
-            try:
-                sent = yield waits_for
-            except BaseException as error:
-                waits_for = work.throw(error)
-            else:
-                waits_for = work.send(sent)
+            sent = yield waits_for
+        except BaseException as error:
+            thrown = error
+        waits_for = None  # it may keep what it raises, and that knows this frame: a cycle else, as in `finished`
+        # not in the handler: what the work raises from here on has nothing to do with what it was thrown, if it took that
+        try:
+            waits_for = work.send(sent) if thrown is None else work.throw(thrown)
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            del thrown
 
 
 class _Attendance:
@@ -161,6 +164,7 @@ class _Attendance:
         except (Exception, asyncio.CancelledError) as error:
             # after it was stopped, that is its end in order, or another error on its way out
             if not self._was_stopped(cancelled_before):
+                del self._task
                 raise
             raised = error if isinstance(error, Exception) else None
         else:
@@ -240,8 +244,11 @@ async def _attended_by_tasks(work: Awaitable[T], deadline: float, gone: Gone | N
         except Exception as error:
             failure = error
         group.cancel_scope.cancel()
-    if reason is not None:
-        raise reason from failure
-    if failure is not None:
-        raise failure
+    try:
+        if reason is not None:
+            raise reason from failure
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # a cycle else, as in `finished`
     return outcome[0]

@@ -95,4 +95,4 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response) -> HttpResponse:
-    return HttpResponse(wsgi.body(response), status=response.status, headers=dict(wsgi.headers(response)))
+    return HttpResponse(wsgi.messages(response), status=response.status, headers=dict(wsgi.headers(response)))

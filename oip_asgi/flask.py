@@ -39,7 +39,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
-        return Response(list(wsgi.body(response)), response.status, wsgi.headers(response))
+        return Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers

@@ -1,6 +1,7 @@
 """The ways in over WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers` and `read`.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`,
+`messages` and `read`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class OIPWSGIApp:
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-        return body(response)
+        return messages(response)
 
 
 class OIPWSGIMiddleware:
@@ -109,7 +110,7 @@ def headers(response: Response) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def body(response: Response) -> Iterator[bytes]:
+def messages(response: Response) -> Iterator[bytes]:
     """A response's body as WSGI and its frameworks take it."""
     return (message for message, _ in response.messages())
 

@@ -138,3 +138,11 @@ def test_the_commands_are_those_of_ci() -> None:
     assert "README.md" in ci
     assert first.endswith("python examples/quickstart.py --check")
     assert second.endswith("python -m pytest")
+
+
+def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
+    assert len(tables) > 10
+    for table in tables:
+        head, *rows = [line.replace(r"\|", "").count("|") for line in table.splitlines()]
+        assert rows == [head] * len(rows), table

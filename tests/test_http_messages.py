@@ -81,6 +81,15 @@ def test_what_our_server_answers_is_read(binary: bool) -> None:
     assert response["INT8"].tolist() == [[0, 1, 1]]
 
 
+@pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64", "INT64", "BOOL"])
+@pytest.mark.parametrize("elements", [1, 5000])
+def test_what_came_as_json_may_be_changed(datatype: str, elements: int) -> None:
+    output = {"name": "y", "shape": [elements], "datatype": datatype, "data": [1] * elements}
+    array = InferenceResponse.from_http({}, json.dumps({"model_name": "m", "outputs": [output]}).encode())["y"]
+    array[:] = 0
+    assert not array.any()
+
+
 GOOD = {"name": "y", "shape": [3], "datatype": "FP32", "data": [1, None, 2.5]}
 
 

@@ -329,6 +329,15 @@ def test_no_input_reaches_a_parameter_that_is_no_tensor(server: InferenceServer,
     assert ask(server, "m", **arrays).status == 200
 
 
+@pytest.mark.parametrize(("function", "name"), [(Open(), "context"), (functools.partial(thresholded, threshold=0.5), "threshold")])
+def test_an_input_cannot_be_declared_by_the_name_of_a_parameter_that_is_no_tensor(
+    server: InferenceServer, function: Any, name: str
+) -> None:
+    declared = [TensorSpec("x", "FP32", [-1]), TensorSpec(name, "FP32", [-1])]
+    with pytest.raises(TypeError, match=f"declared input '{name}' has the name of a parameter that is something else: rename one"):
+        server.register("m", function, inputs=declared)
+
+
 # What cannot work
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -543,3 +544,24 @@ def test_large_answers_leave_in_few_messages() -> None:
     assert len(sizes) == 13
     assert max(sizes) <= 2**17
     assert sent[1]["body"].startswith(b'{"model_name"')
+
+
+def test_what_a_model_raises_has_nothing_to_do_with_what_it_has_handled() -> None:
+    server = InferenceServer(debug=True)
+    contexts: list[BaseException | None] = []
+
+    @server.model("m", timeout=30)
+    async def handles() -> int:
+        with suppress(RuntimeError):
+            await asyncio.to_thread(fails)
+        try:
+            raise ValueError
+        except ValueError as error:
+            contexts.append(error.__context__)
+        return 1
+
+    def fails() -> None:
+        raise RuntimeError
+
+    assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), b'{"inputs":[]}')).status == 200
+    assert contexts == [None]

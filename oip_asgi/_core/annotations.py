@@ -1,4 +1,4 @@
-"""What the annotation of a parameter or a result means. Knows no callables and no requests.
+"""What the annotation of a parameter or a result means, and what is known of outputs by it. Knows no callables and no requests.
 
 Which codec reads what is `codecs.known`'s to say.
 """

@@ -13,8 +13,9 @@ from .datatypes import Buffer
 from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
 
-_TRUSTED_ABOVE: Final = 2**20
-"""How many bytes must have come before memory is taken for all that were announced: announcing costs a client nothing."""
+_TRUSTED: Final = 2**20
+"""Bytes up to which memory is taken for all that were announced. Above it so many must have come before: announcing costs a client
+nothing. It is also what is taken from the system itself, and the most that is copied in one go."""
 
 _ALIGNMENT: Final = 16
 
@@ -100,12 +101,12 @@ class Body:
     def _grow(self, size: int) -> None:
         room = 2 * size if self._limit is None else max(size, min(2 * size, self._limit))
         if self._length is not None and self._decoder is None:
-            is_trusted = max(size, self._length) <= _TRUSTED_ABOVE or size > _TRUSTED_ABOVE
+            is_trusted = max(size, self._length) <= _TRUSTED or size > _TRUSTED
             room = max(size, self._length) if is_trusted else min(room, self._length)
         grown = _aligned(room, self._head)
         held = self._first if self._room is None else self._room
-        for start in range(0, self._size, _TRUSTED_ABOVE):  # as one copy, a large one would stop all other threads
-            end = min(start + _TRUSTED_ABOVE, self._size)
+        for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
+            end = min(start + _TRUSTED, self._size)
             grown[start:end] = held[start:end]
         self._first, self._room = b"", grown
 
@@ -128,7 +129,7 @@ class Body:
 
 def _aligned(size: int, head: int) -> memoryview:
     """So many bytes of memory, of which those behind the head are aligned."""
-    if size > _TRUSTED_ABOVE:
+    if size > _TRUSTED:
         # from the system itself, and straight back to it: what malloc frees stays with the thread that read the body
         return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
     memory = np.empty(size + _ALIGNMENT, np.uint8)

@@ -52,6 +52,9 @@ def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:
     Returns:
         None where there are none, or where they are not what they look like. What is cut out is not known to be JSON, but it begins
         and ends as an array, and stands where a value may stand: once it is decoded as one, all of the text is known to be JSON.
+
+    Raises:
+        msgspec.DecodeError: What is left is no such JSON; UnicodeDecodeError and RecursionError likewise.
     """
     left: list[bytes] = []
     apart: list[memoryview] = []

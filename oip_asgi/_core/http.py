@@ -77,7 +77,7 @@ def exchange(server: Server, head: Head) -> Exchange:
         except InferenceError as error:
             response = _refusal(error)
         if head.compress and response.status == 200:
-            response = yield from _compressed(response, head)
+            response = yield from _compressed(response, incoming.accepted())
     except Exception as error:
         response = _refusal(own_fault(error))
     if incoming.is_left:
@@ -113,6 +113,10 @@ class _Incoming:
         """
         value = self._headers.get(b"content-encoding")
         return None if value is None else coding_of(value.decode("latin-1"))
+
+    def accepted(self) -> str:
+        """Which codings the answer may have."""
+        return self._headers.get(b"accept-encoding", b"").decode("latin-1")
 
     def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
         """The step that reads the whole body, of the announced length.
@@ -309,10 +313,9 @@ def _length(name: bytes, value: bytes) -> int:
     return int(value)
 
 
-def _compressed(response: Response, head: Head) -> Exchange:
-    """A successful response in the coding that the request prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
-    accepted = _by_name(head.headers).get(b"accept-encoding", b"")
-    coding: Coding | None = preferred(accepted.decode("latin-1"))
+def _compressed(response: Response, accepted: str) -> Exchange:
+    """A successful response in the coding that `Accept-Encoding` prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
+    coding: Coding | None = preferred(accepted)
     headers = [*response.headers, (b"vary", b"Accept-Encoding")]
     if coding is None:
         return replace(response, headers=headers)

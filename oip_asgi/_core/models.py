@@ -56,11 +56,10 @@ class Model:
         self.load = load
         self.ready = ready
         self.writable = writable
-        self.timeout = timeout
         self.state: State = "ready" if load is None else "waiting"
         self._check_arguments(inputs, outputs, run)
-        self._check_limits(max_concurrency, max_queue, run)
-        self.seconds = math.inf if timeout is None or timeout >= ENDLESS else timeout
+        self._check_limits(max_concurrency, max_queue, timeout, run)
+        self.timeout = math.inf if timeout is None or timeout >= ENDLESS else timeout
         self.gate = Gate(max_concurrency, max_queue)
         self.run: Literal["async", "thread", "inline"] = "async" if is_async(function) else run
         self.content_type = content_type
@@ -96,14 +95,14 @@ class Model:
             if hook is not None and not callable(hook):
                 raise TypeError(f"{self}: {name}={hook!r} must be a callable")
 
-    def _check_limits(self, max_concurrency: int, max_queue: int, run: str) -> None:
+    def _check_limits(self, max_concurrency: int, max_queue: int, timeout: float | None, run: str) -> None:
         for name, given, least in (("max_concurrency", max_concurrency, 1), ("max_queue", max_queue, 0)):
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
-        if self.timeout is None:
+        if timeout is None:
             return
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float)) or not 0 < self.timeout < math.inf:
-            raise ValueError(f"{self}: timeout={self.timeout!r} must be a positive number of seconds, or None for no limit")
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+            raise ValueError(f"{self}: timeout={timeout!r} must be a positive number of seconds, or None for no limit")
         if run == "inline":
             raise ValueError(
                 f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'

@@ -79,6 +79,9 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
         outputs = _decode_tensors(document.outputs, "outputs", behind)
+        for item, tensor in zip(document.outputs, outputs, strict=True):
+            if not _is_absent(item.data) and not tensor.array.flags.writeable:
+                tensor.array = tensor.array.copy()  # only what views the body is no one's to change
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
@@ -168,12 +171,11 @@ def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: B
 def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Tensor:
     dtype = dtype_of(item.datatype)
     shape = tuple(item.shape)
-    data = memoryview(item.data)
-    absent = len(data) <= 4 and bytes(data) in (b"", b"null")
+    absent = _is_absent(item.data)
     if not item.parameters or "binary_data_size" not in item.parameters:
         if absent:
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, from_json(data, dtype, shape), item.parameters or {})
+        return Tensor(item.name, from_json(memoryview(item.data), dtype, shape), item.parameters or {})
     if not absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     parameters = item.parameters
@@ -183,6 +185,10 @@ def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Te
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     return Tensor(item.name, from_raw(b"" if binary is None else binary.take(size), dtype, shape), parameters)
+
+
+def _is_absent(data: msgspec.Raw) -> bool:
+    return len(data) <= len(b"null") and bytes(data) in (b"", b"null")
 
 
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:
@@ -248,7 +254,7 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 def _encode_tensors(
     tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
 ) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
-    documents: list[schemas.ResponseOutput] = []
+    written: list[schemas.ResponseOutput] = []
     binary: list[Buffer] = []
     for tensor in tensors:
         document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
@@ -263,8 +269,8 @@ def _encode_tensors(
                 raise InvalidRequest(f"{what} {shown(tensor.name)}: {error}: {remedy}") from None
         if parameters:
             document.parameters = parameters
-        documents.append(document)
-    return documents, binary
+        written.append(document)
+    return written, binary
 
 
 def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:

@@ -124,7 +124,7 @@ class Server:
         Args:
             model: A model that has admitted the request.
             place: What it gave the request.
-            request: The decoded request. Its arrays become read-only here, unless the model asked for writable ones.
+            request: The decoded request. Arrays that can be written to become read-only here, unless the model asked for writable ones.
             headers: Makes the request's headers, for models that want their context.
             transport: The way in's own object, for the same.
 
@@ -142,7 +142,8 @@ class Server:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-        call = _ModelCall(place, model, binding, tensors, request, headers, transport)
+        asked = _asked_types(request.outputs) if request.outputs else {}
+        call = _ModelCall(place, model, binding, tensors, request, request.outputs, asked, headers, transport)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
@@ -202,6 +203,8 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
     binding: Binding
     tensors: dict[str, Tensor]
     request: InferenceRequest
+    outputs: list[RequestOutput]
+    asked: dict[str, str]
     headers: Callable[[], Mapping[str, str]]
     transport: Any
 
@@ -229,10 +232,9 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
         return InferenceContext(request.id, self.headers(), request.parameters, model.name, model.version, self.transport)
 
     def _answer(self, result: Any) -> InferenceResponse:
-        asked = self.request.outputs
-        response = to_response(no_coroutine(result), self.model.answers, _asked_types(asked) if asked else {})
-        if asked:
-            response.outputs = select(response.outputs, asked)
+        response = to_response(no_coroutine(result), self.model.answers, self.asked)
+        if self.outputs:
+            response.outputs = select(response.outputs, self.outputs)
         for tensor in response.outputs:
             tensor.array = lasting(tensor.array)
         return response
@@ -257,10 +259,10 @@ def _seconds(model: Model, request: InferenceRequest) -> float:
     """How long a request may take: the model's timeout, which the request's own, in microseconds, can only shorten."""
     asked = request.parameters.get("timeout")
     if asked is None:
-        return model.seconds
+        return model.timeout
     if type(asked) is not int or asked <= 0:
         raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected a positive integer, in microseconds")
-    return min(model.seconds, asked / 1e6) if asked < ENDLESS * 10**6 else model.seconds
+    return min(model.timeout, asked / 1e6) if asked < ENDLESS * 10**6 else model.timeout
 
 
 def own_fault(error: Exception) -> InferenceError:

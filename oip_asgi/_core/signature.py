@@ -186,6 +186,11 @@ class _Signature:
                 self._add(parameter, renamed.get(parameter.name, parameter.name))
         claimed = frozenset(self._required | self._optional)
         self._place_unclaimed()
+        reserved = self._reserved - claimed if self._rest else frozenset()
+        if clashing := sorted(reserved & self._required):
+            raise TypeError(
+                f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
+            )
         self._check_content_type(claimed)
         open_ended = (self._rest or self._takes_all) and not self._is_closed
         names = self._required | self._optional
@@ -197,7 +202,7 @@ class _Signature:
                 self._specs,
                 frozenset(self._required),
                 None if open_ended else frozenset(self._optional),
-                self._reserved - claimed if self._rest else frozenset(),
+                reserved,
             ),
             claimed=claimed,
             takes=", ".join(self._takes) or "**inputs",

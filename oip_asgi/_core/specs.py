@@ -6,7 +6,7 @@ Specification: Model Metadata, `$metadata_tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
@@ -36,15 +36,13 @@ class TensorSpec:
     datatype: str
     shape: Sequence[int]
     content_type: str | None = None
-    dtype: DType = field(init=False, repr=False, compare=False)
-    """The datatype as numpy has it."""
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
         try:
-            object.__setattr__(self, "dtype", dtype_of(self.datatype))
+            dtype_of(self.datatype)
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
         if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
@@ -54,6 +52,11 @@ class TensorSpec:
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
+
+    @property
+    def dtype(self) -> DType:
+        """The datatype as numpy has it."""
+        return dtype_of(self.datatype)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
@@ -77,7 +80,7 @@ class InputNames:
         specs: What is declared of inputs, by name.
         required: Inputs that a request must have.
         optional: Inputs that it may have; None means any other name too, but the reserved ones.
-        reserved: Names that belong to parameters which are no tensors.
+        reserved: Names that belong to parameters which are no tensors; none of them is required.
     """
 
     def __init__(

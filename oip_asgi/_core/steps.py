@@ -105,12 +105,10 @@ class Response(msgspec.Struct, frozen=True):
 
         They are few, as each costs a call, and none is so large that much is there twice.
         """
-        if sum(map(len, self.parts)) <= _MESSAGE:
-            return [(b"".join(self.parts), False)]
-        return self._pieces()
+        size = sum(map(len, self.parts))
+        return [(b"".join(self.parts), False)] if size <= _MESSAGE else self._pieces(size)
 
-    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
-        left = sum(map(len, self.parts))
+    def _pieces(self, left: int) -> Iterator[tuple[bytes, bool]]:
         gathered: list[memoryview] = []
         size = 0
         for part in self.parts:

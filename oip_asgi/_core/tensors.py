@@ -285,10 +285,10 @@ def _named(tensors: list[Tensor], name: str, what: str) -> Array:
 
 def joined(headers: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Headers for `InferenceContext`: repeated ones are joined by a comma."""
-    by_name: dict[str, str] = {}
+    lines: dict[str, list[str]] = {}
     for name, value in headers:
-        by_name[name] = f"{by_name[name]}, {value}" if name in by_name else value
-    return by_name
+        lines.setdefault(name, []).append(value)
+    return {name: ", ".join(values) for name, values in lines.items()}
 
 
 class InferenceContext(msgspec.Struct, frozen=True, eq=False):
