@@ -182,20 +182,17 @@ class _Trip(Generic[T]):
         try:
             value = self._call.function(*self._call.args)
         except BaseException as raised:
-            return self._fail(_as_failure(raised))
+            if self._claim("thread"):
+                return _advance(self._steps.throw, _as_failure(raised))
+            if self._abandoned_for is DeadlinePassed and self._call.late is not None:
+                self._call.late(_as_failure(raised))
+            return None
         if not self._claim("thread"):
             return None
         if time.monotonic() >= self._call.deadline:
             # whoever waits has not been woken in time on a busy machine, which must not decide what is answered
             return _advance(self._steps.throw, DeadlinePassed())
         return _advance(self._steps.send, value)
-
-    def _fail(self, error: Exception) -> Any:
-        if self._claim("thread"):
-            return _advance(self._steps.throw, error)
-        if self._abandoned_for is DeadlinePassed and self._call.late is not None:
-            self._call.late(error)
-        return None
 
     def _claim(self, owner: Literal["thread", "caller"]) -> bool:
         with self._lock:
@@ -209,6 +206,8 @@ def _advance(resume: Callable[[Any], Step], value: Any) -> Step | Finished[Any]:
         return resume(value)
     except StopIteration as end:
         return Finished(end.value)
+    finally:
+        del value  # what is thrown knows the generator's frame, and from Python 3.12 on that knows this one: a cycle else
 
 
 def _call(steps: Steps[T], call: Call) -> Step | Finished[T]:
