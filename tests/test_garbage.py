@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
-import io
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+
+from . import ways
 
 BODY = b'{"inputs":[]}'
 BOMB = gzip.compress(bytes(2**20), 9)
@@ -85,20 +86,8 @@ def over_asgi(server: InferenceServer, model: str, body: bytes, coding: bytes, s
 
 
 def over_wsgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
-    statuses: list[int] = []
-    environ: Any = {
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": f"/models/{model}/infer",
-        "CONTENT_LENGTH": str(len(body)),
-        "HTTP_CONTENT_ENCODING": coding.decode(),
-        "wsgi.input": io.BytesIO(body),
-    }
-
-    def start_response(status: str, *_: Any) -> Any:
-        statuses.append(int(status[:3]))
-
-    list(OIPWSGIApp(server)(environ, start_response))
-    return statuses[0]
+    request = ways.Request("POST", f"/models/{model}/infer", [("content-encoding", coding.decode())], body)
+    return ways.over_wsgi(OIPWSGIApp(server), "")(request).status
 
 
 @pytest.fixture
@@ -135,7 +124,6 @@ def ours(garbage: list[Any]) -> list[str]:
     ]
 
 
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("way", [over_asgi, over_wsgi])
 @pytest.mark.parametrize(
     ("model", "body", "coding", "stays", "expected"),

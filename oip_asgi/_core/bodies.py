@@ -101,8 +101,7 @@ class Body:
     def _grow(self, size: int) -> None:
         room = 2 * size if self._limit is None else max(size, min(2 * size, self._limit))
         if self._length is not None and self._decoder is None:
-            is_trusted = max(size, self._length) <= _TRUSTED or size > _TRUSTED
-            room = max(size, self._length) if is_trusted else min(room, self._length)
+            room = min(room, self._length) if size <= _TRUSTED < self._length else max(size, self._length)
         grown = _aligned(room, self._head)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads

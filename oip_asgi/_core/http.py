@@ -86,12 +86,13 @@ def exchange(server: Server, head: Head) -> Exchange:
 
 
 class _Incoming:
-    """A request's body, which is read once or not at all, and what its headers say of it."""
+    """A request's body, which is read once or not at all, and what the headers say of it and of the answer's."""
 
     __slots__ = ("_headers", "_is_bounded", "_limit", "is_left")
 
     def __init__(self, head: Head, limit: int | None) -> None:
-        self._headers = _by_name(head.headers)
+        headers = dict(head.headers)
+        self._headers = headers if len(headers) == len(head.headers) else joined(head.headers, b",")
         self._is_bounded = head.body_is_bounded
         self._limit = limit
         self.is_left = True
@@ -115,7 +116,7 @@ class _Incoming:
         return None if value is None else coding_of(value.decode("latin-1"))
 
     def accepted(self) -> str:
-        """Which codings the answer may have."""
+        """Which codings the answer's body may have."""
         return self._headers.get(b"accept-encoding", b"").decode("latin-1")
 
     def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
@@ -283,18 +284,7 @@ def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
 
 
 def _headers(head: Head) -> Mapping[str, str]:
-    return joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
-
-
-def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers by name, those that are repeated joined by a comma."""
-    by_name = dict(headers)
-    if len(by_name) == len(headers):
-        return by_name
-    lines: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        lines.setdefault(name, []).append(value)
-    return {name: b",".join(values) for name, values in lines.items()}
+    return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers), ", ")
 
 
 def _length(name: bytes, value: bytes) -> int:

@@ -113,7 +113,7 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
             request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:
             request = decode_request(message, raw)
-        response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport)), transport)
+        response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport), ", "), transport)
     typed = not raw and is_typed(message)
     if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
         encoded: bytes = yield Call(_encode, "conversion", (response, method.response(), typed), for_client=True)
