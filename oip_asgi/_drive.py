@@ -56,12 +56,14 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
         if leaving is not None and leaving.done():
             steps.close()
             raise ClientGone
-        if isinstance(step, Call) and step.run != "async":
-            step = _call(steps, step) if step.deadline == math.inf else _call_in_thread(steps, step, running, leaving)
+        if isinstance(step, Call) and step.run != "async" and step.deadline != math.inf:
+            step = _call_in_thread(steps, step, running, leaving)
             continue
         value: Any = None
         try:
-            if isinstance(step, Read):
+            if isinstance(step, Call) and step.run != "async":
+                value = _called(step)
+            elif isinstance(step, Read):
                 assert read is not None  # only requests have bodies
                 value = read(step.body)
             elif isinstance(step, Wait):
@@ -118,29 +120,38 @@ async def drive_async(
     Raises:
         ClientGone: `gone` has said so, and `steps` are closed.
     """
-    step = _advance(steps.send, None)
-    while not isinstance(step, Finished):
-        if isinstance(step, Call) and step.run != "async":
-            step = _call(steps, step) if step.run == "inline" else await _call_in_thread_async(steps, step, step.run, threads, gone)
-            continue
-        value: Any = None
+    value: Any = None
+    while True:
         try:
-            if isinstance(step, Read):
-                assert read is not None  # only requests have bodies
-                value = await read(step.body)
-            elif isinstance(step, Together):
-                await all_of([drive_async(part, threads) for part in step.parts])
-            else:
-                work = finished(step.future) if isinstance(step, Wait) else step.function(*step.args)
-                value = await attended(work, step.deadline, gone if step.for_client else None)
-        except BaseException as error:
-            if isinstance(error, ClientGone) or not isinstance(error, Exception):
-                steps.close()  # nobody waits any more: the client has gone, or the host cancels
-                raise
-            step = _advance(steps.throw, error)
-        else:
-            step = _advance(steps.send, value)
-    return cast(T, step.value)
+            step: Step | Finished[T] = steps.send(value)
+        except StopIteration as end:
+            return cast(T, end.value)
+        while True:  # until there is a value to send
+            if isinstance(step, Call) and step.run != "inline" and step.run != "async":
+                step = await _call_in_thread_async(steps, step, step.run, threads, gone)
+                continue
+            try:
+                if isinstance(step, Read):
+                    assert read is not None  # only requests have bodies
+                    value = await read(step.body)
+                elif isinstance(step, Call):
+                    if step.run == "inline":
+                        value = _called(step)
+                    else:
+                        value = await attended(step.function(*step.args), step.deadline, gone if step.for_client else None)
+                elif isinstance(step, Wait):
+                    value = await attended(finished(step.future), step.deadline, gone if step.for_client else None)
+                elif isinstance(step, Together):
+                    await all_of([drive_async(part, threads) for part in step.parts])
+                    value = None
+                else:
+                    return step.value
+                break
+            except BaseException as error:
+                if isinstance(error, ClientGone) or not isinstance(error, Exception):
+                    steps.close()  # nobody waits any more: the client has gone, or the host cancels
+                    raise
+                step = _advance(steps.throw, error)
 
 
 async def _call_in_thread_async(steps: Steps[T], call: Call, pool: Pool, threads: Threads, gone: Gone | None) -> Step | Finished[T]:
@@ -210,17 +221,15 @@ def _advance(resume: Callable[[Any], Step], value: Any) -> Step | Finished[Any]:
         del value  # what is thrown knows the generator's frame, and from Python 3.12 on that knows this one: a cycle else
 
 
-def _call(steps: Steps[T], call: Call) -> Step | Finished[T]:
+def _called(call: Call) -> Any:
+    """What came of a call in this thread."""
     try:
-        value = call.function(*call.args)
-    except Exception as error:
-        return _advance(steps.throw, error)
+        return call.function(*call.args)
     except _ENDS as error:
         # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
         if threading.current_thread() is threading.main_thread():
             raise
-        return _advance(steps.throw, _as_failure(error))
-    return _advance(steps.send, value)
+        raise QuitWithin from error
 
 
 def _as_failure(error: BaseException) -> Exception:

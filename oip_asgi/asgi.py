@@ -10,6 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
+
 from ._core import http
 from ._core.bodies import Body
 from ._core.datatypes import Buffer
@@ -58,8 +60,8 @@ class OIPApp:
         head = http.Head(scope["method"], encoded, list(scope["headers"]), True, scope, self._compress)
         server = self._server
         try:
-            exchange = http.exchange(server.core, head)
-            response = await drive_async(exchange, server.running, partial(_read, receive, server.running), partial(_is_gone, receive))
+            client = _Client(receive, server.running)
+            response = await drive_async(http.exchange(server.core, head), server.running, client.read, client.is_gone)
         except ClientGone:
             response = http.CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
@@ -153,26 +155,32 @@ def _path(scope: Scope) -> str:
     return path
 
 
-async def _is_gone(receive: Receive) -> bool:
-    # behind the body there is nothing else to be told
-    return bool((await receive())["type"] == "http.disconnect")
+class _Client(msgspec.Struct, frozen=True, eq=False):
+    """Whoever sends a request: its body comes first, and behind it word that it has gone."""
 
+    receive: Receive
+    running: Running
 
-async def _read(receive: Receive, running: Running, body: Body) -> Buffer:
-    message = await receive()
-    chunk: bytes = message.get("body", b"")
-    if body.is_whole(chunk) and not message.get("more_body", False):
-        return chunk
-    while message["type"] != "http.disconnect":
-        if body.is_compressed:
-            await running.in_thread(partial(body.feed, chunk), "aside")
-        else:
-            body.feed(chunk)
-        if not message.get("more_body", False):
-            return body.finish()
-        message = await receive()
-        chunk = message.get("body", b"")
-    return body.finish(cut_off=True)
+    async def read(self, body: Body) -> Buffer:
+        """Feed what comes into the body."""
+        message = await self.receive()
+        chunk: bytes = message.get("body", b"")
+        if body.is_whole(chunk) and not message.get("more_body", False):
+            return chunk
+        while message["type"] != "http.disconnect":
+            if body.is_compressed:
+                await self.running.in_thread(partial(body.feed, chunk), "aside")
+            else:
+                body.feed(chunk)
+            if not message.get("more_body", False):
+                return body.finish()
+            message = await self.receive()
+            chunk = message.get("body", b"")
+        return body.finish(cut_off=True)
+
+    async def is_gone(self) -> bool:
+        """Wait for the next word, and tell whether it is that."""
+        return bool((await self.receive())["type"] == "http.disconnect")
 
 
 async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:

@@ -6,7 +6,7 @@ Nothing here runs the callable: `Binding.arguments` says what to call it with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -17,22 +17,27 @@ from .specs import InputNames, TensorSpec
 from .tensors import InferenceContext, InferenceRequest, Tensor
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What a call's arguments are taken from.
+class Given(Protocol):
+    """A call, of which its arguments are taken."""
 
-    Args:
-        tensors: The input tensors by name.
-        claimed: The names of those that parameters are named after.
-        content_type: That of the request, where it is one for each tensor.
-        request: The request.
-        context: Makes the context.
-    """
+    @property
+    def binding(self) -> Binding:
+        """How it is called."""
 
-    tensors: dict[str, Tensor]
-    claimed: frozenset[str]
-    content_type: str | None
-    request: InferenceRequest
-    context: Callable[[], InferenceContext]
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The input tensors by name."""
+
+    @property
+    def content_type(self) -> str | None:
+        """That of the request, where it is one for each tensor."""
+
+    @property
+    def request(self) -> InferenceRequest:
+        """The request, which was accepted."""
+
+    def context(self) -> InferenceContext:
+        """Make its context."""
 
 
 Taker: TypeAlias = Callable[[Given], Any]
@@ -50,7 +55,12 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
 
 def unclaimed_of(reader: WholeReader) -> Taker:
     """One value of all tensors that no parameter is named after."""
-    return lambda given: reader.read([tensor for tensor in given.request.inputs if tensor.name not in given.claimed], given.request)
+
+    def take(given: Given) -> Any:
+        request = given.request
+        return reader.read([tensor for tensor in request.inputs if tensor.name not in given.binding.claimed], request)
+
+    return take
 
 
 def request_of(given: Given) -> InferenceRequest:
@@ -101,25 +111,28 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     of_one: frozenset[str]
     only_whole: frozenset[str]
 
-    def accept(self, request: InferenceRequest) -> dict[str, Tensor]:
+    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Hold a request's inputs against the signature. Its one tensor gets the parameter's name where the content type is for the whole.
+
+        Args:
+            request: The request.
+            content_type: Its own, None where it has none.
 
         Returns:
             The inputs by name.
 
         Raises:
-            InvalidRequest: The names, datatypes, shapes or the request's content type are not what is taken; the text names them.
+            InvalidRequest: The names, datatypes, shapes or the content type are not what is taken; the text names them.
 
         Specification: Content Types: `np` and `str` at the level of the request are for models of a single tensor.
         """
-        content_type = request.parameters.get("content_type") if request.parameters else None
         if content_type is not None:
             self._check_content_type(content_type)
             if self.sole is not None and content_type in self.of_one and len(request.inputs) == 1:
                 request.inputs[0].name = self.sole
         return self.names.check(request, has_content_type=content_type is not None)
 
-    def _check_content_type(self, content_type: object) -> None:
+    def _check_content_type(self, content_type: str) -> None:
         if self.whole is not None and content_type != self.whole.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {shown(content_type)}, which cannot become {self.whole.annotation}, "
@@ -131,23 +144,18 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
                 f"the model takes ({self.takes}): leave it out"
             )
 
-    def arguments(
-        self, tensors: dict[str, Tensor], request: InferenceRequest, context: Callable[[], InferenceContext]
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, given: Given) -> tuple[list[Any], dict[str, Any]]:
         """What to call the callable with, for a request that was accepted.
-
-        Args:
-            tensors: Its inputs by name, as `accept` gave them.
-            request: The request.
-            context: Makes the context, for callables that want it.
 
         Raises:
             InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names it.
         """
-        content_type = request.parameters.get("content_type") if request.parameters and self.whole is None else None
-        given = Given(tensors, self.claimed, None if content_type is None else str(content_type), request, context)
-        args = [take(given) for take in self.positional]
-        kwargs = {keyword: take(given) for keyword, take in self.keywords.items()}
+        args = [take(given) for take in self.positional] if self.positional else []
+        kwargs = {}
+        for keyword, take in self.keywords.items():
+            kwargs[keyword] = take(given)
         if self.rest is not None:
-            kwargs.update({name: self.rest(tensor, given.content_type) for name, tensor in tensors.items() if name not in self.claimed})
+            for name, tensor in given.tensors.items():
+                if name not in self.claimed:
+                    kwargs[name] = self.rest(tensor, given.content_type)
         return args, kwargs

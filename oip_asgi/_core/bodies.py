@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from .datatypes import Buffer
@@ -20,7 +21,7 @@ nothing. It is also what is taken from the system itself, and the most that is c
 _ALIGNMENT: Final = 16
 
 
-class Body:
+class Body(msgspec.Struct, eq=False):
     """Collects the chunks of a body.
 
     Args:
@@ -30,42 +31,40 @@ class Body:
         head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
             so that what follows them is aligned, and can be an array as it lies.
         keep: Whether the bytes are wanted; they are only counted else.
-
-    Raises:
-        TooLarge: The announced length is above the limit.
     """
 
-    __slots__ = ("_decoder", "_first", "_head", "_is_kept", "_length", "_limit", "_received", "_room", "_size")
-
-    def __init__(self, length: int | None, limit: int | None, coding: Coding | None = None, *, head: int = 0, keep: bool = True) -> None:
-        self._length = length
-        self._limit = limit
-        self._decoder = None if coding is None else Decoder(coding)
-        self._head = head
-        self._is_kept = keep
-        self._received = 0
-        self._first = b""
-        self._size = 0
-        self._room: memoryview | None = None
-        if length is not None:
-            self._check(length)
+    length: int | None
+    limit: int | None
+    coding: Coding | None = None
+    head: int = 0
+    keep: bool = True
+    _received: int = 0
+    _first: bytes = b""
+    _size: int = 0
+    _room: memoryview | None = None
+    _decoder: Decoder | None = None
 
     def is_whole(self, chunk: bytes) -> bool:
         """Whether the first chunk is all of the body, as it lies: it need not be fed then."""
-        return len(chunk) == self._length and self._decoder is None
+        return len(chunk) == self.length and self.coding is None
 
     @property
     def is_compressed(self) -> bool:
         """Whether `feed` takes its time, up to a second for each chunk."""
-        return self._decoder is not None
+        return self.coding is not None
 
-    def _check(self, size: int) -> None:
-        if self._limit is not None and size > self._limit:
-            raise TooLarge(f"the body is larger than {self._limit} bytes, the most that this server takes (max_body_bytes)")
+    def check(self, size: int) -> None:
+        """Hold a size against the limit: before anything is read, the announced one.
+
+        Raises:
+            TooLarge: It is above the limit.
+        """
+        if self.limit is not None and size > self.limit:
+            raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
     def wanted(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
-        return most if self._length is None else min(most, self._length - self._received)
+        return most if self.length is None else min(most, self.length - self._received)
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk.
@@ -77,16 +76,17 @@ class Body:
         if not chunk:
             return
         self._received += len(chunk)
-        self._check(self._received)
-        if self._decoder is None:
+        self.check(self._received)
+        if self.coding is None:
             self._keep(chunk)
             return
+        self._decoder = self._decoder or Decoder(self.coding)
         for piece in self._decoder.feed(chunk):
-            self._check(self._size + len(piece))
+            self.check(self._size + len(piece))
             self._keep(piece)
 
     def _keep(self, chunk: bytes) -> None:
-        if not self._is_kept:
+        if not self.keep:
             return
         size = self._size + len(chunk)
         if self._size == 0:
@@ -99,10 +99,10 @@ class Body:
         self._size = size
 
     def _grow(self, size: int) -> None:
-        room = 2 * size if self._limit is None else max(size, min(2 * size, self._limit))
-        if self._length is not None and self._decoder is None:
-            room = min(room, self._length) if size <= _TRUSTED < self._length else max(size, self._length)
-        grown = _aligned(room, self._head)
+        room = 2 * size if self.limit is None else max(size, min(2 * size, self.limit))
+        if self.length is not None and self.coding is None:
+            room = min(room, self.length) if size <= _TRUSTED < self.length else max(size, self.length)
+        grown = _aligned(room, self.head)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
             end = min(start + _TRUSTED, self._size)
@@ -118,10 +118,10 @@ class Body:
         Raises:
             InvalidRequest: It is shorter or longer than announced, or cut off, or its compressed data is.
         """
-        if cut_off or self._length not in (None, self._received):
-            expected = "more" if self._length is None else self._length
+        if cut_off or self.length not in (None, self._received):
+            expected = "more" if self.length is None else self.length
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
-        if self._decoder is not None and self._received:
+        if self._decoder is not None:
             self._decoder.finish()
         return self._first if self._room is None else self._room[: self._size].toreadonly()
 

@@ -6,6 +6,7 @@ Specification: Tensor Data Types. Wire order is little-endian, so the table's dt
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -51,6 +52,7 @@ MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 
+@cache  # bounded: what is unknown raises
 def dtype_of(datatype: str) -> DType:
     """The numpy dtype of a protocol datatype.
 
@@ -70,6 +72,7 @@ def dtype_of(datatype: str) -> DType:
     raise InvalidRequest(f"unknown datatype {shown(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
 
 
+@lru_cache(256)  # dtypes repeat from request to request
 def datatype_of(dtype: DType) -> str | None:
     """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
     name = _NAMES.get(dtype)

@@ -66,10 +66,17 @@ class Head(msgspec.Struct):
     transport: Any
     compress: bool = False
 
+    def named_headers(self) -> Mapping[str, str]:
+        """The headers as models get them."""
+        return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+
 
 def exchange(server: Server, head: Head) -> Exchange:
     """Answer one request. Raises nothing but what is not an `Exception`."""
-    incoming = _Incoming(head, server.max_body_bytes)
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    incoming = _Incoming(headers, head.body_is_bounded, server.max_body_bytes)
     try:
         try:
             answer = _route(server, head, incoming)
@@ -85,17 +92,20 @@ def exchange(server: Server, head: Head) -> Exchange:
     return replace(response, parts=[]) if head.method == "HEAD" else response
 
 
-class _Incoming:
-    """A request's body, which is read once or not at all, and what the headers say of it and of the answer's."""
+class _Incoming(msgspec.Struct, eq=False):
+    """A request's body, which is read once or not at all, and what the headers say of it and of the answer's.
 
-    __slots__ = ("_headers", "_is_bounded", "_limit", "is_left")
+    Args:
+        headers: The request's headers by name, those that are repeated joined by a comma.
+        is_bounded: Whether the body's end can be told.
+        limit: The most bytes that are taken; None for no limit.
+        is_left: Whether it has not been read.
+    """
 
-    def __init__(self, head: Head, limit: int | None) -> None:
-        headers = dict(head.headers)
-        self._headers = headers if len(headers) == len(head.headers) else joined(head.headers, b",")
-        self._is_bounded = head.body_is_bounded
-        self._limit = limit
-        self.is_left = True
+    headers: dict[bytes, bytes]
+    is_bounded: bool
+    limit: int | None
+    is_left: bool = True
 
     def length(self, name: bytes) -> int | None:
         """A header that counts bytes.
@@ -103,7 +113,7 @@ class _Incoming:
         Raises:
             InvalidRequest: It is no plain number, or there are several.
         """
-        value = self._headers.get(name)
+        value = self.headers.get(name)
         return None if value is None else _length(name, value)
 
     def coding(self) -> Coding | None:
@@ -112,12 +122,12 @@ class _Incoming:
         Raises:
             UnsupportedEncoding: In a way that is not decoded here.
         """
-        value = self._headers.get(b"content-encoding")
+        value = self.headers.get(b"content-encoding")
         return None if value is None else coding_of(value.decode("latin-1"))
 
     def accepted(self) -> str:
         """Which codings the answer's body may have."""
-        return self._headers.get(b"accept-encoding", b"").decode("latin-1")
+        return self.headers.get(b"accept-encoding", b"").decode("latin-1")
 
     def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
         """The step that reads the whole body, of the announced length.
@@ -126,21 +136,26 @@ class _Incoming:
             InferenceError: It is too large, or its end cannot be told.
         """
         self.is_left = False
-        if length is None and not self._is_bounded:
+        body = Body(length, self.limit, coding, header_length)
+        if length is not None:
+            body.check(length)
+        elif not self.is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
-        return Read(Body(length, self._limit, coding, head=header_length))
+        return Read(body)
 
     def drop(self) -> Steps[None]:
         """Take a body off the connection that no answer needed: half of all servers close the connection on a client still sending."""
-        is_there = b"content-length" in self._headers or (b"transfer-encoding" in self._headers and self._is_bounded)
-        if not is_there or b"expect" in self._headers:  # a client that expects 100 Continue sends nothing before somebody reads
+        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.is_bounded)
+        if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
             length = self.length(b"content-length")
             if length != 0:
-                yield Read(Body(length, self._limit, keep=False))
+                body = Body(length, self.limit, keep=False)
+                body.check(length or 0)
+                yield Read(body)
         except Exception:
             return  # the answer stands, whatever becomes of the rest
 
@@ -165,10 +180,11 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Response | Exchan
     """The answer, or the steps to it."""
     path = head.path
     asked = _remembered(path) if len(path) <= _SHORT else _parsed(path)
-    if asked.name is not None:
-        if asked.is_split and asked.name not in server.models:
+    name = asked.name
+    if name is not None:
+        if asked.is_split and name not in server.models:
             raise _unknown_path(path)
-        model = server.models.find(asked.name, asked.version)
+        model = server.models.find(name, asked.version)
         if asked.what == "infer":
             _allow(head, "POST")
             return _infer(server, head, incoming, model)
@@ -253,14 +269,15 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
     body_length = incoming.length(b"content-length")
     header_length = incoming.length(HEADER_LENGTH)
     coding = incoming.coding()
-    yield from server.admit(model)
+    if not server.is_open(model):
+        yield from server.admit(model)
     body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
     with server.enter(model) as place:
         if len(body) > LARGE and rest.decoding_effort(body, header_length) > LARGE:
             request = yield Call(_decode, "conversion", (body, header_length, model), for_client=True)
         else:
             request = _decode(body, header_length, model)
-        response = yield from server.infer(model, place, request, lambda: _headers(head), head.transport)
+        response = yield from server.infer(model, place, request, head)
     if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
         text, binary = yield Call(rest.encode_response, "conversion", (response, request), for_client=True)
     else:
@@ -281,10 +298,6 @@ def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
         )
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
-
-
-def _headers(head: Head) -> Mapping[str, str]:
-    return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers), ", ")
 
 
 def _length(name: bytes, value: bytes) -> int:

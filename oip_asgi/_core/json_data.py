@@ -80,7 +80,9 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     Raises:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
-    elements, kind = count(shape), _kind(dtype)
+    elements, kind = count(shape), dtype.kind
+    if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
+        kind = "f"
     if len(text) > _LONG and kind != "O":
         array = _read_in_pieces(text, dtype, shape, elements, kind)
         if array is not None:
@@ -96,8 +98,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         flat = [_decode(text, dtype, shape, 0, kind)]  # the natural representation of a scalar is the bare value
     if len(flat) != elements:
         raise InvalidRequest(f"data has {len(flat)} elements: expected {_expected(shape)}")
-    array = _to_array(flat, dtype, kind)
-    return array if len(shape) == 1 else array.reshape(shape)
+    return _to_array(flat, dtype, kind, shape)
 
 
 def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
@@ -112,9 +113,13 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
             return array
         try:
             if row is None:
-                return _to_array(_decoder(kind, 1).decode(piece), dtype, kind)
-            rows = _decoder(kind, 2).decode(piece)
-            return _to_array(list(chain.from_iterable(rows)), dtype, kind) if all(len(items) == row for items in rows) else None
+                flat = _decoder(kind, 1).decode(piece)
+            else:
+                rows = _decoder(kind, 2).decode(piece)
+                if any(len(items) != row for items in rows):
+                    return None
+                flat = list(chain.from_iterable(rows))
+            return _to_array(flat, dtype, kind, (len(flat),))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
             return None
 
@@ -126,11 +131,6 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
 def _expected(shape: tuple[int, ...]) -> str:
     flat = f"{count(shape)} in a flat array for shape {list(shape)}"
     return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
-
-
-def _kind(dtype: DType) -> str:
-    # numpy knows the BF16 of ml_dtypes as an opaque type
-    return "f" if dtype.kind == "V" else dtype.kind
 
 
 @cache  # bounded: 6 kinds, 65 depths
@@ -202,23 +202,23 @@ def _flatten(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
     return level
 
 
-def _to_array(flat: list[Any], dtype: DType, kind: str) -> Array:
-    if kind == "O":
-        return object_array([element.encode() for element in flat], (len(flat),))
+def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...]) -> Array:
     if kind == "f":
-        return _to_floats(flat, dtype)
+        if dtype.kind == "f":
+            try:
+                # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
+                return np.ndarray(shape, dtype, struct.pack(f"<{len(flat)}{dtype.char}", *flat))
+            except (struct.error, OverflowError):
+                pass
+        return _to_floats(flat, dtype).reshape(shape)
+    if kind == "O":
+        return object_array([element.encode() for element in flat], shape)
     if kind == "b":
-        return np.array(flat, dtype)
-    return integer_array(flat, dtype, "data")
+        return np.array(flat, dtype).reshape(shape)
+    return integer_array(flat, dtype, "data").reshape(shape)
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:
-    if dtype.kind == "f":
-        try:
-            # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-            return np.frombuffer(struct.pack(f"<{len(flat)}{dtype.char}", *flat), dtype)
-        except (struct.error, OverflowError):
-            pass
     wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
     if dtype == wide.dtype:
         return wide
@@ -239,10 +239,12 @@ def to_json(array: Array) -> bytes:
     Raises:
         InvalidRequest: A BYTES element is not UTF-8, so only binary data can carry it.
     """
-    kind = _kind(array.dtype)
+    kind = array.dtype.kind
     if kind == "O":
         return _encode(_strings(array.ravel().tolist()))
-    flat = (cast(array, DTYPES["FP64"]) if array.dtype.kind == "V" else array).ravel()
+    if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
+        array, kind = cast(array, DTYPES["FP64"]), "f"
+    flat = array.ravel()
     text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
     if kind != "f" or b"n" not in text or not np.isinf(flat).any():
         return text

@@ -67,10 +67,8 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
-    array = np.frombuffer(data, dtype)
-    if not array.flags.aligned:
-        array = array.copy()
-    return array.reshape(shape)
+    array = np.ndarray(shape, dtype, data)
+    return array if array.flags.aligned else array.copy()
 
 
 def _split(data: Buffer, elements: int) -> list[bytes]:

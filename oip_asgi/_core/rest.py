@@ -37,7 +37,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    text, behind = _split(body, header_length)
+    text, behind = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     if len(text) >= documents.LONG:
@@ -72,7 +72,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         InvalidResponse: The body is an error, or not what the specification describes; the text says which.
     """
     try:
-        text, behind = _split(body, header_length)
+        text, behind = (body, None) if header_length is None else _split(body, header_length)
         document = documents.response_document(bytes(text))
         if document.error is not None:
             raise InvalidResponse(f"the server answered with an error: {document.error}")
@@ -87,10 +87,8 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
     return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
 
 
-def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | None]:
-    """The JSON of a body, and what is behind it; None where the header does not say where that begins."""
-    if header_length is None:
-        return body, None
+def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
+    """The JSON of a body, and what is behind it."""
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = memoryview(body)
@@ -208,15 +206,11 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
     """
     every = request.parameters.get("binary_data_output", False)
-    asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
+    asked: Mapping[str, object] = {}
+    if request.outputs:
+        asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
     outputs, binary = _encode_tensors(response.outputs, every, asked, "output", 'ask for this output with "binary_data": true')
-    document = schemas.InferenceResponse(response.model_name, outputs)
-    if response.model_version is not None:
-        document.model_version = response.model_version
-    if response.id is not None:
-        document.id = response.id
-    if response.parameters:
-        document.parameters = response.parameters
+    document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     return _encode(document), binary
 
 
@@ -257,19 +251,18 @@ def _encode_tensors(
     written: list[schemas.ResponseOutput] = []
     binary: list[Buffer] = []
     for tensor in tensors:
-        document = schemas.ResponseOutput(tensor.name, tensor.shape, tensor.datatype)
-        parameters = tensor.parameters
-        if asked.get(tensor.name, every):
-            binary.append(view_raw(tensor.array))
-            parameters = {**parameters, "binary_data_size": len(binary[-1])}
+        name, array, parameters = tensor.name, tensor.array, tensor.parameters
+        data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        if asked.get(name, every):
+            content = view_raw(array)
+            binary.append(content)
+            parameters = {**parameters, "binary_data_size": len(content)}
         else:
             try:
-                document.data = msgspec.Raw(to_json(tensor.array))
+                data = msgspec.Raw(to_json(array))
             except InvalidRequest as error:
-                raise InvalidRequest(f"{what} {shown(tensor.name)}: {error}: {remedy}") from None
-        if parameters:
-            document.parameters = parameters
-        written.append(document)
+                raise InvalidRequest(f"{what} {shown(name)}: {error}: {remedy}") from None
+        written.append(schemas.ResponseOutput(name, array.shape, tensor.datatype, parameters, data))
     return written, binary
 
 

@@ -20,6 +20,7 @@ from .datatypes import NUMBERS, Array, cast
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
+from .steps import no_coroutine
 from .tensors import InferenceResponse, Tensor, as_array, wire_array
 
 T = TypeVar("T")
@@ -37,12 +38,14 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         asked: The content types that the request asks outputs to have, by name.
 
     Raises:
-        ModelFault: It cannot be that, or does not keep the declaration.
+        ModelFault: It cannot be that, does not keep the declaration, or is a coroutine.
         InvalidRequest: An output cannot have the content type that is asked for.
     """
-    if outputs.are_open and not asked and type(result) is np.ndarray and result.dtype in NUMBERS:  # as nearly always
-        spec = outputs.sole
-        return InferenceResponse([Tensor("output_0", result) if spec is None else _cast(Tensor(spec.name, result), spec)])
+    if outputs.are_open and not asked and type(result) is np.ndarray:  # as nearly always
+        dtype, spec = result.dtype, outputs.sole
+        if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(result.shape))):
+            return InferenceResponse([Tensor("output_0" if spec is None else spec.name, result)])
+    result = no_coroutine(result)
     response = _finished(result, outputs.codecs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:
         response.outputs = _keep(response.outputs, outputs.declared)

@@ -7,7 +7,7 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from .contents import decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
@@ -106,19 +106,31 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     rest, raw = split(body, _RAW_INPUT_CONTENTS) if len(body) > _SPLIT_ABOVE else (body, None)
     message = method.parse(rest)
     model = _find(server, message.model_name, message.model_version)
-    yield from server.admit(model)
+    if not server.is_open(model):
+        yield from server.admit(model)
     with server.enter(model) as place:
         raw = raw or message.raw_input_contents
         if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
             request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:
             request = decode_request(message, raw)
-        response = yield from server.infer(model, place, request, lambda: joined(method.metadata(transport), ", "), transport)
+        response = yield from server.infer(model, place, request, _Caller(method, transport))
     typed = not raw and is_typed(message)
     if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
         encoded: bytes = yield Call(_encode, "conversion", (response, method.response(), typed), for_client=True)
         return encoded
     return _encode(response, method.response(), typed)
+
+
+class _Caller(NamedTuple):
+    """Who calls a method."""
+
+    method: Method
+    transport: Any
+
+    def named_headers(self) -> Mapping[str, str]:
+        """The call's metadata."""
+        return joined(self.method.metadata(self.transport), ", ")
 
 
 def _encode(response: InferenceResponse, message: Any, typed: bool) -> bytes:

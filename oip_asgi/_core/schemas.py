@@ -69,24 +69,24 @@ class StrictInferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     model_version: str | None = None
 
 
-class ResponseOutput(msgspec.Struct):
+class ResponseOutput(msgspec.Struct, omit_defaults=True):
     """`$response_output`."""
 
     name: str
     shape: tuple[int, ...]
     datatype: str
-    parameters: Parameters | UnsetType = UNSET
+    parameters: Parameters = {}
     data: Raw | UnsetType = UNSET
 
 
-class InferenceResponse(msgspec.Struct):
+class InferenceResponse(msgspec.Struct, omit_defaults=True):
     """`$inference_response`."""
 
     model_name: str
     outputs: list[ResponseOutput]
-    model_version: str | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    parameters: Parameters | UnsetType = UNSET
+    model_version: str | None = None
+    id: str | None = None
+    parameters: Parameters = {}
 
 
 class SentRequest(msgspec.Struct, omit_defaults=True):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -38,6 +38,17 @@ _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
 
 _logger: Final = logging.getLogger("oip_asgi")
+
+
+class Caller(Protocol):
+    """Who asks, in whatever way."""
+
+    @property
+    def transport(self) -> Any:
+        """The way in's own object."""
+
+    def named_headers(self) -> Mapping[str, str]:
+        """The request's headers by name, in lower case."""
 
 
 class Server:
@@ -85,8 +96,12 @@ class Server:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
             return False
 
+    def is_open(self, model: Model) -> bool:
+        """Whether `admit` would let a request in at once, as nearly always."""
+        return model.state == "ready" and not self.stopping and not model.gate.is_full()
+
     def admit(self, model: Model) -> Steps[None]:
-        """Let a request in before its body is read.
+        """Let a request in before its body is read, as soon as the model is loaded.
 
         Raises:
             NotReady: The model is loading, or its load failed, or the server stops.
@@ -116,25 +131,24 @@ class Server:
             raise _busy(model)
         return place
 
-    def infer(
-        self, model: Model, place: Place, request: InferenceRequest, headers: Callable[[], Mapping[str, str]], transport: Any
-    ) -> Steps[InferenceResponse]:
+    def infer(self, model: Model, place: Place, request: InferenceRequest, caller: Caller) -> Steps[InferenceResponse]:
         """Run a model, with one call of user code at most.
 
         Args:
             model: A model that has admitted the request.
             place: What it gave the request.
             request: The decoded request. Arrays that can be written to become read-only here, unless the model asked for writable ones.
-            headers: Makes the request's headers, for models that want their context.
-            transport: The way in's own object, for the same.
+            caller: Who asks, for models that want their context.
 
         Raises:
             InferenceError: The request does not fit the model, the model raised one, failed, or took too long.
         """
         _check_parameters(request, self.codecs)
+        said = request.parameters.get("content_type")
+        content_type = None if said is None else str(said)
+        binding = model.binding_for(content_type)
         seconds = _seconds(model, request)
-        binding = model.binding_for(request.parameters.get("content_type"))
-        tensors = binding.accept(request)
+        tensors = binding.accept(request, content_type)
         if request.outputs and model.outputs:
             check_asked(request.outputs, [spec.name for spec in model.outputs])
         for tensor in request.inputs:
@@ -142,15 +156,14 @@ class Server:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-        asked = _asked_types(request.outputs) if request.outputs else {}
-        call = _ModelCall(place, model, binding, tensors, request, request.outputs, asked, headers, transport)
+        call = _ModelCall(place, model, binding, tensors, content_type if binding.whole is None else None, request, caller)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
                 yield Wait(place.turn, deadline, for_client=True)
             make = call.make_async if model.run == "async" else call.make
             late = None if seconds == math.inf else partial(_failed_late, model, request)
-            response: InferenceResponse = yield Call(make, model.run, deadline=deadline, for_client=True, late=late)
+            response: InferenceResponse = yield Call(make, model.run, (), deadline, True, late)
         except InferenceError:
             raise
         except DeadlinePassed as passed:
@@ -202,39 +215,42 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
     model: Model
     binding: Binding
     tensors: dict[str, Tensor]
+    content_type: str | None
     request: InferenceRequest
-    outputs: list[RequestOutput]
-    asked: dict[str, str]
-    headers: Callable[[], Mapping[str, str]]
-    transport: Any
+    caller: Caller
 
     def make(self) -> InferenceResponse:
-        if not self.place.start():
+        place = self.place
+        if not place.start():
             raise Stopped
         try:
-            args, kwargs = self.binding.arguments(self.tensors, self.request, self._context)
+            args, kwargs = self.binding.arguments(self)
             return self._answer(self.model.function(*args, **kwargs))
         finally:
-            self.place.end()
+            place.gate.leave(place)
 
     async def make_async(self) -> InferenceResponse:
         """The same for a coroutine function."""
-        if not self.place.start():
+        place = self.place
+        if not place.start():
             raise Stopped
         try:
-            args, kwargs = self.binding.arguments(self.tensors, self.request, self._context)
+            args, kwargs = self.binding.arguments(self)
             return self._answer(await self.model.function(*args, **kwargs))
         finally:
-            self.place.end()
+            place.gate.leave(place)
 
-    def _context(self) -> InferenceContext:
+    def context(self) -> InferenceContext:
         request, model = self.request, self.model
-        return InferenceContext(request.id, self.headers(), request.parameters, model.name, model.version, self.transport)
+        return InferenceContext(
+            request.id, self.caller.named_headers(), request.parameters, model.name, model.version, self.caller.transport
+        )
 
     def _answer(self, result: Any) -> InferenceResponse:
-        response = to_response(no_coroutine(result), self.model.answers, self.asked)
-        if self.outputs:
-            response.outputs = select(response.outputs, self.outputs)
+        asked = self.request.outputs
+        response = to_response(result, self.model.answers, _asked_types(asked) if asked else {})
+        if asked:
+            response.outputs = select(response.outputs, asked)
         for tensor in response.outputs:
             tensor.array = lasting(tensor.array)
         return response

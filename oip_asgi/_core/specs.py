@@ -6,7 +6,7 @@ Specification: Model Metadata, `$metadata_tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
@@ -36,13 +36,15 @@ class TensorSpec:
     datatype: str
     shape: Sequence[int]
     content_type: str | None = None
+    dtype: DType = field(init=False, repr=False, compare=False)
+    """The datatype as numpy has it."""
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
         try:
-            dtype_of(self.datatype)
+            object.__setattr__(self, "dtype", dtype_of(self.datatype))
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
         if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
@@ -53,14 +55,9 @@ class TensorSpec:
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
 
-    @property
-    def dtype(self) -> DType:
-        """The datatype as numpy has it."""
-        return dtype_of(self.datatype)
-
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
-        return _fits(tuple(self.shape), shape)
+        return _fits(self.shape, shape)  # a tuple since __post_init__
 
     def without_unit(self, array: Array) -> Array:
         """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
@@ -108,15 +105,20 @@ class InputNames:
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
-        tensors = {tensor.name: tensor for tensor in request.inputs}
-        if len(tensors) != len(request.inputs) or tensors.keys() != self._required:
-            self._check_names([tensor.name for tensor in request.inputs])
-        for name, tensor in tensors.items():
-            spec = self._specs.get(name)
+        inputs = request.inputs
+        tensors = {tensor.name: tensor for tensor in inputs}
+        if len(tensors) != len(inputs) or tensors.keys() != self._required:
+            self._check_names([tensor.name for tensor in inputs])
+        for tensor in inputs:
+            spec = self._specs.get(tensor.name)
             if spec is not None:
                 if has_content_type or "content_type" in tensor.parameters:
                     tensor.array = spec.without_unit(tensor.array)
-                check_tensor(tensor, spec)
+                array = tensor.array
+                if array.dtype != spec.dtype:
+                    raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                if not spec.fits(array.shape):
+                    raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
         return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -133,18 +135,6 @@ class InputNames:
             raise InvalidRequest(
                 f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
             )
-
-
-def check_tensor(tensor: Tensor, spec: TensorSpec) -> None:
-    """Hold one input tensor against its declaration.
-
-    Raises:
-        InvalidRequest: Its datatype, rank or a fixed dimension is another.
-    """
-    if tensor.array.dtype != spec.dtype:
-        raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
-    if not spec.fits(tensor.array.shape):
-        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
 def _named(names: frozenset[str] | set[str]) -> str:

@@ -164,8 +164,9 @@ class Tensor(msgspec.Struct, eq=False):
     parameters: Parameters = {}
 
     def __post_init__(self) -> None:
-        if type(self.array) is not np.ndarray or self.array.dtype not in NUMBERS:
-            self.array = wire_array(self.array)
+        array = self.array
+        if type(array) is not np.ndarray or array.dtype not in NUMBERS:
+            self.array = wire_array(array)
 
     @property
     def shape(self) -> tuple[int, ...]:

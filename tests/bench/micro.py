@@ -130,12 +130,12 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
         header_length = None if size is None else int(size)
         head = http.Head(row.method, row.path, _headers(row), True, None)
         request = rest.decode_request(row.body, header_length)
-        response = _infer(server, request)
+        response = _infer(server, request, head)
         return Costs(
             best_of_app(OIPApp(server), row, repeats, number),
             best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
             best(lambda: rest.decode_request(row.body, header_length), repeats, number),
-            best(lambda: _infer(server, request), repeats, number),
+            best(lambda: _infer(server, request, head), repeats, number),
             best(lambda: rest.encode_response(response, request), repeats, number),
             best_of_app(echo, row, repeats, number),
         )
@@ -143,12 +143,12 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
         server.stop()
 
 
-def _infer(server: InferenceServer, request: InferenceRequest) -> InferenceResponse:
+def _infer(server: InferenceServer, request: InferenceRequest, head: http.Head) -> InferenceResponse:
     core = server.core
     model = core.models.find("identity", None)
-    drive(core.admit(model))
+    assert core.is_open(model)
     with core.enter(model) as place:
-        response: InferenceResponse = drive(core.infer(model, place, request, dict, None))
+        response: InferenceResponse = drive(core.infer(model, place, request, head))
     return response
 
 
