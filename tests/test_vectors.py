@@ -87,6 +87,7 @@ def test_what_is_no_json() -> None:
 
 def test_bf16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    dtype_of.cache_clear()  # another test may have found it
     with pytest.raises(InvalidRequest, match="BF16 needs the package ml_dtypes"):
         dtype_of("BF16")
     with pytest.raises(ValueError, match="BF16 needs the package ml_dtypes"):

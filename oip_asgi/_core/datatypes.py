@@ -6,7 +6,7 @@ Specification: Tensor Data Types. Wire order is little-endian, so the table's dt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -37,7 +37,7 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
     }
 )
 
-_NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in DTYPES.items()})
+_NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES.items()}
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 """The dtypes of the table whose elements are no Python objects."""
@@ -72,7 +72,6 @@ def dtype_of(datatype: str) -> DType:
     raise InvalidRequest(f"unknown datatype {shown(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
 
 
-@lru_cache(256)  # dtypes repeat from request to request
 def datatype_of(dtype: DType) -> str | None:
     """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
     name = _NAMES.get(dtype)

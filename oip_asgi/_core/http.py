@@ -41,7 +41,7 @@ _MAX_DIGITS: Final = 18
 _MANY: Final = 2**12
 """Above this many elements, a response is encoded in a worker thread as requests of `LARGE` are decoded."""
 
-CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""])
+CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -89,7 +89,7 @@ def exchange(server: Server, head: Head) -> Exchange:
         response = _refusal(own_fault(error))
     if incoming.is_left:
         yield from incoming.drop()
-    return replace(response, parts=[]) if head.method == "HEAD" else response
+    return replace(response, parts=[], size=0) if head.method == "HEAD" else response
 
 
 class _Incoming(msgspec.Struct, eq=False):
@@ -107,38 +107,35 @@ class _Incoming(msgspec.Struct, eq=False):
     limit: int | None
     is_left: bool = True
 
-    def length(self, name: bytes) -> int | None:
-        """A header that counts bytes.
+    def announced(self) -> tuple[Body, int | None]:
+        """The body as the headers describe it, and how many of its bytes are JSON; None where they do not say.
 
         Raises:
-            InvalidRequest: It is no plain number, or there are several.
+            InvalidRequest: One that counts bytes is no plain number, or there are several.
+            UnsupportedEncoding: It is compressed in a way that is not decoded here.
         """
-        value = self.headers.get(name)
-        return None if value is None else _length(name, value)
-
-    def coding(self) -> Coding | None:
-        """How the body is compressed.
-
-        Raises:
-            UnsupportedEncoding: In a way that is not decoded here.
-        """
-        value = self.headers.get(b"content-encoding")
-        return None if value is None else coding_of(value.decode("latin-1"))
+        headers = self.headers
+        length, head, coding = headers.get(b"content-length"), headers.get(HEADER_LENGTH), headers.get(b"content-encoding")
+        counted = None if length is None else _length(b"content-length", length)
+        header_length = None if head is None else _length(HEADER_LENGTH, head)
+        return (
+            Body(counted, self.limit, None if coding is None else coding_of(coding.decode("latin-1")), header_length or 0),
+            header_length,
+        )
 
     def accepted(self) -> str:
         """Which codings the answer's body may have."""
         return self.headers.get(b"accept-encoding", b"").decode("latin-1")
 
-    def read(self, length: int | None, coding: Coding | None, header_length: int) -> Read:
-        """The step that reads the whole body, of the announced length.
+    def read(self, body: Body) -> Read:
+        """The step that reads the whole body.
 
         Raises:
             InferenceError: It is too large, or its end cannot be told.
         """
         self.is_left = False
-        body = Body(length, self.limit, coding, header_length)
-        if length is not None:
-            body.check(length)
+        if body.length is not None:
+            body.check(body.length)
         elif not self.is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
@@ -151,10 +148,10 @@ class _Incoming(msgspec.Struct, eq=False):
         if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
-            length = self.length(b"content-length")
-            if length != 0:
-                body = Body(length, self.limit, keep=False)
-                body.check(length or 0)
+            length = self.headers.get(b"content-length")
+            body = Body(None if length is None else _length(b"content-length", length), self.limit, keep=False)
+            if body.length != 0:
+                body.check(body.length or 0)
                 yield Read(body)
         except Exception:
             return  # the answer stands, whatever becomes of the rest
@@ -180,18 +177,20 @@ def _route(server: Server, head: Head, incoming: _Incoming) -> Response | Exchan
     """The answer, or the steps to it."""
     path = head.path
     asked = _remembered(path) if len(path) <= _SHORT else _parsed(path)
-    name = asked.name
+    name, what = asked.name, asked.what
     if name is not None:
         if asked.is_split and name not in server.models:
             raise _unknown_path(path)
         model = server.models.find(name, asked.version)
-        if asked.what == "infer":
-            _allow(head, "POST")
+        if what == "infer":
+            if head.method != "POST":
+                raise _not_allowed(head.method, "POST")
             return _infer(server, head, incoming, model)
-        _allow(head, *_GET)
-        return _model_ready(server, model) if asked.what == "ready" else _json(200, server.models.metadata(model))
-    _allow(head, *_GET)
-    match asked.what:
+    if head.method not in _GET:
+        raise _not_allowed(head.method, *_GET)
+    if name is not None:
+        return _model_ready(server, model) if what == "ready" else _json(200, server.models.metadata(model))
+    match what:
         case "live":
             return _json(200, schemas.ServerLive(True))
         case "ready":
@@ -259,25 +258,25 @@ def _unknown_path(path: str) -> NotFound:
     )
 
 
-def _allow(head: Head, *methods: str) -> None:
-    if head.method not in methods:
-        allowed = ", ".join(methods)
-        raise MethodNotAllowed(f"method {shown(head.method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
+def _not_allowed(method: str, *methods: str) -> MethodNotAllowed:
+    allowed = ", ".join(methods)
+    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
 
 
 def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exchange:
-    body_length = incoming.length(b"content-length")
-    header_length = incoming.length(HEADER_LENGTH)
-    coding = incoming.coding()
+    announced, header_length = incoming.announced()
     if not server.is_open(model):
         yield from server.admit(model)
-    body: Buffer = yield incoming.read(body_length, coding, header_length or 0)
-    with server.enter(model) as place:
+    body: Buffer = yield incoming.read(announced)
+    place = server.enter(model)
+    try:
         if len(body) > LARGE and rest.decoding_effort(body, header_length) > LARGE:
             request = yield Call(_decode, "conversion", (body, header_length, model), for_client=True)
         else:
             request = _decode(body, header_length, model)
         response = yield from server.infer(model, place, request, head)
+    finally:
+        place.give_up()
     if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
         text, binary = yield Call(rest.encode_response, "conversion", (response, request), for_client=True)
     else:
@@ -322,13 +321,13 @@ def _compressed(response: Response, accepted: str) -> Exchange:
     headers = [*response.headers, (b"vary", b"Accept-Encoding")]
     if coding is None:
         return replace(response, headers=headers)
-    if sum(map(len, response.parts)) > LARGE:
+    if response.size > LARGE:
         body: bytes = yield Call(encode, "conversion", (response.parts, coding), for_client=True)
     else:
         body = encode(response.parts, coding)
     headers = [(name, value) for name, value in headers if name != b"content-length"]
     added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
-    return Response(response.status, [*headers, *added], [body])
+    return Response(response.status, [*headers, *added], [body], len(body))
 
 
 def _refusal(error: InferenceError) -> Response:
@@ -344,7 +343,7 @@ def _json(status: int, document: msgspec.Struct) -> Response:
 
 def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
     size = sum(map(len, parts))
-    return Response(status, [*described, (b"content-length", b"%d" % size)], parts)
+    return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 
 def prefix(path: str) -> str:

@@ -9,6 +9,7 @@ import math
 import re
 import struct
 import types
+from collections.abc import Mapping
 from decimal import Decimal, DecimalException
 from functools import cache
 from itertools import chain, takewhile
@@ -84,7 +85,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
         kind = "f"
     if len(text) > _LONG and kind != "O":
-        array = _read_in_pieces(text, dtype, shape, elements, kind)
+        array = _read_in_pieces(memoryview(text), dtype, shape, elements, kind)
         if array is not None:
             return array
         if bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
@@ -153,9 +154,13 @@ def _whole(text: str) -> int | None:
     return int(whole) if whole == number else None
 
 
+_FLAT: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {kind: _decoder(kind, 1) for kind in _ELEMENT}
+"""Those of flat data, as it nearly always is."""
+
+
 def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind: str) -> Any:
     try:
-        return _decoder(kind, depth).decode(text)
+        return (_FLAT[kind] if depth == 1 else _decoder(kind, depth)).decode(text)
     except RecursionError:
         raise InvalidRequest(f"data is nested too deep: expected {_expected(shape)}") from None
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -72,17 +73,21 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def _split(data: Buffer, elements: int) -> list[bytes]:
+    view, unpack, size = memoryview(data), _LENGTH.unpack_from, _LENGTH.size
     found: list[bytes] = []
-    position, end = 0, len(data)
-    while position < end and len(found) < elements:
-        start = position + _LENGTH.size
-        if start > end:
-            raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data")
-        (length,) = _LENGTH.unpack_from(data, position)
-        position = start + length
-        if position > end:
-            raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
-        found.append(bytes(data[start:position]))
+    position, end = 0, len(view)
+    try:
+        for _ in range(elements):
+            if position >= end:
+                break
+            start = position + size
+            (length,) = unpack(view, position)
+            position = start + length
+            found.append(view[start:position].tobytes())
+    except struct.error:
+        raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data") from None
+    if position > end:
+        raise InvalidRequest(f"BYTES element {len(found) - 1} claims {length} bytes, but {end - start} are left in the binary data")
     if len(found) != elements:
         raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
     if position != end:
@@ -101,5 +106,6 @@ def to_raw(array: Array) -> bytes:
     """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
     if not array.dtype.hasobject:
         return array.tobytes()
-    pack = _LENGTH.pack
-    return b"".join([part for element in array.ravel().tolist() for part in (pack(len(element)), element)])
+    elements: list[bytes] = array.ravel().tolist()
+    lengths = map(_LENGTH.pack, map(len, elements))
+    return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))

@@ -52,10 +52,12 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
 def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
     check_number(document.inputs)
     inputs = _decode_tensors(document.inputs, "inputs", behind)
-    outputs: list[RequestOutput] = [*(document.outputs or [])]
-    for place, output in enumerate(outputs):
-        if output.parameters:
-            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    outputs: list[RequestOutput] = []
+    if document.outputs:
+        outputs.extend(document.outputs)
+        for place, output in enumerate(outputs):
+            if output.parameters:
+                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     if document.parameters:
         _check_flag(document.parameters, "binary_data_output", "parameters")
     return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
@@ -173,7 +175,7 @@ def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Te
     if not item.parameters or "binary_data_size" not in item.parameters:
         if absent:
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, from_json(memoryview(item.data), dtype, shape), item.parameters or {})
+        return Tensor(item.name, from_json(item.data, dtype, shape), item.parameters or {})
     if not absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     parameters = item.parameters

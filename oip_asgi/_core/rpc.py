@@ -108,13 +108,16 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     model = _find(server, message.model_name, message.model_version)
     if not server.is_open(model):
         yield from server.admit(model)
-    with server.enter(model) as place:
+    place = server.enter(model)
+    try:
         raw = raw or message.raw_input_contents
         if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
             request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:
             request = decode_request(message, raw)
         response = yield from server.infer(model, place, request, _Caller(method, transport))
+    finally:
+        place.give_up()
     typed = not raw and is_typed(message)
     if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
         encoded: bytes = yield Call(_encode, "conversion", (response, method.response(), typed), for_client=True)

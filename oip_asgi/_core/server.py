@@ -118,7 +118,7 @@ class Server:
             raise _busy(model)
 
     def enter(self, model: Model) -> Place:
-        """Take a place for a request whose body is complete, so that slow ones hold nothing. To be left by its `with` block.
+        """Take a place for a request whose body is complete, so that slow ones hold nothing. To be given up in the end.
 
         Raises:
             NotReady: The server stops.
@@ -297,10 +297,10 @@ def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:
 
 
 def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
-    if not _CHECKED.isdisjoint(request.parameters):
+    if request.parameters and not _CHECKED.isdisjoint(request.parameters):
         _check(request.parameters, "the request", codecs, whole=True)
     for tensor in request.inputs:
-        if not _CHECKED.isdisjoint(tensor.parameters):
+        if tensor.parameters and not _CHECKED.isdisjoint(tensor.parameters):
             _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
     for output in request.outputs:
         if output.parameters and not _CHECKED.isdisjoint(output.parameters):

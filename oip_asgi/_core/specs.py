@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
@@ -38,6 +37,7 @@ class TensorSpec:
     content_type: str | None = None
     dtype: DType = field(init=False, repr=False, compare=False)
     """The datatype as numpy has it."""
+    _fixed: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -54,20 +54,21 @@ class TensorSpec:
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
-        return _fits(self.shape, shape)  # a tuple since __post_init__
+        if len(shape) != len(self.shape):
+            return False
+        for axis, size in self._fixed:  # noqa: SIM110  (a generator costs more than all of it)
+            if shape[axis] != size:
+                return False
+        return True
 
     def without_unit(self, array: Array) -> Array:
         """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
         is_column = len(self.shape) == 1 and array.ndim == 2 and array.shape[1] == 1
         return array.reshape(-1) if is_column else array
-
-
-@lru_cache(256)  # shapes are short, and repeat from request to request
-def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    return len(declared) == len(shape) and all(one in (-1, other) for one, other in zip(declared, shape, strict=True))
 
 
 class InputNames:
@@ -106,13 +107,15 @@ class InputNames:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
         inputs = request.inputs
-        tensors = {tensor.name: tensor for tensor in inputs}
+        tensors = {}
+        for tensor in inputs:
+            tensors[tensor.name] = tensor
         if len(tensors) != len(inputs) or tensors.keys() != self._required:
             self._check_names([tensor.name for tensor in inputs])
         for tensor in inputs:
             spec = self._specs.get(tensor.name)
             if spec is not None:
-                if has_content_type or "content_type" in tensor.parameters:
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
                     tensor.array = spec.without_unit(tensor.array)
                 array = tensor.array
                 if array.dtype != spec.dtype:

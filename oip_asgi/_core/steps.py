@@ -94,23 +94,23 @@ class Stopped(Exception):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer: its parts are sent one after the other; `Content-Length` is among the headers."""
+    """An answer: its parts, of so many bytes together, are sent one after the other. `Content-Length` is among the headers."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     parts: list[Buffer]
+    size: int
 
     def messages(self) -> Iterable[tuple[bytes, bool]]:
         """The parts as `bytes`, which is what servers take, and whether more of them follow.
 
         They are few, as each costs a call, and none is so large that much is there twice.
         """
-        size = sum(map(len, self.parts))
-        return [(b"".join(self.parts), False)] if size <= _MESSAGE else self._pieces(size)
+        return [(b"".join(self.parts), False)] if self.size <= _MESSAGE else self._pieces()
 
-    def _pieces(self, left: int) -> Iterator[tuple[bytes, bool]]:
+    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
         gathered: list[memoryview] = []
-        size = 0
+        size, left = 0, self.size
         for part in self.parts:
             rest = memoryview(part)
             while rest:

@@ -147,8 +147,9 @@ def _infer(server: InferenceServer, request: InferenceRequest, head: http.Head) 
     core = server.core
     model = core.models.find("identity", None)
     assert core.is_open(model)
-    with core.enter(model) as place:
-        response: InferenceResponse = drive(core.infer(model, place, request, head))
+    place = core.enter(model)
+    response: InferenceResponse = drive(core.infer(model, place, request, head))
+    place.give_up()
     return response
 
 
