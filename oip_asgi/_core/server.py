@@ -163,7 +163,7 @@ class Server:
                 yield Wait(place.turn, deadline, for_client=True)
             make = call.make_async if model.run == "async" else call.make
             late = None if seconds == math.inf else partial(_failed_late, model, request)
-            response: InferenceResponse = yield Call(make, model.run, (), deadline, True, late)
+            response: InferenceResponse = yield Call(make, model.run, deadline=deadline, for_client=True, late=late)
         except InferenceError:
             raise
         except DeadlinePassed as passed:
