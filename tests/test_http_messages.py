@@ -121,6 +121,14 @@ def test_binary_data_under_any_spelling_of_the_header(name: str) -> None:
     assert response.outputs[0].parameters == {}
 
 
+def test_a_buffer_that_a_response_is_read_from_cannot_go_from_under_it() -> None:
+    buffer = bytearray(BINARY + b"\x01\x02")
+    response = InferenceResponse.from_http({HEADER: str(len(BINARY))}, buffer)
+    with pytest.raises(BufferError):
+        buffer.clear()
+    assert response["y"].tolist() == [1, 2]
+
+
 LENGTH = str(len(BINARY))
 
 

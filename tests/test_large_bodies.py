@@ -119,6 +119,22 @@ def test_a_large_tensor_is_in_memory_once_from_the_socket_to_the_socket() -> Non
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("elements", [2**15, MIB])
+def test_an_input_from_several_chunks_can_be_written_to_by_nobody(elements: int) -> None:
+    server = InferenceServer()
+    found: list[Any] = []
+
+    @server.model("m", run="inline")
+    def model(x: np.ndarray) -> np.ndarray:
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            x.flags.writeable = True
+        found.append(lasting(x) is x)  # so it leaves as it lies
+        return x
+
+    asyncio.run(Exchange(np.zeros(elements, "f4")).run(OIPApp(server)))
+    assert found == [True]
+
+
 def test_a_buffer_that_a_model_uses_again_is_not_sent_as_the_next_answer() -> None:
     async def scenario() -> None:
         server = InferenceServer()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import pickle
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
@@ -27,6 +29,16 @@ Y = TensorSpec("y", "FP64", [-1])
 @pytest.fixture
 def server() -> InferenceServer:
     return InferenceServer()
+
+
+def test_a_spec_is_its_four_arguments() -> None:
+    spec = TensorSpec("x", "FP32", [-1, 4], "np")
+    assert spec.fits((2, 4))
+    assert spec.dtype == np.float32
+    fields = dataclasses.asdict(spec)
+    assert fields == {"name": "x", "datatype": "FP32", "shape": (-1, 4), "content_type": "np"}
+    assert TensorSpec(**fields) == spec == pickle.loads(pickle.dumps(spec)) == dataclasses.replace(spec)
+    assert hash(spec) == hash(TensorSpec(**fields))
 
 
 class Scaler:

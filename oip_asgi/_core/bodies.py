@@ -123,6 +123,7 @@ class Body(msgspec.Struct, eq=False):
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
         if self._decoder is not None:
             self._decoder.finish()
+            self._decoder = None  # its window would stay as long as the request
         return self._first if self._room is None else self._room[: self._size].toreadonly()
 
 

@@ -1,7 +1,6 @@
 """How many calls of one model run at once, and how many wait for their turn. Counts and hands out turns; waits for nothing itself.
 
-One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. Each request
-comes through here, so locks are taken by hand: a `with` block takes twice as long.
+One model may be served by several event loops and threads at the same time, so all of it may be called from any thread.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from typing import Literal
 
 import msgspec
 
@@ -40,8 +38,7 @@ class Gate:
 
     def enter(self) -> Place | None:
         """A place, to be given up by whoever entered; None where the house is full."""
-        self._lock.acquire()
-        try:
+        with self._lock:
             if self._running < self.max_concurrency:
                 self._running += 1
                 return Place(self)
@@ -51,13 +48,10 @@ class Gate:
             place = Place(self, turn)
             self._queue[place] = turn
             return place
-        finally:
-            self._lock.release()
 
     def leave(self, place: Place) -> None:
         """Give a place back, once: its call has ended, or never starts. The first that waits has its turn."""
-        self._lock.acquire()
-        try:
+        with self._lock:
             if self._queue:
                 if self._queue.pop(place, None) is not None:  # it waited itself
                     return
@@ -67,8 +61,6 @@ class Gate:
                 if self._running or not self._awaiting_empty:
                     return
                 finished, self._awaiting_empty = self._awaiting_empty, []
-        finally:
-            self._lock.release()
         for future in finished:
             future.set_result(None)
 
@@ -93,19 +85,19 @@ class Place(msgspec.Struct, eq=False):
         gate: The gate.
         turn: Done when its turn has come; None where it has come at once.
         since: When it was entered, by `time.monotonic`.
-        owner: Who gives it back, under "by": the first to claim that, which a dict decides in one step.
+        claim: Held by the one that gives the place back: the call, or whoever entered.
     """
 
     gate: Gate
     turn: Future[None] | None = None
     since: float = msgspec.field(default_factory=time.monotonic)
-    owner: dict[str, Literal["call", "entrant"]] = {}
+    claim: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def start(self) -> bool:
-        """Whether the call may start, and leaves the gate when it has ended; False where the place has been given back."""
-        return self.owner.setdefault("by", "call") == "call"
+        """Whether the call may start, now that its turn has come; if so, it leaves the gate in the end. Else the place was given back."""
+        return self.claim.acquire(False)
 
     def give_up(self) -> None:
         """Nobody waits for the call any more: the place is given back, unless the call has started."""
-        if self.owner.setdefault("by", "entrant") == "entrant":
+        if self.claim.acquire(False):
             self.gate.leave(self)

@@ -68,8 +68,10 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
-    array = np.ndarray(shape, dtype, data)
-    return array if array.flags.aligned else array.copy()
+    array = np.frombuffer(data, dtype)  # which keeps whoever owns the bytes from moving them, as np.ndarray does not
+    if not array.flags.aligned:
+        array = array.copy()
+    return array.reshape(shape)
 
 
 def _split(data: Buffer, elements: int) -> list[bytes]:
@@ -83,11 +85,11 @@ def _split(data: Buffer, elements: int) -> list[bytes]:
             start = position + size
             (length,) = unpack(view, position)
             position = start + length
+            if position > end:
+                raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
             found.append(view[start:position].tobytes())
     except struct.error:
         raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data") from None
-    if position > end:
-        raise InvalidRequest(f"BYTES element {len(found) - 1} claims {length} bytes, but {end - start} are left in the binary data")
     if len(found) != elements:
         raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
     if position != end:

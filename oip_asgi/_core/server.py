@@ -97,7 +97,7 @@ class Server:
             return False
 
     def is_open(self, model: Model) -> bool:
-        """Whether `admit` would let a request in at once, as nearly always."""
+        """Whether `admit` would let a request in at once, as nearly always. What is asked here is asked there too."""
         return model.state == "ready" and not self.stopping and not model.gate.is_full()
 
     def admit(self, model: Model) -> Steps[None]:
@@ -156,7 +156,10 @@ class Server:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-        call = _ModelCall(place, model, binding, tensors, content_type if binding.whole is None else None, request, caller)
+        outputs = request.outputs
+        asked = _asked_types(outputs) if outputs else {}
+        each = content_type if binding.whole is None else None
+        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
@@ -217,6 +220,8 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
     tensors: dict[str, Tensor]
     content_type: str | None
     request: InferenceRequest
+    outputs: list[RequestOutput]
+    asked: dict[str, str]
     caller: Caller
 
     def make(self) -> InferenceResponse:
@@ -247,10 +252,9 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
         )
 
     def _answer(self, result: Any) -> InferenceResponse:
-        asked = self.request.outputs
-        response = to_response(result, self.model.answers, _asked_types(asked) if asked else {})
-        if asked:
-            response.outputs = select(response.outputs, asked)
+        response = to_response(result, self.model.answers, self.asked)
+        if self.outputs:
+            response.outputs = select(response.outputs, self.outputs)
         for tensor in response.outputs:
             tensor.array = lasting(tensor.array)
         return response

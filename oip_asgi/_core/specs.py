@@ -6,14 +6,15 @@ Specification: Model Metadata, `$metadata_tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
 from .tensors import InferenceRequest, Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorSpec:
     """A declared input or output tensor.
 
@@ -35,16 +36,13 @@ class TensorSpec:
     datatype: str
     shape: Sequence[int]
     content_type: str | None = None
-    dtype: DType = field(init=False, repr=False, compare=False)
-    """The datatype as numpy has it."""
-    _fixed: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
         try:
-            object.__setattr__(self, "dtype", dtype_of(self.datatype))
+            dtype_of(self.datatype)
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
         if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
@@ -54,7 +52,15 @@ class TensorSpec:
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
+
+    @cached_property
+    def dtype(self) -> DType:
+        """The datatype as numpy has it."""
+        return dtype_of(self.datatype)
+
+    @cached_property
+    def _fixed(self) -> tuple[tuple[int, int], ...]:
+        return tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""

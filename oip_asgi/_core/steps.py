@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer: its parts, of so many bytes together, are sent one after the other. `Content-Length` is among the headers."""
+    """An answer: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
