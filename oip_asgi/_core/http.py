@@ -114,14 +114,10 @@ class _Incoming(msgspec.Struct, eq=False):
             InvalidRequest: One that counts bytes is no plain number, or there are several.
             UnsupportedEncoding: It is compressed in a way that is not decoded here.
         """
-        headers = self.headers
-        length, head, coding = headers.get(b"content-length"), headers.get(HEADER_LENGTH), headers.get(b"content-encoding")
-        counted = None if length is None else _length(b"content-length", length)
-        header_length = None if head is None else _length(HEADER_LENGTH, head)
-        return (
-            Body(counted, self.limit, None if coding is None else coding_of(coding.decode("latin-1")), header_length or 0),
-            header_length,
-        )
+        length, header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
+        named = self.headers.get(b"content-encoding")
+        coding = None if named is None else coding_of(named.decode("latin-1"))
+        return Body(length, self.limit, coding, header_length or 0), header_length
 
     def accepted(self) -> str:
         """Which codings the answer's body may have."""
@@ -148,8 +144,7 @@ class _Incoming(msgspec.Struct, eq=False):
         if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
-            length = self.headers.get(b"content-length")
-            body = Body(None if length is None else _length(b"content-length", length), self.limit, keep=False)
+            body = Body(_length(self.headers, b"content-length"), self.limit, keep=False)
             if body.length != 0:
                 body.check(body.length or 0)
                 yield Read(body)
@@ -299,8 +294,11 @@ def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 
 
-def _length(name: bytes, value: bytes) -> int:
-    """A header that counts bytes. If repeated, it is joined by a comma, by us or by the server in front."""
+def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
+    """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
+    value = headers.get(name)
+    if value is None:
+        return None
     if value.isdigit() and len(value) <= _MAX_DIGITS:
         return int(value)
     values = {part.strip() for part in value.split(b",")}

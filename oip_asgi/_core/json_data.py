@@ -9,7 +9,6 @@ import math
 import re
 import struct
 import types
-from collections.abc import Mapping
 from decimal import Decimal, DecimalException
 from functools import cache
 from itertools import chain, takewhile
@@ -154,13 +153,9 @@ def _whole(text: str) -> int | None:
     return int(whole) if whole == number else None
 
 
-_FLAT: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {kind: _decoder(kind, 1) for kind in _ELEMENT}
-"""Those of flat data, as it nearly always is."""
-
-
 def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind: str) -> Any:
     try:
-        return (_FLAT[kind] if depth == 1 else _decoder(kind, depth)).decode(text)
+        return _decoder(kind, depth).decode(text)
     except RecursionError:
         raise InvalidRequest(f"data is nested too deep: expected {_expected(shape)}") from None
     except UnicodeDecodeError as error:

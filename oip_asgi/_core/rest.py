@@ -37,7 +37,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    text, behind = (body, None) if header_length is None else _split(body, header_length)
+    text, behind = _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     if len(text) >= documents.LONG:
@@ -74,7 +74,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         InvalidResponse: The body is an error, or not what the specification describes; the text says which.
     """
     try:
-        text, behind = (body, None) if header_length is None else _split(body, header_length)
+        text, behind = _split(body, header_length)
         document = documents.response_document(bytes(text))
         if document.error is not None:
             raise InvalidResponse(f"the server answered with an error: {document.error}")
@@ -89,8 +89,10 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
     return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
 
 
-def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
-    """The JSON of a body, and what is behind it."""
+def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | None]:
+    """The JSON of a body, and what is behind it; None where the header does not say where that begins."""
+    if header_length is None:
+        return body, None
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = memoryview(body)
