@@ -14,9 +14,13 @@ from .datatypes import Buffer
 from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
 
-_TRUSTED: Final = 2**20
-"""Bytes up to which memory is taken for all that were announced. Above it so many must have come before: announcing costs a client
-nothing. It is also what is taken from the system itself, and the most that is copied in one go."""
+_TRUSTED: Final = 2**23
+"""Bytes up to which room is made for all that were announced, by malloc: once it has been given so much back, it has that and less at
+hand. Above it so many must have come before, as announcing costs a client nothing, and more is taken from the system itself and goes
+straight back: what malloc gives to a thread that reads a body stays with it."""
+
+_COPIED: Final = 2**20
+"""The most bytes that are copied in one go."""
 
 _ALIGNMENT: Final = 16
 
@@ -104,8 +108,8 @@ class Body(msgspec.Struct, eq=False):
             room = min(room, self.length) if size <= _TRUSTED < self.length else max(size, self.length)
         grown = _aligned(room, self.head)
         held = self._first if self._room is None else self._room
-        for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
-            end = min(start + _TRUSTED, self._size)
+        for start in range(0, self._size, _COPIED):  # as one copy, a large one would stop all other threads
+            end = min(start + _COPIED, self._size)
             grown[start:end] = held[start:end]
         self._first, self._room = b"", grown
 
@@ -130,7 +134,6 @@ class Body(msgspec.Struct, eq=False):
 def _aligned(size: int, head: int) -> memoryview:
     """So many bytes of memory, of which those behind the head are aligned."""
     if size > _TRUSTED:
-        # from the system itself, and straight back to it: what malloc frees stays with the thread that read the body
         return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     address: int = memory.__array_interface__["data"][0]

@@ -21,8 +21,11 @@ from .signature import is_async
 
 T = TypeVar("T")
 
+_WHOLE: Final = 2**22
+"""Bytes up to which an answer is one message, and there twice while it is sent: each message costs a server as much as a copy of 100 KB."""
+
 _MESSAGE: Final = 2**17
-"""The most bytes of an answer in one message."""
+"""The most bytes in each message of a longer one: malloc has blocks of that size at hand, so they cost no page faults."""
 
 LARGE: Final = 2**16
 """Above this many bytes to look at one by one, requests are decoded in a worker thread under ASGI and grpc.aio, so that the event loop
@@ -104,9 +107,9 @@ class Response(msgspec.Struct, frozen=True):
     def messages(self) -> Iterable[tuple[bytes, bool]]:
         """The parts as `bytes`, which is what servers take, and whether more of them follow.
 
-        They are few, as each costs a call, and none is so large that much is there twice.
+        Few messages, as each costs a call, and none so large that much is there twice.
         """
-        return [(b"".join(self.parts), False)] if self.size <= _MESSAGE else self._pieces()
+        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
 
     def _pieces(self) -> Iterator[tuple[bytes, bool]]:
         gathered: list[memoryview] = []
