@@ -1,5 +1,8 @@
 """gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
 
+Repeated fields are taken as `[:]`, which is a list: protobuf's own end each loop with an exception and its text, and take several times as
+long for each element.
+
 Specification: gRPC, Message Contents and Tensor Data.
 """
 
@@ -53,13 +56,14 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    check_number(message.inputs)
-    if raw and len(raw) != len(message.inputs):
-        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(message.inputs)} inputs, or none")
-    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs)]
+    items = message.inputs
+    check_number(items)
+    if raw and len(raw) != len(items):
+        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(items)} inputs, or none")
+    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(items[:])]
     outputs = [
         RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
-        for place, item in enumerate(message.outputs)
+        for place, item in enumerate(message.outputs[:])
     ]
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
@@ -73,12 +77,12 @@ def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
         raw: Its `raw_input_contents`.
     """
     return size + sum(
-        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
+        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs[:], raw, strict=False)
     )
 
 
 def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
-    name, shape = item.name, tuple(item.shape)
+    name, shape = item.name, tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
@@ -104,14 +108,14 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
     for other, _ in contents.ListFields():
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
-    elements = getattr(contents, field)
+    elements: list[Any] = getattr(contents, field)[:]
     expected = count(shape)
     if len(elements) != expected:
         raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
     if dtype.kind == "O":
-        return object_array(list(elements), shape)
+        return object_array(elements, shape)
     if dtype.kind in "ui":
-        return integer_array(list(elements), dtype, f"contents.{field}").reshape(shape)
+        return integer_array(elements, dtype, f"contents.{field}").reshape(shape)
     return np.fromiter(elements, dtype, len(elements)).reshape(shape)
 
 
@@ -130,7 +134,7 @@ def _value(parameter: Any, place: str) -> Any:
 
 def is_typed(message: Any) -> bool:
     """Whether the inputs of a `ModelInferRequest` came in `contents`."""
-    return any(item.HasField("contents") for item in message.inputs)
+    return any(item.HasField("contents") for item in message.inputs[:])
 
 
 def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:

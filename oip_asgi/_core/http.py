@@ -80,7 +80,7 @@ def exchange(server: Server, head: Head) -> Exchange:
     try:
         try:
             answer = _route(server, head, incoming)
-            response = answer if isinstance(answer, Response) else (yield from answer)
+            response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             response = _refusal(error)
         if head.compress and response.status == 200:
@@ -340,7 +340,9 @@ def _json(status: int, document: msgspec.Struct) -> Response:
 
 
 def _respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
-    size = sum(map(len, parts))
+    size = 0
+    for part in parts:
+        size += len(part)
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 

@@ -246,7 +246,7 @@ def to_json(array: Array) -> bytes:
         array, kind = cast(array, DTYPES["FP64"]), "f"
     flat = array.ravel()
     text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
-    if kind != "f" or b"n" not in text or not np.isinf(flat).any():
+    if kind != "f" or text.find(b"n") < 0 or not np.isinf(flat).any():
         return text
     values: list[Any] = flat.tolist()
     for place in np.flatnonzero(np.isinf(flat)).tolist():  # which msgspec writes as null, as it does NaN

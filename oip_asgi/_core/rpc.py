@@ -8,7 +8,9 @@ Specification: gRPC, API Definitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from .contents import decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
 from .datatypes import Buffer
@@ -37,7 +39,7 @@ _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
 
 
-class Method(NamedTuple):
+class Method(msgspec.Struct, frozen=True, eq=False):
     """A method and its messages.
 
     Args:
@@ -53,7 +55,7 @@ class Method(NamedTuple):
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct, frozen=True):
     """An answer: the response message, or the name of an error's code and its text."""
 
     message: bytes
@@ -110,7 +112,7 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
         yield from server.admit(model)
     place = server.enter(model)
     try:
-        raw = raw or message.raw_input_contents
+        raw = raw or message.raw_input_contents[:]
         if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
             request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:
@@ -125,7 +127,7 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     return _encode(response, method.response(), typed)
 
 
-class _Caller(NamedTuple):
+class _Caller(msgspec.Struct, frozen=True, eq=False):
     """Who calls a method."""
 
     method: Method

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from types import CoroutineType
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -35,12 +35,14 @@ Pool: TypeAlias = Literal["thread", "aside", "conversion"]
 """Which worker threads: those of models; those aside, so that loading and health never queue behind models; those for large bodies."""
 
 
+@final
 class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
     body: Body
 
 
+@final
 class Wait(msgspec.Struct, frozen=True):
     """Wait until somebody else has finished `future`. The rest as in `Call`."""
 
@@ -49,6 +51,7 @@ class Wait(msgspec.Struct, frozen=True):
     for_client: bool = False
 
 
+@final
 class Call(msgspec.Struct, frozen=True):
     """Call user code, and send its result.
 
@@ -74,6 +77,7 @@ class Call(msgspec.Struct, frozen=True):
         return cls(function, "async" if is_async(function) else "aside")
 
 
+@final
 class Together(msgspec.Struct, frozen=True):
     """Finish several generators, at the same time where there are threads or an event loop for it."""
 
@@ -96,6 +100,7 @@ class Stopped(Exception):
     """Thrown into the generator whose step was cancelled because the server stops."""
 
 
+@final
 class Response(msgspec.Struct, frozen=True):
     """An answer: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
 
