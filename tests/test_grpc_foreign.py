@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from oip_asgi._core import rpc
 from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import DTYPES
 from oip_asgi._core.steps import Pool
-from oip_asgi._drive import drive_async
+from oip_asgi._drive import drive, drive_async
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 
@@ -204,6 +205,35 @@ def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatyp
 def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
     code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 100_001)
     assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 inputs: expected 100000 at most")
+    code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 100_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 outputs: expected 100000 at most")
+
+
+MILLION = {
+    "inputs": (field(5, b"") * 1_000_000, "the request has 1000000 inputs: expected 100000 at most"),
+    "outputs": (field(6, b"") * 1_000_000, "the request has 1000000 outputs: expected 100000 at most"),
+    "raw contents": (field(7, b"") * 1_000_000, "raw_input_contents has 1000000 items: expected one for each of 0 inputs, or none"),
+    "numbers": (
+        field(5, NAMED + SHAPE + field(5, field(6, bytes(4_000_000)))),
+        "inputs[0] ('x'): contents.fp32_contents has 1000000 elements: expected 2 for shape [2]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "text"), MILLION.values(), ids=MILLION)
+def test_a_million_of_anything_is_refused_before_anything_is_made_of_it(message: bytes, text: str) -> None:
+    server = InferenceServer()
+    server.register("echo", lambda x: x)
+    method = rpc.Method("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"], lambda _: ())
+    tracemalloc.start()
+    try:
+        reply = drive(rpc.exchange(server.core, method, MODEL + message, None), server.running)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (reply.code, reply.details) == ("INVALID_ARGUMENT", text)
+    assert peak < 2**20 + 2 * len(message)  # the message itself, and the copy of it that is parsed
+    server.stop()
 
 
 NESTED = {

@@ -331,6 +331,9 @@ def test_more_inputs_than_any_frame_has_columns_are_refused_before_they_are_arra
     assert json.loads(ask(100_000).body)["outputs"][0]["data"] == [100_000]
     refused = ask(100_001)
     assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 inputs: expected 100000 at most"})
+    outputs = ",".join(['{"name":"y"}'] * 100_001)
+    refused = way(Request("POST", INFER.path, (), f'{{"inputs":[],"outputs":[{outputs}]}}'.encode()))
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 outputs: expected 100000 at most"})
     server.stop()
 
 

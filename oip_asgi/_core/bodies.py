@@ -14,13 +14,13 @@ from .datatypes import Buffer
 from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
 
-_TRUSTED: Final = 2**23
-"""Bytes up to which room is made for all that were announced, by malloc: once it has been given so much back, it has that and less at
-hand. Above it so many must have come before, as announcing costs a client nothing, and more is taken from the system itself and goes
-straight back: what malloc gives to a thread that reads a body stays with it."""
+_TRUSTED: Final = 2**20
+"""Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
+also the most that is copied in one go."""
 
-_COPIED: Final = 2**20
-"""The most bytes that are copied in one go."""
+_AT_HAND: Final = 2**22
+"""Bytes up to which a body lies in what malloc has at hand, and gets it at once. What malloc gives to a thread stays with it, so more is
+taken from the system itself and goes straight back, at the price of a fault for each page."""
 
 _ALIGNMENT: Final = 16
 
@@ -105,11 +105,12 @@ class Body(msgspec.Struct, eq=False):
     def _grow(self, size: int) -> None:
         room = 2 * size if self.limit is None else max(size, min(2 * size, self.limit))
         if self.length is not None and self.coding is None:
-            room = min(room, self.length) if size <= _TRUSTED < self.length else max(size, self.length)
+            is_believed = self.length <= _AT_HAND or size > _TRUSTED
+            room = max(size, self.length) if is_believed else min(room, self.length)
         grown = _aligned(room, self.head)
         held = self._first if self._room is None else self._room
-        for start in range(0, self._size, _COPIED):  # as one copy, a large one would stop all other threads
-            end = min(start + _COPIED, self._size)
+        for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
+            end = min(start + _TRUSTED, self._size)
             grown[start:end] = held[start:end]
         self._first, self._room = b"", grown
 
@@ -133,7 +134,7 @@ class Body(msgspec.Struct, eq=False):
 
 def _aligned(size: int, head: int) -> memoryview:
     """So many bytes of memory, of which those behind the head are aligned."""
-    if size > _TRUSTED:
+    if size > _AT_HAND:
         return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     address: int = memory.__array_interface__["data"][0]

@@ -1,7 +1,7 @@
 """gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
 
-Repeated fields are taken as `[:]`, which is a list: protobuf's own end each loop with an exception and its text, and take several times as
-long for each element.
+Repeated fields that are known to be short are taken as `[:]`, which is a list: a loop over protobuf's own ends with an exception and its
+text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
@@ -46,21 +46,35 @@ _COPIED: Final = 64
 """How many bytes are copied, roughly, while one is looked at."""
 
 
+def check_numbers(message: Any, raw: Sequence[Buffer]) -> None:
+    """Look at how many tensors a `ModelInferRequest` names, before anything is made of them.
+
+    Args:
+        message: The message.
+        raw: Its `raw_input_contents`.
+
+    Raises:
+        InvalidRequest: They are too many, or not as many as there are raw contents.
+    """
+    inputs = message.inputs
+    check_number(inputs, message.outputs)
+    if raw and len(raw) != len(inputs):
+        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs, or none")
+
+
 def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
-        message: The message. `binary_data` and `binary_data_output`, which choose a form on REST, mean nothing here.
+        message: The message, which `check_numbers` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
+            nothing here.
         raw: Its `raw_input_contents`.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    items = message.inputs
-    check_number(items)
-    if raw and len(raw) != len(items):
-        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(items)} inputs, or none")
-    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(items[:])]
+    contents: Sequence[Buffer | None] = raw[:] if raw else [None] * len(message.inputs)
+    inputs = [_decode_input(item, place, contents[place]) for place, item in enumerate(message.inputs[:])]
     outputs = [
         RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
         for place, item in enumerate(message.outputs[:])
@@ -108,14 +122,14 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
     for other, _ in contents.ListFields():
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
-    elements: list[Any] = getattr(contents, field)[:]
+    elements = getattr(contents, field)
     expected = count(shape)
     if len(elements) != expected:
         raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
     if dtype.kind == "O":
-        return object_array(elements, shape)
+        return object_array(elements[:], shape)
     if dtype.kind in "ui":
-        return integer_array(elements, dtype, f"contents.{field}").reshape(shape)
+        return integer_array(elements[:], dtype, f"contents.{field}").reshape(shape)
     return np.fromiter(elements, dtype, len(elements)).reshape(shape)
 
 

@@ -32,13 +32,12 @@ def read(text: bytes, dtype: DType, row: int | None) -> Array | None:
     if dtype.kind not in _READ_AS or (simdjson := _library("simdjson")) is None:
         return None
     code, wide_dtype = _READ_AS[dtype.kind]
+    # pysimdjson makes one flat array of nested ones, however deep and long
+    if row is None and text.find(b"[", 1) >= 0:
+        return None
     try:
         data = simdjson.Parser().parse(text)
-        # pysimdjson makes one flat array of nested ones, however deep and long
-        if row is None:
-            if text.find(b"[", 1) >= 0:
-                return None
-        elif _brackets(text) != 1 + len(data) or any(len(items) != row for items in data):
+        if row is not None and (_brackets(text) != 1 + len(data) or any(len(items) != row for items in data)):
             return None
         wide = np.frombuffer(data.as_buffer(of_type=code), wide_dtype)
     except (ValueError, TypeError, RuntimeError):
@@ -51,7 +50,8 @@ def read(text: bytes, dtype: DType, row: int | None) -> Array | None:
 
 
 def _brackets(text: bytes) -> int:
-    """How many arrays begin in a text without strings, counted in an eighth of the time that `bytes.count` takes."""
+    """How many opening brackets a text has, counted in a fifth of the time that `bytes.count` takes. Those in strings count too, but no
+    text with strings is taken."""
     return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("[")))
 
 

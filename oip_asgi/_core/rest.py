@@ -50,7 +50,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
 
 
 def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
-    check_number(document.inputs)
+    check_number(document.inputs, document.outputs or ())
     inputs = _decode_tensors(document.inputs, "inputs", behind)
     outputs: list[RequestOutput] = []
     if document.outputs:

@@ -21,8 +21,9 @@ from .signature import is_async
 
 T = TypeVar("T")
 
-_WHOLE: Final = 2**22
-"""Bytes up to which an answer is one message, and there twice while it is sent: each message costs a server as much as a copy of 100 KB."""
+_WHOLE: Final = 2**20
+"""Bytes up to which an answer is one message, which is there twice, or thrice where its client is slow: each message costs a server as
+much as a copy of 100 KB."""
 
 _MESSAGE: Final = 2**17
 """The most bytes in each message of a longer one: malloc has blocks of that size at hand, so they cost no page faults."""
@@ -112,7 +113,7 @@ class Response(msgspec.Struct, frozen=True):
     def messages(self) -> Iterable[tuple[bytes, bool]]:
         """The parts as `bytes`, which is what servers take, and whether more of them follow.
 
-        Few messages, as each costs a call, and none so large that much is there twice.
+        They are few, as each costs a call, and none is so large that much is there twice.
         """
         return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
 

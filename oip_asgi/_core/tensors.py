@@ -19,18 +19,19 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 """Headers as clients' libraries hold them."""
 
 
-MAX_INPUTS: Final = 100_000
-"""More columns than any frame has. Each input, however small, costs objects of fifteen times its text."""
+MAX_TENSORS: Final = 100_000
+"""More columns than any frame has. Each tensor that is named, however small, costs objects of fifteen times its text."""
 
 
-def check_number(inputs: Sized) -> None:
-    """Look at how many inputs a request has, before they are arrays.
+def check_number(inputs: Sized, outputs: Sized) -> None:
+    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
 
     Raises:
-        InvalidRequest: More than `MAX_INPUTS`.
+        InvalidRequest: More than `MAX_TENSORS` of one.
     """
-    if len(inputs) > MAX_INPUTS:
-        raise InvalidRequest(f"the request has {len(inputs)} inputs: expected {MAX_INPUTS} at most")
+    if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
+        number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
+        raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
 
 
 def wire_array(value: Any) -> Array:

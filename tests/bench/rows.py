@@ -249,6 +249,7 @@ _ROWS: Final[Mapping[str, Callable[[str], Row]]] = {
     "JSON 1000x1000 nested": _json([1000, 1000], [1], nested=True),
     "binary 1x4": _binary([1, 4], [1, 8, 64]),
     "binary 1x150528": _binary([1, 150_528], [1, 8]),
+    "binary 4x150528": _binary([4, 150_528], [8]),
     "binary 64 MiB": _binary([4096, 4096], [1]),
     "BYTES 1000, JSON": _strings,
     "BYTES 1000, binary": _binary_strings,
