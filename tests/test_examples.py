@@ -73,7 +73,9 @@ def test_the_first_snippet(run_snippet: Run) -> None:
     names = run_snippet('@server.model("double")')
     send = over_asgi(names["app"], "/v2")
     path, data = CURLS[0]
-    assert outputs(send(Request("POST", path.removeprefix("/v2"), (), data.encode()))) == {"output_0": [2.0, 4.0]}
+    answer = send(Request("POST", path.removeprefix("/v2"), (), data.encode()))
+    assert outputs(answer) == {"output_0": [2.0, 4.0]}
+    assert f"```json\n{answer.body.decode()}\n```" in README
     body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
     assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
     assert send(Request("GET", "")).body == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data"]}'
