@@ -133,22 +133,22 @@ class Body(msgspec.Struct, eq=False):
         return self._first if self._room is None else self._room[: self._size].toreadonly()
 
 
+@cache  # once a process
+def keep_at_hand() -> None:
+    """Have malloc keep what it is given back: glibc's returns blocks of a size to the system, and each of their pages costs a fault when
+    it comes again, until it has once been given back so large a block. Where a model has been loaded, it mostly has been."""
+    np.empty(_AT_HAND, np.uint8)
+
+
 def _aligned(size: int, head: int) -> memoryview:
     """So many bytes of memory, of which those behind the head are aligned."""
     if size > _AT_HAND:
         return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
-    _keep_at_hand()
+    keep_at_hand()
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     address: int = memory.__array_interface__["data"][0]
     start = -(address + head) % _ALIGNMENT
     return memory.data[start : start + size]
-
-
-@cache  # once a process
-def _keep_at_hand() -> None:
-    """Have malloc keep what it is given back: glibc's returns blocks of a size to the system, and each of their pages costs a fault when
-    it comes again, until it has once been given back so large a block. Where a model has been loaded, it mostly has been."""
-    np.empty(_AT_HAND, np.uint8)
 
 
 def _pages(size: int) -> memoryview:

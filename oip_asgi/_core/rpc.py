@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from .bodies import keep_at_hand
 from .contents import check_numbers, decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
 from .datatypes import Buffer
 from .errors import InferenceError, NotFound, shown
@@ -105,7 +106,10 @@ def _tell(server: Server, method: str, request: Any, response: Any) -> Steps[Non
 
 
 def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps[bytes]:
-    rest, raw = split(body, _RAW_INPUT_CONTENTS) if len(body) > _SPLIT_ABOVE else (body, None)
+    rest, raw = body, None
+    if len(body) > _SPLIT_ABOVE:
+        keep_at_hand()
+        rest, raw = split(body, _RAW_INPUT_CONTENTS)
     message = method.parse(rest)
     model = _find(server, message.model_name, message.model_version)
     if not server.is_open(model):
