@@ -1,7 +1,7 @@
 """gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
 
-Repeated fields that are known to be short are taken as `[:]`, which is a list: a loop over protobuf's own ends with an exception and its
-text.
+Repeated fields that are known to be short enough are gone through as `[:]`, which is a list: a loop over protobuf's own ends with an
+exception and its text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
