@@ -19,7 +19,7 @@ from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor, check_number, integer_array, object_array
+from .tensors import InferenceRequest, InferenceResponse, Tensor, check_numbers, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ _COPIED: Final = 64
 """How many bytes are copied, roughly, while one is looked at."""
 
 
-def check_numbers(message: Any, raw: Sequence[Buffer]) -> None:
+def check_message(message: Any, raw: Sequence[Buffer]) -> None:
     """Look at how many tensors a `ModelInferRequest` names, before anything is made of them.
 
     Args:
@@ -57,7 +57,7 @@ def check_numbers(message: Any, raw: Sequence[Buffer]) -> None:
         InvalidRequest: They are too many, or not as many as there are raw contents.
     """
     inputs = message.inputs
-    check_number(inputs, message.outputs)
+    check_numbers(inputs, message.outputs)
     if raw and len(raw) != len(inputs):
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs, or none")
 
@@ -66,15 +66,14 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
-        message: The message, which `check_numbers` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
+        message: The message, which `check_message` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
             nothing here.
         raw: Its `raw_input_contents`.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    contents: Sequence[Buffer | None] = raw[:] if raw else [None] * len(message.inputs)
-    inputs = [_decode_input(item, place, contents[place]) for place, item in enumerate(message.inputs[:])]
+    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs[:])]
     outputs = [
         RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
         for place, item in enumerate(message.outputs[:])
@@ -91,7 +90,7 @@ def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
         raw: Its `raw_input_contents`.
     """
     return size + sum(
-        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs[:], raw, strict=False)
+        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
     )
 
 

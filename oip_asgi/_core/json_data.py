@@ -246,6 +246,7 @@ def to_json(array: Array) -> bytes:
         array, kind = cast(array, DTYPES["FP64"]), "f"
     flat = array.ravel()
     text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
+    # `in` would take the n for a number first, and drop the error that this raises
     if kind != "f" or text.find(b"n") < 0 or not np.isinf(flat).any():
         return text
     values: list[Any] = flat.tolist()

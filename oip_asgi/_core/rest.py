@@ -18,7 +18,7 @@ from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_number
+from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_numbers
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -50,7 +50,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
 
 
 def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
-    check_number(document.inputs, document.outputs or ())
+    check_numbers(document.inputs, document.outputs or ())
     inputs = _decode_tensors(document.inputs, "inputs", behind)
     outputs: list[RequestOutput] = []
     if document.outputs:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from .bodies import keep_at_hand
-from .contents import check_numbers, decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
+from .contents import check_message, decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
 from .datatypes import Buffer
 from .errors import InferenceError, NotFound, shown
 from .models import Model
@@ -117,7 +117,7 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     place = server.enter(model)
     try:
         raw = raw or message.raw_input_contents
-        check_numbers(message, raw)
+        check_message(message, raw)
         if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
             request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
         else:

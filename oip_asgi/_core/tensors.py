@@ -23,7 +23,7 @@ MAX_TENSORS: Final = 100_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of fifteen times its text."""
 
 
-def check_number(inputs: Sized, outputs: Sized) -> None:
+def check_numbers(inputs: Sized, outputs: Sized) -> None:
     """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
 
     Raises:
