@@ -84,7 +84,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
         kind = "f"
     if len(text) > _LONG and kind != "O":
-        array = _read_in_pieces(memoryview(text), dtype, shape, elements, kind)
+        array = _read_long(memoryview(text), dtype, shape, elements, kind)
         if array is not None:
             return array
         if bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
@@ -101,7 +101,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     return _to_array(flat, dtype, kind, shape)
 
 
-def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
+def _read_long(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
     """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
     is_nested = _NESTED.match(text) is not None
     if not shape or not elements or elements > len(text) or (is_nested and len(shape) > 2 and math.prod(shape[-2:]) < _SMALL_BLOCK):
@@ -123,6 +123,9 @@ def _read_in_pieces(text: Buffer, dtype: DType, shape: tuple[int, ...], elements
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
             return None
 
+    if len(text) <= pieces.PIECE and (len(shape) == 2 if is_nested else _LIST.match(text)):
+        whole = decode(bytes(text), shape[1] if is_nested else None)
+        return None if whole is None or len(whole) != elements else whole.reshape(shape)
     array = np.empty(elements, dtype)
     is_right = pieces.read(text, shape if is_nested else (elements,), array, decode)
     return array.reshape(shape) if is_right else None

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from .datatypes import Array, Buffer
 
-_PIECE: Final = 2**16
+PIECE: Final = 2**16
 """Bytes of text in a piece: some thousand numbers, and a fraction of a millisecond."""
 
 _LONGEST: Final = 64
@@ -131,7 +131,7 @@ class _Reader:
 
     def _window(self, elements: int) -> bytes:
         """What comes next in the text, and no more of it than so many elements may take: a million short rows are not 64 KiB each."""
-        return bytes(self._text[self._position : self._position + min(_PIECE, _LONGEST * (elements + 1))])
+        return bytes(self._text[self._position : self._position + min(PIECE, _LONGEST * (elements + 1))])
 
     def _fill(self, piece: bytes, row: int | None) -> int:
         """Fill the array with the elements of a piece, and say how many there were."""
@@ -150,5 +150,7 @@ def write(array: Array, encode: Callable[[Array], bytes]) -> bytes:
         array: What to write, not empty.
         encode: Makes a JSON array of a piece.
     """
-    step = _PIECE // 8
+    step = PIECE // 8
+    if len(array) <= step:
+        return encode(array)
     return b"[%b]" % b",".join([encode(array[start : start + step])[1:-1] for start in range(0, len(array), step)])
