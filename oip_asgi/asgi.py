@@ -169,7 +169,7 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
             return chunk
         while message["type"] != "http.disconnect":
             if body.is_compressed:
-                await self.running.in_thread(partial(body.feed, chunk), "aside")
+                await self.running.in_thread(partial(body.feed, chunk), "conversion")
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):

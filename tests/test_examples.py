@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 CURLS = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+HOSTS = ["import FastAPI", "OIPMiddleware(application", "import Flask"]
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_the_snippets_of_content_types(run_snippet: Run) -> None:
     assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
 
 
-@pytest.mark.parametrize("containing", ["import FastAPI", "OIPMiddleware(application", "import Flask"])
+@pytest.mark.parametrize("containing", HOSTS)
 def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
     app = run_snippet(containing)["app"]
     send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
@@ -127,10 +128,18 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
         names["grpc_server"].stop(0).wait()
 
 
+def test_the_snippet_of_limits(run_snippet: Run) -> None:
+    server: InferenceServer = run_snippet("max_queue=8")["server"]
+    assert outputs(ask(server, "heavy", x=[[1.0, 2.0]])) == outputs(ask(server, "heavy", x=[[2.0, 1.0]])) == {"output_0": [5.0]}
+    assert outputs(ask(server, "remote", x=[1.5])) == {"output_0": [1.5]}
+    assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
+
+
 def test_every_snippet_is_run() -> None:
     assert len(CURLS) == 2
-    # those of Litestar and Django by test_hosts_readme
-    assert len(SNIPPETS) == 11
+    sources = [Path(__file__).with_name(name).read_text() for name in ("test_examples.py", "test_hosts_readme.py")]
+    run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))] + HOSTS
+    assert [snippet for snippet in SNIPPETS if not any(text in snippet for text in run)] == []
 
 
 def test_the_commands_are_those_of_ci() -> None:

@@ -99,11 +99,16 @@ GOOD = {"name": "y", "shape": [3], "datatype": "FP32", "data": [1, None, 2.5]}
         {"outputs": [GOOD]},
         {"model_name": "m", "model_version": None, "id": None, "parameters": None, "outputs": [{**GOOD, "parameters": None}]},
         {"model_name": "m", "outputs": [{**GOOD, "parameters": {}}], "unknown": {"fields": [1]}, "parameters": {"content_type": "np"}},
+        {
+            "outputs": [{**GOOD, "parameters": {"content_type": None, "a": 1}}],
+            "parameters": {"content_type": None, "headers": None, "a": 1},
+        },
     ],
 )
 def test_the_forms_that_other_servers_answer_in(document: Any) -> None:
     response = InferenceResponse.from_http({"content-type": "text/plain"}, json.dumps(document).encode())
     np.testing.assert_array_equal(response["y"], np.array([1, np.nan, 2.5], "f4"))
+    assert None not in {**response.parameters, **response.outputs[0].parameters}.values()
 
 
 def test_literals_that_are_no_json_are_read() -> None:

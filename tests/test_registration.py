@@ -11,6 +11,7 @@ from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -365,12 +366,29 @@ def unresolved(x: Nowhere) -> Any: ...  # type: ignore[name-defined]  # noqa: F8
 def plain(x: Any, y: Any) -> Any: ...
 def annotated(x: Annotated[Any, X]) -> Any: ...
 def twice(x: Annotated[Any, X], y: Annotated[Any, X]) -> Any: ...
+def same_twice(a: Annotated[Any, X], x: Any) -> Any: ...
+def declared_context(x: Any, context: Annotated[InferenceContext, Y]) -> Any: ...
+def declared_request(request: Annotated[InferenceRequest, X]) -> Any: ...
+def declared_frame(frame: Annotated[pd.DataFrame, X]) -> Any: ...
+def declared_rest(**inputs: Annotated[Any, X]) -> Any: ...
 def yields(x: Any) -> Iterator[Any]:
     yield x
 
 
 async def yields_async(x: Any) -> AsyncIterator[Any]:
     yield x
+
+
+def half_declared() -> tuple[Annotated[np.ndarray, X], np.ndarray]:
+    return np.ones(1), np.ones(1)
+
+
+def declared_many() -> tuple[Annotated[np.ndarray, X], ...]:
+    return (np.ones(1),)
+
+
+def declared_mapping() -> dict[str, Annotated[np.ndarray, X]]:
+    return {}
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -385,7 +403,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": max}, TypeError, "the signature of max cannot be read: declare its inputs"),
     ({"function": no_name}, TypeError, "does not name its inputs: declare them"),
     ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),
-    ({"function": wants_either}, TypeError, r"parameter 'x' is annotated numpy.ndarray\[.*\] | float"),
+    ({"function": wants_either}, TypeError, r"parameter 'x' is annotated numpy.ndarray\[.*\] \| float"),
     ({"function": wants_list}, TypeError, r"annotated list\[int\]"),
     ({"function": wants_nothing_hashable}, TypeError, r"parameter 'x' is annotated \[1\], which no tensor can become: annotate np.ndarray"),
     (
@@ -403,9 +421,20 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": np.add, "inputs": [X]}, TypeError, "add takes 2 inputs, but 1 are declared"),
     ({"function": annotated, "inputs": [X]}, TypeError, "declared twice, by inputs= and by Annotated"),
     ({"function": twice}, ValueError, r"two inputs have the same name among \['x', 'x'\]"),
+    ({"function": same_twice}, ValueError, r"two inputs have the same name among \['x', 'x'\]"),
+    ({"function": declared_context}, TypeError, "'context' is no single tensor, so a TensorSpec declares nothing there"),
+    ({"function": declared_request}, TypeError, "'request' is no single tensor"),
+    ({"function": declared_frame}, TypeError, "'frame' is no single tensor"),
+    ({"function": declared_rest}, TypeError, "declares one tensor where any may come: use inputs="),
+    ({"function": half_declared}, TypeError, "declares some outputs only: give each a TensorSpec, or use outputs="),
+    ({"function": declared_many}, TypeError, "declares some outputs only"),
+    ({"function": declared_mapping}, TypeError, "declares some outputs only"),
     ({"outputs": [Y, Y]}, ValueError, r"two outputs have the same name among \['y', 'y'\]"),
     ({"inputs": X}, TypeError, "inputs= must be a list of TensorSpec"),
     ({"outputs": ["y"]}, TypeError, "outputs= must be a list of TensorSpec"),
+    ({"inputs": iter([X])}, TypeError, "inputs= must be a list of TensorSpec"),
+    ({"inputs": None}, TypeError, "inputs= must be a list of TensorSpec"),
+    ({"name": "\ud800"}, ValueError, "the name holds lone surrogates"),
     ({"run": "process"}, ValueError, 'run=\'process\' must be "thread" or "inline"'),
     ({"function": doubled, "run": "inline"}, ValueError, "an async def always runs on the event loop"),
     ({"load": 5}, TypeError, "load=5 must be a callable"),
@@ -441,6 +470,11 @@ def test_the_same_name_and_version_twice(server: InferenceServer) -> None:
     [
         (("", "FP32", []), TypeError, "the name must be a non-empty string"),
         ((5, "FP32", []), TypeError, "the name must be a non-empty string"),
+        (("\ud800", "FP32", []), ValueError, "the name holds lone surrogates"),
+        (("x", ["FP32"], []), TypeError, "the datatype must be a string"),
+        (("x", "FP32", None), TypeError, "the shape must be a list of integers"),
+        (("x", "FP32", b"ab"), TypeError, "the shape must be a list of integers"),
+        (("x", "FP32", {4}), TypeError, "the shape must be a list of integers"),
         (("x", "float32", []), ValueError, "unknown datatype 'float32': expected one of BOOL"),
         (("x", "FP32", 4), TypeError, "the shape must be a list of integers"),
         (("x", "FP32", "-1"), TypeError, "the shape must be a list of integers"),
@@ -452,6 +486,29 @@ def test_the_same_name_and_version_twice(server: InferenceServer) -> None:
 def test_specs_that_cannot_be(arguments: Any, exception: type[Exception], message: str) -> None:
     with pytest.raises(exception, match=message):
         TensorSpec(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"worker_threads": 0}, "worker_threads=0 must be an integer, 1 or more"),
+        ({"worker_threads": "a"}, "worker_threads='a' must be an integer"),
+        ({"max_body_bytes": "1"}, "max_body_bytes='1' must be a number of bytes"),
+        ({"max_body_bytes": -1}, "max_body_bytes=-1 must be a number of bytes"),
+        ({"shutdown_timeout": "x"}, "shutdown_timeout='x' must be a number of seconds"),
+        ({"shutdown_timeout": -0.5}, "shutdown_timeout=-0.5 must be a number of seconds"),
+    ],
+)
+def test_servers_that_could_not_serve(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        InferenceServer(**arguments)
+
+
+def test_names_of_numpys(server: InferenceServer) -> None:
+    labels = np.array(["iris", "x"])
+    server.register(labels[0], lambda x: x, inputs=[TensorSpec(labels[1], "FP32", [-1])])
+    assert get(server, "/models") == (200, {"models": ["iris"]})
+    assert get(server, "/models/iris")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
 
 
 def test_the_decorator_without_its_parentheses(server: InferenceServer) -> None:

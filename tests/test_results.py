@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from enum import IntEnum
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +72,8 @@ class Torchlike:
         ({"a": 1, "b": [2, 3]}, [("a", "INT64", [1], [1]), ("b", "INT64", [2], [2, 3])]),
         ({}, []),
         (InferenceResponse([Tensor("t", np.ones(1))]), [("t", "FP64", [1], [1.0])]),
+        (np.ma.array([1, 2]), [("output_0", "INT64", [2], [1, 2])]),
+        ({np.str_("a"): 1}, [("a", "INT64", [1], [1])]),
     ],
 )
 def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
@@ -103,7 +108,11 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
         ({"\ud800": 1}, [], r"an output is called '\\ud800'"),
         (InferenceResponse([], {"p": [1]}), [], r"the response has the parameter 'p' = \[1\]: expected a str"),  # type: ignore[dict-item]
-        (InferenceResponse([Tensor("t", np.ones(1), {"p": np.float32(1)})]), [], "output 't' has the parameter 'p'"),  # type: ignore[dict-item]
+        (InferenceResponse([Tensor("t", np.ones(1), {"p": np.ones(1)})]), [], "output 't' has the parameter 'p'"),  # type: ignore[dict-item]
+        (InferenceResponse([], {"p": float("nan")}), [], "the response has the parameter 'p' = nan, which JSON has no number for"),
+        (InferenceResponse([], {"p": "\ud800"}), [], r"the response has the parameter 'p' = '\\ud800': expected text"),
+        (InferenceResponse([], {"\ud800": 1}), [], r"the response has the parameter '\\ud800' = 1: expected text"),
+        (np.ma.array([1, 2], mask=[True, False]), [], "output 'output_0' is no tensor: a masked array with masked elements"),
         (np.array([1j]), [], "no datatype for numpy dtype complex128"),
         (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
         (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
@@ -195,12 +204,82 @@ def test_errors_that_models_raise() -> None:
     assert error(ask(server, "m")) == (400, "")
 
 
-@pytest.mark.parametrize("headers", [{"Retry-After": 5}, {"X": "a\r\nSet-Cookie: b"}, {"X": "é"}])
-def test_errors_that_cannot_be_sent(headers: Any) -> None:
-    with pytest.raises(ValueError, match="must be a string of printable ASCII"):
-        InferenceError("no", headers=headers)
-    with pytest.raises(ValueError, match="status 200 is none of an error"):
-        InferenceError("fine", status=200)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *[
+            ({"headers": {"X": value}}, "header X is .*: expected printable ASCII without spaces around it")
+            for value in (5, "a\r\nSet-Cookie: b", "é", " a", "a\t")
+        ],
+        *[
+            ({"headers": {name: "a"}}, "is no name of a header that can be added")
+            for name in ("", "A B", "a:", "é", 5, "Content-Length", "transfer-encoding")
+        ],
+        *[({"status": status}, f"status {status!r} is none of an error") for status in (200, 600, 404.5, "404")],
+    ],
+)
+def test_errors_that_cannot_be_sent(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        InferenceError("no", **arguments)
+
+
+def test_a_status_of_the_standard_library() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model() -> None:
+        raise InferenceError("no", status=HTTPStatus.CONFLICT, headers={"Retry-After": "5"})
+
+    answer = ask(server, "m")
+    assert (answer.status, answer.headers["retry-after"]) == (409, "5")
+
+
+class Wide(float):
+    """A number of a type of its own."""
+
+
+class Colour(IntEnum):
+    """So is this."""
+
+    RED = 3
+
+
+def test_parameters_of_other_types_than_jsons() -> None:
+    given: Any = {np.str_("a"): np.float64(0.5), "b": np.bool_(True), "c": np.int8(-3), "d": np.str_("é"), "e": Wide(2.5), "f": Colour.RED}
+    answer = ask(returning(InferenceResponse([Tensor("t", np.ones(1), given)], given)), "m")
+    document = json.loads(answer.body)
+    expected = {"a": 0.5, "b": True, "c": -3, "d": "é", "e": 2.5, "f": 3}
+    assert document["parameters"] == document["outputs"][0]["parameters"] == expected
+
+
+def test_sums_of_a_sparse_matrix_which_are_dense_ones() -> None:
+    sums = pytest.importorskip("scipy.sparse").csr_matrix([[1, 2], [0, 5]]).sum(axis=1)
+    assert type(sums).__name__ == "matrix"
+    assert described(sums) == [("output_0", "INT64", [2, 1], [3, 5])]
+    assert described({"a": sums.astype(str)}) == [("a", "BYTES", [2, 1], ["3", "5"])]
+    assert json.loads(InferenceRequest([Tensor("x", sums)]).to_http()[1])["inputs"][0]["data"] == [3, 5]
+
+
+def test_a_tuple_of_any_length_is_written_as_its_annotation_says() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model(x: list[str]) -> tuple[list[str], ...]:
+        return x, x
+
+    answer = json.loads(ask(server, "m", x=np.array(["a"], object)).body)
+    assert [(o["shape"], o["parameters"]) for o in answer["outputs"]] == [([1, 1], {"content_type": "str"})] * 2
+
+
+def test_an_array_that_is_a_file(tmp_path: Path) -> None:
+    numbers = np.arange(2000, dtype="f4")
+    numbers.tofile(tmp_path / "numbers")
+    mapped = np.memmap(tmp_path / "numbers", "f4", mode="r")
+    assert described(mapped) == [("output_0", "FP32", [2000], numbers.tolist())]
+    for binary in (True, False):
+        headers, body = InferenceRequest([Tensor("x", mapped)]).to_http(binary=binary)
+        assert len(body) > 4 * 2000
+        assert headers["Content-Type"].startswith("application/")
 
 
 def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

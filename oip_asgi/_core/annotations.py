@@ -107,9 +107,11 @@ def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
         The type, and the codec that `Annotated` names.
 
     Raises:
-        TypeError: It is for a whole request.
+        TypeError: It is for a whole request, or for one tensor.
     """
-    wanted, _, codec = meaning_of(annotation)
+    wanted, spec, codec = meaning_of(annotation)
+    if spec is not None:
+        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor where any may come: use inputs=")
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
     return wanted, codec if is_input_codec(codec) else None
@@ -119,7 +121,7 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
     """What a return annotation says of one output, of a tuple of them, or of the values of a mapping.
 
     Raises:
-        TypeError: A codec in an `Annotated` lacks something.
+        TypeError: A codec in an `Annotated` lacks something, or some outputs are declared and others are not.
         ValueError: It needs a package that is not installed.
     """
     meaning = meaning_of(annotation)
@@ -128,10 +130,18 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
         return Returned(whole=meaning.codec)
     origin, args = typing.get_origin(meaning.wanted), typing.get_args(meaning.wanted)
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
-        return Returned(every=_writer(meaning_of(args[1]), codecs))
-    members = [meaning_of(member) for member in args] if origin is tuple else [meaning]
+        members, is_every = [meaning_of(args[1])], True
+    elif origin is tuple:
+        is_every = args[1:] == (...,)
+        members = [meaning_of(member) for member in (args[:1] if is_every else args)]
+    else:
+        members, is_every = [meaning], False
     specs = tuple(member.spec for member in members if member.spec is not None)
-    return Returned(specs if len(specs) == len(members) else (), tuple(_writer(member, codecs) for member in members))
+    if specs and (is_every or len(specs) < len(members)):
+        raise TypeError(f"{inspect.formatannotation(annotation)} declares some outputs only: give each a TensorSpec, or use outputs=")
+    if is_every:
+        return Returned(every=_writer(members[0], codecs))
+    return Returned(specs, tuple(_writer(member, codecs) for member in members))
 
 
 def _writer(meaning: Meaning, codecs: Codecs) -> AnyInputCodec | None:

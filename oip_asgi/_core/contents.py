@@ -19,7 +19,7 @@ from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor, check_numbers, integer_array, object_array
+from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -154,8 +154,8 @@ def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
     """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
     effort = 0
     for tensor in response.outputs:
-        size = tensor.array.nbytes
-        effort += size if typed or tensor.array.dtype.hasobject else size // _COPIED
+        array = tensor.array
+        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes if typed else array.nbytes // _COPIED
     return effort
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ _lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
 T = TypeVar("T")
+_WithData: TypeAlias = schemas.RequestInput | schemas.ReceivedOutput
 
 _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for code in range(256))
 """For each byte of JSON text: [ and { go one deeper, ] and } one back, 2 stands for a quote."""
@@ -107,7 +108,7 @@ def response_document(text: bytes) -> schemas.ReceivedResponse:
     return _decode_closely(text, _response, lambda document: document.outputs or [])
 
 
-def _decode_closely(text: bytes, decode: Callable[[bytes], T], tensors: Callable[[T], Sequence[schemas.RequestInput]]) -> T:
+def _decode_closely(text: bytes, decode: Callable[[bytes], T], tensors: Callable[[T], Sequence[_WithData]]) -> T:
     _check_utf8(text)
     # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
     text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
 _SHOWN = 100
 _LISTED = 20
+
+_NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding", "connection"})
+"""Headers that say how an answer is framed, which is for this package and for the server."""
 
 _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -62,11 +67,13 @@ class InferenceError(Exception):
             self.status = status
         if headers is not None:
             self.headers = headers
-        if not 400 <= self.status <= 599:
-            raise ValueError(f"{type(self).__name__}: status {self.status} is none of an error, which are 400 to 599")
-        for part in (*self.headers, *self.headers.values()):
-            if not isinstance(part, str) or not part.isascii() or not part.isprintable():
-                raise ValueError(f"{type(self).__name__}: header part {part!r} must be a string of printable ASCII")
+        if not isinstance(self.status, int) or not 400 <= self.status <= 599:
+            raise ValueError(f"{type(self).__name__}: status {self.status!r} is none of an error, which are 400 to 599")
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _OURS:
+                raise ValueError(f"{type(self).__name__}: {name!r} is no name of a header that can be added")
+            if not isinstance(value, str) or not value.isascii() or not value.isprintable() or value != value.strip():
+                raise ValueError(f"{type(self).__name__}: header {name} is {value!r}: expected printable ASCII without spaces around it")
 
     @property
     def grpc_code(self) -> str:

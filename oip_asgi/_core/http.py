@@ -38,9 +38,6 @@ _SHORT: Final = 256
 _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 
-_MANY: Final = 2**12
-"""Above this many elements, a response is encoded in a worker thread as requests of `LARGE` are decoded."""
-
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
 """What is said where nobody hears it: hosts take an application that answers nothing for a broken one, and log that."""
 
@@ -272,7 +269,7 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
         response = yield from server.infer(model, place, request, head)
     finally:
         place.give_up()
-    if model.run != "thread" and rest.encoding_effort(response, request) > _MANY:
+    if model.run != "thread" and rest.encoding_effort(response, request) > LARGE:
         text, binary = yield Call(rest.encode_response, "conversion", (response, request), for_client=True)
     else:
         text, binary = rest.encode_response(response, request)

@@ -17,6 +17,7 @@ from .errors import NotFound, shown
 from .gates import Gate
 from .signature import bind, is_async
 from .specs import TensorSpec
+from .tensors import plain
 
 State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]
 """A model with `load` waits for it; one without is ready from the start."""
@@ -76,6 +77,10 @@ class Model:
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
+        try:
+            self.name = plain(self.name)
+        except UnicodeEncodeError:
+            raise ValueError(f"{self}: the name holds lone surrogates, which are no text") from None
         if self.version is not None and (not isinstance(self.version, str) or not self.version):
             raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
         if not callable(self.function):
@@ -85,7 +90,7 @@ class Model:
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
         for name, given in (("inputs", inputs), ("outputs", outputs)):
-            if isinstance(given, TensorSpec) or not all(isinstance(spec, TensorSpec) for spec in given):
+            if not isinstance(given, (list, tuple)) or not all(isinstance(spec, TensorSpec) for spec in given):
                 raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
         if run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={run!r} must be "thread" or "inline"')
@@ -170,7 +175,8 @@ class Models:
         return name in self._by_name
 
     def __iter__(self) -> Iterator[Model]:
-        return (model for versions in self._by_name.values() for model in versions.values())
+        # as they are now: models may be registered while somebody goes through them
+        return iter([model for versions in list(self._by_name.values()) for model in list(versions.values())])
 
     def names(self) -> list[str]:
         """The names of all models."""

@@ -18,7 +18,7 @@ from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_numbers
+from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -80,13 +80,22 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise InvalidResponse(f"the server answered with an error: {document.error}")
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        outputs = _decode_tensors(document.outputs, "outputs", behind)
+        items = [
+            schemas.RequestInput(output.name, output.shape, output.datatype, _given(output.parameters), output.data)
+            for output in document.outputs
+        ]
+        outputs = _decode_tensors(items, "outputs", behind)
         for item, tensor in zip(document.outputs, outputs, strict=True):
             if not _is_absent(item.data) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
-    return InferenceResponse(outputs, document.parameters or {}, document.id, document.model_name or "", document.model_version)
+    return InferenceResponse(outputs, _given(document.parameters), document.id, document.model_name or "", document.model_version)
+
+
+def _given(parameters: schemas.ReceivedParameters | None) -> Parameters:
+    """Parameters without those that are null, as that says no more than leaving them out."""
+    return {name: value for name, value in (parameters or {}).items() if value is not None}
 
 
 def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | None]:
@@ -225,13 +234,16 @@ def decoding_effort(body: Buffer, header_length: int | None) -> int:
 
 
 def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
-    """How many elements of a response `encode_response` looks at one by one, unless all of them are asked for as binary."""
+    """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
     is_binary = request.parameters.get("binary_data_output", False)
-    elements = 0
+    effort = 0
     for tensor in response.outputs:
-        if not is_binary or tensor.array.dtype.hasobject:
-            elements += tensor.array.size
-    return elements
+        array = tensor.array
+        if array.dtype.hasobject:
+            effort += bytes_effort(array)
+        elif not is_binary:
+            effort += array.size * ELEMENT
+    return effort
 
 
 def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:

@@ -5,7 +5,9 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -14,14 +16,14 @@ from .annotations import Outputs
 from .codecs.base import AnyInputCodec
 from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
-from .codecs.pandas import is_series
+from .codecs.pandas import is_frame, is_series
 from .codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .datatypes import NUMBERS, Array, cast
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
-from .steps import no_coroutine
-from .tensors import InferenceResponse, Tensor, as_array, wire_array
+from .steps import LARGE, no_coroutine
+from .tensors import ELEMENT, InferenceResponse, Tensor, as_array, plain, wire_array
 
 T = TypeVar("T")
 
@@ -56,6 +58,30 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     return response
 
 
+def encoding_effort(result: Any, codecs: Codecs) -> int:
+    """Roughly how many bytes `to_response` goes through one by one: those of arrays of numbers are not.
+
+    What a user's codec may be for counts as large, as nobody knows how long that takes.
+    """
+    if type(result) is np.ndarray:
+        if result.dtype in NUMBERS:
+            return 0
+        return result.size * ELEMENT if result.size * ELEMENT > LARGE else encoding_effort(result.ravel().tolist(), codecs)
+    if isinstance(result, InferenceResponse):
+        return sum(encoding_effort(tensor.array, codecs) for tensor in result.outputs)
+    if isinstance(result, Mapping):
+        return sum(encoding_effort(value, codecs) for value in result.values())
+    if isinstance(result, tuple):
+        return sum(encoding_effort(value, codecs) for value in result)
+    if isinstance(result, list):  # its elements are alike, mostly
+        return len(result) * (ELEMENT + encoding_effort(result[0], codecs)) if result else 0
+    if is_frame(result) or is_series(result):
+        return int(result.size) * ELEMENT
+    if isinstance(result, (str, bytes)):
+        return len(result)
+    return LARGE + 1 if codecs.are_extended and not isinstance(result, _PLAIN) else 0
+
+
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     whole = returned.whole or codecs.whole_of_value(result)
@@ -69,8 +95,8 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
         response = InferenceResponse([])
         named = _named(result, outputs)
         annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
-    for (name, value), codec in zip(named, annotated, strict=True):
-        _sendable(name)
+    for (key, value), codec in zip(named, annotated, strict=True):
+        name = _sendable(key)
         if value is None:
             raise ModelFault(f"output {name!r} is None: a model returns its result")
         if name in asked:
@@ -123,21 +149,29 @@ def _rechecked(tensor: Tensor) -> Tensor:
 def _sendable(name: Any) -> str:
     # control characters too may come from a client, whose input's name the model gives back
     if isinstance(name, str):
-        try:
-            name.encode()
-            return name
-        except UnicodeEncodeError:
-            pass
+        with suppress(UnicodeEncodeError):
+            return plain(name)
     raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
 
 
 def _checked(where: str, parameters: Parameters) -> Parameters:
-    for name, value in parameters.items():
-        if not isinstance(name, str) or not isinstance(value, (str, int, float)):
-            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ModelFault(f"{where} has the parameter {shown(name)} = {shown(value)}, which has more than 64 bits")
-    return parameters
+    """Parameters as JSON and gRPC take them: numpy's scalars, and what derives from Python's own types, as those."""
+    checked: Parameters = {}
+    for name, given in parameters.items():
+        here = f"{where} has the parameter {shown(name)} = {shown(given)}"
+        value: Any = given.item() if isinstance(given, np.generic) else given
+        kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+        if kind is None or not isinstance(name, str):
+            raise ModelFault(f"{here}: expected a str, int, float or bool")
+        if kind is int and not -(2**63) <= value < 2**64:
+            raise ModelFault(f"{here}, which has more than 64 bits")
+        if kind is float and not math.isfinite(value):
+            raise ModelFault(f"{here}, which JSON has no number for: leave it out, or send it as text")
+        try:
+            checked[plain(name)] = plain(value) if kind is str else kind(value)
+        except UnicodeEncodeError:
+            raise ModelFault(f"{here}: expected text without lone surrogates") from None
+    return checked
 
 
 def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
@@ -179,7 +213,7 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
     elif is_series(value):
         value = value.tolist()
     elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        value = _listed(name, value.reshape(-1))
+        value = _listed(name, _faults(as_array, value).reshape(-1))
     return _faults(codec.encode_output, name, value)
 
 

@@ -11,6 +11,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
+ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
+"""Parameters of a response as a client reads it: MLServer writes null for those it has no value for."""
+
 Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -98,14 +101,24 @@ class SentRequest(msgspec.Struct, omit_defaults=True):
     outputs: list[RequestOutput] = []
 
 
+class ReceivedOutput(msgspec.Struct):
+    """`$response_output` as a client reads it."""
+
+    name: str
+    shape: list[Dimension]
+    datatype: str
+    parameters: ReceivedParameters | None = None
+    data: Raw = Raw()
+
+
 class ReceivedResponse(msgspec.Struct):
     """`$inference_response`, or `$inference_error_response`, as a client reads it: servers write null for what they leave out."""
 
     model_name: str | None = None
-    outputs: list[RequestInput] | None = None
+    outputs: list[ReceivedOutput] | None = None
     model_version: str | None = None
     id: str | None = None
-    parameters: Parameters | None = None
+    parameters: ReceivedParameters | None = None
     error: str | None = None
 
 

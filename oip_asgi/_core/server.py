@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -22,10 +22,10 @@ from .gates import Place
 from .loading import Loading
 from .log import log_raised
 from .models import ENDLESS, Model, Models
-from .results import check_asked, select, to_response
+from .results import check_asked, encoding_effort, select, to_response
 from .schemas import Parameters, RequestOutput
-from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from .tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, lasting, read_only
+from .steps import LARGE, Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
+from .tensors import ELEMENT, InferenceContext, InferenceRequest, InferenceResponse, Tensor, bytes_effort, lasting, read_only
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 
@@ -40,6 +40,10 @@ _RETRY: Final = {"Retry-After": "1"}
 _logger: Final = logging.getLogger("oip_asgi")
 
 
+Elsewhere: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function where it is not in the way of the event loop that awaits it."""
+
+
 class Caller(Protocol):
     """Who asks, in whatever way."""
 
@@ -52,15 +56,26 @@ class Caller(Protocol):
 
 
 class Server:
-    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
+    """The protocol without any transport. Its arguments are those of `InferenceServer`, and where to convert what is large."""
 
-    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool, codecs: Codecs) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        *,
+        max_body_bytes: int | None,
+        ready_when_empty: bool,
+        debug: bool,
+        codecs: Codecs,
+        elsewhere: Elsewhere,
+    ) -> None:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
+        self.elsewhere = elsewhere
         self.models = Models()
         self.loading = Loading(self.models)
         self.stopping = False
@@ -159,7 +174,7 @@ class Server:
         outputs = request.outputs
         asked = _asked_types(outputs) if outputs else {}
         each = content_type if binding.whole is None else None
-        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller)
+        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller, self.elsewhere)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
@@ -223,6 +238,7 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
     outputs: list[RequestOutput]
     asked: dict[str, str]
     caller: Caller
+    elsewhere: Elsewhere
 
     def make(self) -> InferenceResponse:
         place = self.place
@@ -235,15 +251,31 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
             place.gate.leave(place)
 
     async def make_async(self) -> InferenceResponse:
-        """The same for a coroutine function."""
+        """The same for a coroutine function. What takes its event loop long is done elsewhere."""
         place = self.place
         if not place.start():
             raise Stopped
         try:
-            args, kwargs = self.binding.arguments(self)
-            return self._answer(await self.model.function(*args, **kwargs))
+            if self._decoding_effort() > LARGE:
+                args, kwargs = await self.elsewhere(partial(self.binding.arguments, self))
+            else:
+                args, kwargs = self.binding.arguments(self)
+            result = await self.model.function(*args, **kwargs)
+            if encoding_effort(result, self.model.codecs) > LARGE:
+                response: InferenceResponse = await self.elsewhere(partial(self._answer, result))
+                return response
+            return self._answer(result)
         finally:
             place.gate.leave(place)
+
+    def _decoding_effort(self) -> int:
+        """How many bytes of its tensors are gone through one by one for its arguments."""
+        effort = 0
+        for tensor in self.tensors.values():
+            if tensor.parameters or self.content_type is not None or self.binding.converts:
+                array = tensor.array
+                effort += bytes_effort(array) if array.dtype.hasobject else array.size * ELEMENT
+        return effort
 
     def context(self) -> InferenceContext:
         request, model = self.request, self.model

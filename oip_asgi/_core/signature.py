@@ -35,6 +35,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
 
     Raises:
         TypeError: No request could ever be passed to it; the text says what to write.
+        ValueError: Two of its inputs have the same name.
     """
     called = _called(function)
     readers = _Readers(codecs, {spec.name: spec for spec in declared}, content_type, called)
@@ -64,6 +65,8 @@ class _Readers:
         self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
         self.content_type = of_model
+        self.convert = False
+        """Whether a tensor of which a request says nothing is made more of than its array."""
 
     def content_types(self) -> dict[str, str]:
         """The declared content types by name."""
@@ -86,7 +89,9 @@ class _Readers:
             )
         content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
         if content_type is None:
+            self.convert = self.convert or not reader.is_plain
             return reader
+        self.convert = True
         default = reader.by_content_type.get(content_type)
         if default is None:
             raise TypeError(
@@ -141,6 +146,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         takes=", ".join(names),
         positional=tuple(tensor_of(name, read) for name in names),
         keywords={},
+        converts=readers.convert,
         rest=None,
         whole=None,
         sole=names[0] if len(names) == 1 else None,
@@ -194,6 +200,7 @@ class _Signature:
         self._check_content_type(claimed)
         open_ended = (self._rest or self._takes_all) and not self._is_closed
         names = self._required | self._optional
+        rest = self._readers.every(self._unclaimed, *read_as(self._rest.annotation, self._called)) if self._rest else None
         sole = None if self._rest or self._takes_all or len(names) != 1 else next(iter(names))
         return Binding(
             inputs=tuple(self._specs),
@@ -208,7 +215,8 @@ class _Signature:
             takes=", ".join(self._takes) or "**inputs",
             positional=tuple(self._positional),
             keywords=self._keywords,
-            rest=self._readers.every(self._unclaimed, *read_as(self._rest.annotation, self._called)) if self._rest else None,
+            rest=rest,
+            converts=self._readers.convert or self._whole is not None,
             whole=self._whole,
             sole=sole,
             is_free=free is not None,
@@ -275,6 +283,9 @@ class _Signature:
 
     def _add(self, parameter: inspect.Parameter, name: str) -> None:
         wanted, spec, codec = meaning_of(parameter.annotation)
+        whole = self._whole_codec(parameter)
+        if spec is not None and (whole is not None or wanted in (InferenceContext, InferenceRequest)):
+            raise TypeError(f"{self._called}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
         if wanted is InferenceContext:
             self._pass(parameter, context_of)
             return
@@ -282,7 +293,6 @@ class _Signature:
             self._takes_all = True
             self._pass(parameter, request_of)
             return
-        whole = self._whole_codec(parameter)
         if whole is not None:
             self._add_whole(parameter, whole, wanted)
             return
@@ -305,6 +315,8 @@ class _Signature:
                 "tensor can become: annotate np.ndarray, list[str], list[bytes], list[datetime], pd.DataFrame, InferenceRequest or "
                 "InferenceContext, name a codec in Annotated, or bind a value with functools.partial"
             )
+        if name in self._required | self._optional:
+            raise ValueError(f"{self._called}: two inputs have the same name among {[*sorted(self._required | self._optional), name]}")
         if self._declared:
             self._unclaimed.remove(name)
         self._takes.append(f"{name}: {reader.annotation}" if reader.annotation else name)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
-from .tensors import InferenceRequest, Tensor
+from .tensors import InferenceRequest, Tensor, plain
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TensorSpec:
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, or a dimension is below -1.
+        ValueError: The datatype is unknown, a dimension is below -1, or the name is no text.
 
     Specification: `$metadata_tensor`; Content Types, Model Metadata.
     """
@@ -42,10 +42,16 @@ class TensorSpec:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
         try:
+            object.__setattr__(self, "name", plain(self.name))
+        except UnicodeEncodeError:
+            raise ValueError(f"{here}: the name holds lone surrogates, which are no text") from None
+        if not isinstance(self.datatype, str):
+            raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
+        try:
             dtype_of(self.datatype)
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
-        if isinstance(self.shape, (str, int)) or not all(type(dimension) is int for dimension in self.shape):
+        if not isinstance(self.shape, (list, tuple)) or not all(type(dimension) is int for dimension in self.shape):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
         if any(dimension < -1 for dimension in self.shape) or len(self.shape) > MAX_RANK:
             raise ValueError(f"{here}: dimensions must be -1 (any size) or more, and at most {MAX_RANK}")

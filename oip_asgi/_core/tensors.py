@@ -19,6 +19,11 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 """Headers as clients' libraries hold them."""
 
 
+ELEMENT: Final = 16
+"""How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
+
+_MANY: Final = 2**12
+
 MAX_TENSORS: Final = 100_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of fifteen times its text."""
 
@@ -64,9 +69,15 @@ def as_array(value: Any) -> Array:
     """`numpy.asarray`, but with text and bytes as Python objects.
 
     numpy's own dtypes for them strip trailing NULs, make every element as long as the longest, and turn what stands beside text into text.
+    Subclasses of arrays have ways of their own, such as `numpy.matrix`, which stays nested when it is flattened.
+
+    Raises:
+        TypeError: Elements of it are masked: what is behind a mask is no value, and the protocol has no word for that.
     """
     if isinstance(value, np.ndarray):
-        return value
+        if type(value) is not np.ndarray and np.ma.is_masked(value):
+            raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
+        return np.asarray(value)
     return np.asarray(value, dtype=object if _holds_text(value) else None)
 
 
@@ -98,6 +109,22 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     return array.reshape(shape)
+
+
+def plain(text: str) -> str:
+    """A string as JSON and gRPC take it: of no subclass, such as numpy's own.
+
+    Raises:
+        UnicodeEncodeError: It holds lone surrogates, which are no UTF-8.
+    """
+    text.encode()
+    return str.__str__(text)
+
+
+def bytes_effort(array: Array) -> int:
+    """Roughly how many bytes are gone through where each element of a BYTES array is looked at."""
+    # of many it does not matter how long they are
+    return array.size * ELEMENT if array.size > _MANY else sum(map(len, array.ravel().tolist()), array.size * ELEMENT)
 
 
 def read_only(array: Array) -> None:
