@@ -15,14 +15,18 @@ from functools import partial
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from ._core.bodies import Body
-from ._core.steps import Call, DeadlinePassed, Pool, QuitWithin, Read, Step, Steps, Together, Wait
+from ._core.steps import Apart, Call, DeadlinePassed, Pool, QuitWithin, Read, Step, Steps, Together, Wait
 from ._running import Running
-from ._waiting import ClientGone, Gone, all_of, attended, finished
+from ._waiting import ClientGone, Gone, all_of, attended, begin, finished
 
 T = TypeVar("T")
 
 _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
-"""What is no `Exception` and Python's own. Those of others, such as the timeouts of gevent, mean something to the host."""
+"""What is no `Exception` and ends a thread, a task or the process."""
+
+_HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet", "trio"})
+"""Packages with others of the kind, such as the timeouts of gevent: they mean something to the host. Any other is a mistake of a model's,
+such as a panic in a library that is written in Rust."""
 
 
 class Finished(Generic[T]):
@@ -71,8 +75,14 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
                 value = read(step.body)
             elif type(step) is Wait:
                 _wait(step.future, step.deadline, leaving)
+                step.future.result()
             elif type(step) is Together:
                 _together(step, running)
+            elif type(step) is Apart:
+                try:
+                    drive(step.part, running)
+                finally:
+                    step.ended.set_result(None)
             else:
                 value = running.background.run(step.function(*step.args), step.deadline, leaving)
         except ClientGone:
@@ -147,14 +157,17 @@ async def drive_async(
                 elif type(step) is Together:
                     await all_of([drive_async(part, threads) for part in step.parts])
                     value = None
+                elif type(step) is Apart:
+                    begin(drive_async(step.part, threads), step.ended)
+                    value = None
                 else:
                     return step.value
                 break
             except BaseException as error:
-                if isinstance(error, ClientGone) or not isinstance(error, Exception):
+                if isinstance(error, (ClientGone, CancelledError, GeneratorExit)) or _is_for_the_host(error):
                     steps.close()  # nobody waits any more: the client has gone, or the host cancels
                     raise
-                step = _advance(steps.throw, error)
+                step = _advance(steps.throw, _as_failure(error))
 
 
 async def _call_in_thread_async(steps: Steps[T], call: Call, pool: Pool, threads: Threads, gone: Gone | None) -> Step | Finished[T]:
@@ -228,11 +241,18 @@ def _called(call: Call) -> Any:
     """What came of a call in this thread."""
     try:
         return call.function(*call.args)
-    except _ENDS as error:
-        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
-        if threading.current_thread() is threading.main_thread():
+    except BaseException as error:
+        if isinstance(error, Exception) or _is_for_the_host(error):
             raise
         raise QuitWithin from error
+
+
+def _is_for_the_host(error: BaseException) -> bool:
+    """Whether what a call raised is the host's, or means more than that the call has failed."""
+    if isinstance(error, _ENDS):
+        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
+        return threading.current_thread() is threading.main_thread()
+    return not isinstance(error, Exception) and any(kind.__module__.partition(".")[0] in _HOSTS for kind in type(error).__mro__)
 
 
 def _as_failure(error: BaseException) -> Exception:

@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ._core.steps import Pool, QuitWithin, Stopped
+from ._core.steps import CancelledWithin, Pool, QuitWithin, Stopped
 from ._waiting import attended, done, finished
 
 T = TypeVar("T")
@@ -197,6 +197,8 @@ class BackgroundLoop:
 async def _contained(work: Awaitable[T]) -> T:
     try:
         return await work
+    except CancelledError as error:  # asyncio would take it for its own on its way to the caller
+        raise CancelledWithin from error
     except (Exception, asyncio.CancelledError):
         raise
     except BaseException as error:

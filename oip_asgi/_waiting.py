@@ -84,6 +84,26 @@ async def all_of(works: Sequence[Coroutine[Any, Any, None]]) -> None:
     await asyncio.gather(*works)
 
 
+def begin(work: Coroutine[Any, Any, None], ended: Future[None]) -> None:
+    """Finish a coroutine on this event loop, whatever becomes of the caller. `ended` is set behind it, and if it is given up."""
+    try:
+        task = asyncio.get_running_loop().create_task(work)
+    except RuntimeError:
+        import trio
+
+        trio.lowlevel.spawn_system_task(_ending, work, ended)
+    else:
+        task.add_done_callback(lambda _: ended.set_result(None))
+        ended.add_done_callback(lambda _: task)  # an event loop does not keep its tasks, but somebody keeps what he waits for
+
+
+async def _ending(work: Awaitable[None], ended: Future[None]) -> None:
+    try:
+        await work
+    finally:
+        ended.set_result(None)
+
+
 async def _finish(work: Awaitable[None]) -> None:
     await work
 

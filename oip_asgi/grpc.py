@@ -86,7 +86,7 @@ def _method(described: MethodDescriptor) -> rpc.Method:
 def _parse(kind: type[Message], data: bytes) -> Message:
     try:
         return kind.FromString(data)
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
         raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
 
 

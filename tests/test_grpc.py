@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -413,6 +413,45 @@ def test_a_model_that_raises(client: Client, caplog: pytest.LogCaptureFixture) -
     assert "a secret" in str(record.exc_info[1])
 
 
+class Panic(BaseException):
+    """What libraries raise that are written in Rust."""
+
+
+@pytest.mark.parametrize("raised", [Panic("a secret"), CancelledError("a secret")], ids=["a panic", "a future that was cancelled"])
+@pytest.mark.parametrize("run", ["async", "inline", "thread", "timeout"])
+def test_a_model_that_raises_what_is_no_exception_of_a_common_kind(
+    serving: Serving, run: str, raised: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = InferenceServer()
+
+    def fails() -> None:
+        raise raised
+
+    async def fails_async() -> None:
+        await asyncio.sleep(0)
+        raise raised
+
+    async def fails_at_once() -> None:
+        raise raised
+
+    if run == "async":
+        server.register("m", fails_async)
+        server.register("n", fails_at_once)
+    else:
+        server.register("m", fails, run="inline" if run == "inline" else "thread", timeout=60 if run == "timeout" else None)
+        server.register("n", lambda: 1)
+    with serving(server) as address:
+        client = Client(address)
+        assert client.refusal("ModelInfer", wire_request("m")) == ("INTERNAL", "model 'm' failed: see the server's log")
+        if run == "async":
+            assert client.refusal("ModelInfer", wire_request("n")) == ("INTERNAL", "model 'n' failed: see the server's log")
+        else:
+            assert client.ask("ModelInfer", wire_request("n")).outputs[0].name == "output_0"
+    for record in logged(caplog):
+        assert record.exc_info is not None
+        assert "a secret" in repr((record.exc_info[1], getattr(record.exc_info[1], "__cause__", None)))
+
+
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
     serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -668,6 +707,33 @@ def test_a_blocking_model_does_not_hold_up_health(serving: Serving) -> None:
         assert not call.done()
         release.set()
         assert call.result().outputs[0].name == "output_0"
+
+
+@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
+def test_probes_that_give_up_let_a_model_load_all_the_same(serving: Serving, names: list[str]) -> None:
+    loaded: list[str] = []
+    release = threading.Event()
+    server = InferenceServer()
+    for name in names:
+
+        async def load(name: str = name) -> None:
+            loaded.append(name)
+            while not release.is_set():
+                await asyncio.sleep(0.001)
+
+        server.register(name, lambda: 1, load=load)
+    with serving(server) as address:
+        client = Client(address)
+        health = health_of(client)
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError) as passed:
+                health.Check(health_pb2.HealthCheckRequest(), timeout=0.2)
+            assert passed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        waiting = client.begin("ModelInfer", wire_request("m"))
+        release.set()
+        assert waiting.result().outputs[0].name == "output_0"
+        assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+    assert sorted(loaded) == names
 
 
 def test_models_load_before_the_first_call_that_needs_one(serving: Serving) -> None:

@@ -176,6 +176,12 @@ def test_raw_contents_anywhere_in_a_request_are_found() -> None:
         assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
 
 
+@pytest.mark.parametrize("data", [b"\xba\x80\x80\x80\x80\x00\x00", b"\x3a\x80\x80\x80\x80\x80\x00"], ids=["tag", "length"])
+def test_tags_and_lengths_of_more_than_32_bits_are_left_to_the_parser(data: bytes) -> None:
+    data += wire_request("a", [], [b"1"]).SerializeToString()
+    assert split(data, RAW_INPUT_CONTENTS) == (data, [])
+
+
 def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
     data = wire_request("a", [], [b""] * 2000).SerializeToString()
     assert split(data, RAW_INPUT_CONTENTS) == (data, [])

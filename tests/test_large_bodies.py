@@ -325,7 +325,7 @@ def test_what_an_async_model_takes_and_returns_is_converted_off_the_event_loop(l
         return (frame["x"].tolist(),)
 
     async def scenario() -> None:
-        tensor = {"name": "x", "shape": [len(letters)], "datatype": "BYTES", "data": letters}
+        tensor: dict[str, Any] = {"name": "x", "shape": [len(letters)], "datatype": "BYTES", "data": letters}
         if says != "annotation":
             tensor["parameters"] = {"content_type": "letters"}
         Letters.ran_in.clear()

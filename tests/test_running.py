@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -347,53 +348,76 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
     server.stop()
 
 
-def test_a_load_that_is_given_up_is_taken_up_again() -> None:
-    loaded: list[int] = []
+@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(names: list[str], is_async: bool) -> None:
+    loaded: list[str] = []
+    leave = threading.Event()
+    server = InferenceServer()
+    for name in names:
 
-    async def load() -> None:
-        loaded.append(1)
-        if len(loaded) == 1:
-            await asyncio.sleep(3600)
+        def load(name: str = name) -> None:
+            loaded.append(name)
+            assert leave.wait(10)
 
-    server = loading_server(load)
+        async def load_async(name: str = name) -> None:
+            loaded.append(name)
+            while not leave.is_set():
+                await asyncio.sleep(0.001)
+
+        server.register(name, lambda: 1, load=load_async if is_async else load)
 
     async def main() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
-        while not loaded:
+        while len(loaded) < len(names):
             await asyncio.sleep(0.001)
         second = asyncio.create_task(send(OIPApp(server), INFER))
         await asyncio.sleep(0.001)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
+        gc.collect()
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        leave.set()
         assert (await second)[0] == 200
 
     asyncio.run(main())
-    assert loaded == [1, 1]
+    assert sorted(loaded) == names
+    server.stop()
 
 
-def test_loads_that_are_given_up_before_they_begin_are_taken_up_again() -> None:
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
+def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], has_begun: bool) -> None:
     loaded: list[str] = []
     server = InferenceServer()
-    for name in ("m", "n"):
+    for name in names:
 
         async def load(name: str = name) -> None:
             loaded.append(name)
+            if len(loaded) <= len(names) and has_begun:
+                await asyncio.sleep(3600)
 
         server.register(name, lambda: 1, load=load)
 
-    async def main() -> None:
+    async def ends() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
         await asyncio.sleep(0)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        assert loaded == []
+        while has_begun and len(loaded) < len(names):
+            await asyncio.sleep(0)
+        assert not first.done()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # as the end of a loop does
+
+    async def loads() -> None:
         assert (await send(OIPApp(server), INFER))[0] == 200
         assert (await send(OIPApp(server), READY))[0] == 200
 
-    asyncio.run(main())
-    assert loaded == ["m", "n"]
+    asyncio.run(ends())
+    assert loaded == (names if has_begun else [])
+    asyncio.run(loads())
+    assert loaded == names * (2 if has_begun else 1)
 
 
 def test_lifespan_and_start_load_each_time_they_begin() -> None:

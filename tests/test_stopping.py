@@ -231,6 +231,49 @@ def test_coroutines_on_the_background_loop_are_cancelled_and_awaited_at_the_end(
     assert error(answers[0]) == (503, STOPPING)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_waits_when_the_time_is_up_never_starts(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(shutdown_timeout=0.05)
+    begun: list[int] = []
+    leave = threading.Event()
+
+    def model() -> int:
+        begun.append(1)
+        assert leave.wait(20)
+        return 1
+
+    async def model_async() -> int:
+        begun.append(1)
+        await asyncio.sleep(3600)
+        return 1
+
+    server.register("m", model_async if is_async else model, max_concurrency=1)
+    way = over_wsgi(OIPWSGIApp(server), "")
+    answers: list[Any] = []
+    asking = [threading.Thread(target=lambda: answers.append(way(INFER))) for _ in range(3)]
+    gate = server.core.models.find("m", None).gate
+    for thread in asking:
+        thread.start()
+    end = time.monotonic() + 20
+    while not (begun and gate.waiting() == 2) and time.monotonic() < end:
+        time.sleep(0.001)
+    server.stop()
+    leave.set()
+    for thread in asking:
+        thread.join(20)
+    assert begun == [1]
+    assert sorted(answer.status for answer in answers) == ([503] * 3 if is_async else [200, 503, 503])
+    assert {error(answer) for answer in answers if answer.status == 503} == {(503, STOPPING)}
+    assert gate.empty().result(20) is None
+    again = threading.Thread(target=lambda: answers.append(way(INFER)))
+    again.start()  # the places are all there again
+    while len(begun) < 2 and time.monotonic() < end:
+        time.sleep(0.001)
+    assert len(begun) == 2
+    server.stop()
+    again.join(20)
+
+
 def test_a_server_that_was_stopped_serves_again(before: set[threading.Thread]) -> None:
     server = InferenceServer()
     server.register("m", lambda: threading.current_thread().name)

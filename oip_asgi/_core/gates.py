@@ -64,6 +64,13 @@ class Gate:
         for future in finished:
             future.set_result(None)
 
+    def turn_away(self, reason: type[Exception]) -> None:
+        """Let nobody who waits have a turn any more: their futures raise the reason."""
+        with self._lock:
+            turns = [self._queue.pop(place) for place in list(self._queue) if place.start()]
+        for turn in turns:
+            turn.set_exception(reason())
+
     def empty(self) -> Future[None]:
         """Done as soon as nobody runs or waits."""
         future: Future[None] = Future()

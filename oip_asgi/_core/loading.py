@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 from .log import log_raised
 from .models import Model, Models
-from .steps import Call, Steps, Together, Wait, no_coroutine
+from .steps import Apart, Call, Steps, Together, Wait, no_coroutine
 
 
 class Loading:
@@ -33,19 +33,16 @@ class Loading:
         """The same on behalf of a request: the first loads, and those that come meanwhile wait for it."""
         while True:
             with self._lock:
-                claimed = self._claim()
-                if claimed:
-                    self._lazy = Future()
                 lazy = self._lazy
-            if lazy is None or (not claimed and lazy.done()):
-                return
-            if not claimed:
-                yield Wait(lazy)
-                continue
-            try:
-                yield from _load(claimed)
-            finally:
-                lazy.set_result(None)
+                is_first = lazy is None or lazy.done()
+                if is_first:
+                    if all(model.state != "waiting" for model in self._models):
+                        return
+                    lazy = self._lazy = Future()
+            assert lazy is not None  # made above, if there was none
+            if is_first:
+                yield Apart(self.start(), lazy)  # others need it too, so it does not end with the request
+            yield Wait(lazy)
 
     def _claim(self) -> list[Model]:
         claimed = [model for model in self._models if model.state == "waiting"]

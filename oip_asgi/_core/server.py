@@ -201,6 +201,7 @@ class Server:
             try:
                 yield Wait(model.gate.empty(), deadline)
             except DeadlinePassed:
+                model.gate.turn_away(Stopped)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
 
     def stopped(self) -> None:

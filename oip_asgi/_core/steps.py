@@ -45,7 +45,7 @@ class Read(msgspec.Struct, frozen=True):
 
 @final
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until somebody else has finished `future`. The rest as in `Call`."""
+    """Wait until somebody else has finished `future`; an exception of its is thrown. The rest as in `Call`."""
 
     future: Future[None]
     deadline: float = math.inf
@@ -83,6 +83,17 @@ class Together(msgspec.Struct, frozen=True):
     """Finish several generators, at the same time where there are threads or an event loop for it."""
 
     parts: list[Generator[Step, Any, None]]
+
+
+@final
+class Apart(msgspec.Struct, frozen=True):
+    """Finish a generator whatever becomes of the one that yields this, which goes on at once under ASGI and grpc.aio.
+
+    `ended` is set as soon as it is finished, or given up together with its event loop.
+    """
+
+    part: Generator[Step, Any, None]
+    ended: Future[None]
 
 
 class DeadlinePassed(Exception):
@@ -132,7 +143,7 @@ class Response(msgspec.Struct, frozen=True):
                     gathered, size = [], 0
 
 
-Step: TypeAlias = Read | Wait | Call | Together
+Step: TypeAlias = Read | Wait | Call | Together | Apart
 Steps: TypeAlias = Generator[Step, Any, T]
 Exchange: TypeAlias = Steps[Response]
 

@@ -19,6 +19,9 @@ _MAX_FIELDS: Final = 1000
 _MAX_SHIFT: Final = 63
 """Where the last of a number's ten bytes begins, in bits."""
 
+_MAX_SHORT_SHIFT: Final = 28
+"""The same for tags and lengths, which have 32 bits."""
+
 
 def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     """Take a bytes field off a serialized message.
@@ -38,13 +41,13 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     try:
         while position < end:
             start = position
-            tag, position = _varint(view, position)
+            tag, position = _varint(view, position, _MAX_SHORT_SHIFT)
             value = position
             if tag & 7 == _BYTES:
-                length, value = _varint(view, position)
+                length, value = _varint(view, position, _MAX_SHORT_SHIFT)
                 position = value + length
             elif tag & 7 == _VARINT:
-                _, position = _varint(view, position)
+                _, position = _varint(view, position, _MAX_SHIFT)
             else:
                 position += {_FIXED64: 8, _FIXED32: 4}[tag & 7]
             if position > end or len(kept) + len(taken) == _MAX_FIELDS:
@@ -58,15 +61,15 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     return b"".join(kept), taken
 
 
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """The number at `position`, and where it ends.
+def _varint(view: memoryview, position: int, max_shift: int) -> tuple[int, int]:
+    """The number at `position`, whose last byte may begin so many bits behind its start, and where it ends.
 
     Raises:
-        IndexError: It does not end, or not within the ten bytes that it may have.
+        IndexError: It does not end, or not within the bytes that it may have.
     """
     number = shift = 0
     while view[position] & 0x80:
-        if shift == _MAX_SHIFT:
+        if shift == max_shift:
             raise IndexError
         number |= (view[position] & 0x7F) << shift
         position, shift = position + 1, shift + 7
