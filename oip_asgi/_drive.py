@@ -1,4 +1,4 @@
-"""Finish a generator of steps: blocking, or awaiting. The only sync/async twins in the package; they know nothing but steps.
+"""Finish a generator of steps: blocking, or awaiting. Does what each step says, and knows nothing of what it is for.
 
 Steps are told apart by `type`: nobody derives from them, and `isinstance` asks the metaclass of Structs, which takes three times as long.
 """

@@ -1,4 +1,4 @@
-"""What runs user code: worker threads, and the background event loop of WSGI. Decides nothing and knows no requests."""
+"""What runs user code and large conversions: worker threads, and the background event loop of callers that block. Decides nothing."""
 
 from __future__ import annotations
 

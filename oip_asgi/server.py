@@ -62,7 +62,7 @@ class InferenceServer:
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
-        ValueError: A limit is no number of what it counts.
+        ValueError: A limit is no number of what it counts, or a codec needs pandas, which is not installed.
 
     Specification: Server Metadata.
     """
@@ -199,7 +199,8 @@ class InferenceServer:
     def stop(self) -> None:
         """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
 
-        While it waits, at most `shutdown_timeout`, new requests are answered 503. Models are loaded again at the next start.
+        While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for their turn then.
+        Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again at the next start.
         """
         if self._is_last():
             drive(self.core.stop(self._shutdown_timeout), self.running)

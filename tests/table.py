@@ -498,6 +498,10 @@ def tensor_rows() -> Iterator[Row]:
             tensor("FP32", [2], "[1,2]", parameters='{"shared_memory_region":"r"}'),
             "input 'x' has the parameter shared_memory_region",
         ),
+        "shared memory, and no data": (
+            '{"name":"x","datatype":"FP32","shape":[2],"parameters":{"shared_memory_region":"r"}}',
+            "inputs[0] ('x'): it has the parameter shared_memory_region, which this server does not support",
+        ),
         "tensor parameters an array": (
             tensor("FP32", [2], "[1,2]", parameters="[]"),
             "inputs[0].parameters: expected object | null, got array",
@@ -731,7 +735,12 @@ def model_rows() -> Iterator[Row]:
     yield Row("a model's own error", infer("speaks", inputs(GOOD)), 418, text=("the teapot is short and stout",))
     yield Row("a model raises", infer("raises", inputs(GOOD)), 500, text=("model 'raises' failed",))
     yield Row("a model returns None", infer("returns%20none", inputs(GOOD)), 500, text=("model 'returns none' failed",))
-    yield Row("bytes that are not UTF-8", infer("not%20utf-8", inputs()), 400, text=("output 'output_0'", '"binary_data": true'))
+    yield Row(
+        "bytes that are not UTF-8",
+        infer("not%20utf-8", inputs()),
+        400,
+        text=("output 'output_0'", '"binary_data": true', '"content_type": "base64"'),
+    )
     text = answer("not utf-8", tensor("BYTES", [1], None, "output_0", '{"binary_data_size":6}'))
     asked = inputs(more=',"parameters":{"binary_data_output":true}')
     yield Row("bytes that are not UTF-8, binary", infer("not%20utf-8", asked), 200, text + b"\2\0\0\0\xff\xfe")

@@ -297,6 +297,21 @@ def test_lists_are_read_from_one_dimension_too(name: str) -> None:
     assert vector.decode(received(flat)) == vector.value
 
 
+@pytest.mark.parametrize(
+    "decode",
+    [
+        StringCodec.decode_output,
+        lambda tensor: StringRequestCodec.decode_response(InferenceResponse([tensor])),
+        lambda tensor: PandasCodec.decode_response(InferenceResponse([Tensor("a", tensor.array, {"content_type": "str"})])),
+    ],
+    ids=["output", "response", "frame"],
+)
+def test_a_bad_answer_of_another_server_is_not_the_clients_fault(decode: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(InferenceError) as raised:
+        decode(Tensor("a", np.array([b"\xff"], object)))
+    assert raised.value.status == 502
+
+
 def test_outputs_and_responses_are_as_inputs_and_requests() -> None:
     assert StringCodec.decode_output(StringCodec.encode_output("foo", ["é"])) == ["é"]
     response = StringRequestCodec.encode_response("m", ["a"], "2")

@@ -327,6 +327,10 @@ BAD = {
         wire_request("echo", [fp32(parameters={"shared_memory_region": {"string_param": "r"}})], [TWO_FLOATS]),
         "input 'x' has the parameter shared_memory_region",
     ),
+    "shared memory, and no data": (
+        wire_request("echo", [fp32(parameters={"shared_memory_region": {"string_param": "r"}})]),
+        "inputs[0] ('x'): it has the parameter shared_memory_region, which this server does not support",
+    ),
     "BYTES length cut off": (
         wire_request("echo", [{"name": "x", "datatype": "BYTES", "shape": [1]}], [b"\1\0\0"]),
         "BYTES element 0: its 4-byte length is cut off",

@@ -21,7 +21,7 @@ from .talk import EMPTY, Talk, until
 from .ways import Answer, Request, over_asgi, over_wsgi
 
 INFER = Request("POST", "/models/m/infer", (), EMPTY)
-STARTED = 0.3
+STARTED = 0.9
 """Seconds of a timeout behind which a model in a thread must have begun, on a machine that others keep busy too."""
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
 

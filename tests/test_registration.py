@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from typing_extensions import TypeAliasType
 
@@ -502,6 +503,16 @@ def test_specs_that_cannot_be(arguments: Any, exception: type[Exception], messag
 def test_servers_that_could_not_serve(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         InferenceServer(**arguments)
+
+
+def test_a_pipeline_takes_a_frame_where_that_is_declared(server: InferenceServer) -> None:
+    frame, target = load_iris(as_frame=True, return_X_y=True)
+    pipeline = make_pipeline(LogisticRegression(max_iter=1000)).fit(frame, target)  # whose predict is (X, **params)
+    declared = [TensorSpec(name, "FP64", [-1]) for name in frame]
+    server.register("free", pipeline.predict, content_type="pd")
+    server.register("declared", pipeline.predict, content_type="pd", inputs=declared)
+    columns = {name: frame[name].to_numpy()[::50] for name in frame}
+    assert outputs(ask(server, "free", **columns)) == outputs(ask(server, "declared", **columns)) == {"output_0": [0, 1, 2]}
 
 
 def test_names_of_numpys(server: InferenceServer) -> None:

@@ -19,7 +19,7 @@ from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, integer_array, object_array
+from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -102,6 +102,8 @@ def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
     try:
         dtype = dtype_of(item.datatype)
         if raw is None:
+            if not item.HasField("contents"):
+                check_supported(item.parameters, "it")
             array = _from_contents(item.contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")

@@ -72,7 +72,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     Args:
         text: One JSON value, as it stood in the request.
         dtype: A dtype of the protocol.
-        shape: Dimensions that `count` accepts.
+        shape: Its dimensions, 0 or more each.
 
     Returns:
         An array of that dtype and shape, which shares nothing with `text`.
@@ -167,8 +167,8 @@ def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind
         message = str(error)
         found = _PLACE.search(message)
         place, message = (found[1], message[: found.start()]) if found else ("", message)
-        types = _TYPES.fullmatch(message)
-        wanted, got = types.groups() if types else ("", "")
+        mismatch = _TYPES.fullmatch(message)
+        wanted, got = mismatch.groups() if mismatch else ("", "")
         if kind in ("u", "i") and (got == "float" or "out of range" in message):
             value = _decode(text, dtype, shape, depth, "whole")
             _check_whole(value, dtype, depth, "data")
@@ -249,7 +249,7 @@ def to_json(array: Array) -> bytes:
         array, kind = cast(array, DTYPES["FP64"]), "f"
     flat = array.ravel()
     text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
-    # `in` would take the n for a number first, and drop the error that this raises
+    # without a null nothing is infinite. `find`, as `in` tries to make a number of the n first, and drops the error that this raises
     if kind != "f" or text.find(b"n") < 0 or not np.isinf(flat).any():
         return text
     values: list[Any] = flat.tolist()

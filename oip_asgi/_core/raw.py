@@ -49,7 +49,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     Args:
         data: Exactly the tensor's bytes. BYTES elements are a 4-byte little-endian length and the bytes each.
         dtype: A dtype of the protocol.
-        shape: Dimensions that `count` has accepted.
+        shape: Its dimensions, 0 or more each.
 
     Raises:
         InvalidRequest: The size of `data` is not that of the shape, a BOOL is neither 0 nor 1, or the lengths of

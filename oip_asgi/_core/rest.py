@@ -18,13 +18,15 @@ from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
-from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers
+from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _encode: Final = msgspec.json.Encoder().encode
 
 _DECIMAL: Final = re.compile("[0-9]{1,18}")
+
+_REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
 def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
@@ -185,6 +187,7 @@ def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Te
     absent = _is_absent(item.data)
     if not item.parameters or "binary_data_size" not in item.parameters:
         if absent:
+            check_supported(item.parameters or {}, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
         return Tensor(item.name, from_json(item.data, dtype, shape), item.parameters or {})
     if not absent:
@@ -222,7 +225,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", 'ask for this output with "binary_data": true')
+    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     return _encode(document), binary
 

@@ -147,7 +147,6 @@ def _rechecked(tensor: Tensor) -> Tensor:
 
 
 def _sendable(name: Any) -> str:
-    # control characters too may come from a client, whose input's name the model gives back
     if isinstance(name, str):
         with suppress(UnicodeEncodeError):
             return plain(name)

@@ -25,14 +25,22 @@ from .models import ENDLESS, Model, Models
 from .results import check_asked, encoding_effort, select, to_response
 from .schemas import Parameters, RequestOutput
 from .steps import LARGE, Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from .tensors import ELEMENT, InferenceContext, InferenceRequest, InferenceResponse, Tensor, bytes_effort, lasting, read_only
+from .tensors import (
+    ELEMENT,
+    UNSUPPORTED,
+    InferenceContext,
+    InferenceRequest,
+    InferenceResponse,
+    Tensor,
+    bytes_effort,
+    check_supported,
+    lasting,
+    read_only,
+)
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 
-_UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
-"""Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
-
-_CHECKED: Final = frozenset({*_UNSUPPORTED, "content_type"})
+_CHECKED: Final = frozenset({*UNSUPPORTED, "content_type"})
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
@@ -345,8 +353,6 @@ def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
 
 
 def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
-    for name in _UNSUPPORTED:
-        if name in parameters:
-            raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
+    check_supported(parameters, where)
     if "content_type" in parameters:
         codecs.check(parameters["content_type"], where, whole=whole)

@@ -185,6 +185,8 @@ class _Signature:
 
     def bind(self) -> Binding:
         renamed, free = self._renamed(), self._free()
+        if free is not None and self._readers.whole is not None:
+            self._rest = None  # one value of all tensors leaves nothing for it: `pipeline.predict(X, **params)` of scikit-learn
         for parameter in self._named:
             if parameter is free and self._readers.whole is not None:
                 self._add_declared_whole(parameter, self._readers.whole)
@@ -235,7 +237,7 @@ class _Signature:
 
     def _free(self) -> inspect.Parameter | None:
         """The one parameter without an annotation, where nothing else takes what it could: content types such as `pd` are for it."""
-        if self._rest or any(self._whole_codec(p) for p in self._named):
+        if (self._rest and self._readers.whole is None) or any(self._whole_codec(p) for p in self._named):
             return None
         meanings = [(p, meaning_of(p.annotation)) for p in self._named if p.default is p.empty]
         free = [p for p, meaning in meanings if meaning.wanted in UNTYPED and meaning.codec is None]

@@ -1,4 +1,4 @@
-"""What the core asks of whoever drives it. Values only: each step is described here and done elsewhere.
+"""What the core asks of whoever drives it, and what it answers. Each step is described here and done elsewhere.
 
 A request is one generator of the core's. It yields steps, is sent what came of each (or is thrown what was raised), and returns
 its answer. So every decision exists once, for callers that block and for callers that await.

@@ -19,6 +19,9 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 """Headers as clients' libraries hold them."""
 
 
+UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
+"""Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
+
 ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
 
@@ -37,6 +40,21 @@ def check_numbers(inputs: Sized, outputs: Sized) -> None:
     if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
         number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
         raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
+
+
+def check_supported(parameters: Parameters, where: str) -> None:
+    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor.
+
+    Args:
+        parameters: Those of a tensor, or of a request.
+        where: Whose they are, for the error.
+
+    Raises:
+        InvalidRequest: One of them is of `UNSUPPORTED`.
+    """
+    for name in UNSUPPORTED:
+        if name in parameters:
+            raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
 
 
 def wire_array(value: Any) -> Array:

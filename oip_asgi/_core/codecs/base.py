@@ -8,10 +8,11 @@ Specification: Content Types (and Codecs), Codecs.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from ..errors import InvalidRequest, shown
+from ..errors import InvalidRequest, InvalidResponse, shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
 
 T = TypeVar("T")
@@ -93,8 +94,13 @@ class InputCodec(Codec[T]):
 
     @classmethod
     def decode_output(cls, response_output: Tensor) -> T:
-        """The value of an output tensor, as `decode_input`."""
-        return cls.decode_input(response_output)
+        """The value of an output tensor, as `decode_input`.
+
+        Raises:
+            InferenceError: The tensor does not hold one, which is the fault of whoever answered: its status is 502.
+        """
+        with of_response():
+            return cls.decode_input(response_output)
 
 
 class RequestCodec(Codec[T]):
@@ -148,7 +154,7 @@ class RequestCodec(Codec[T]):
         """The value of a response.
 
         Raises:
-            InferenceError: The response does not hold one.
+            InferenceError: The response does not hold one, which is the fault of whoever answered: its status is 502.
         """
         raise NotImplementedError
 
@@ -165,6 +171,15 @@ class RequestCodec(Codec[T]):
             that is asked for otherwise is made of the one that `encode_response` writes.
         """
         return payload, {}
+
+
+@contextmanager
+def of_response() -> Iterator[None]:
+    """What is wrong with the tensors of a response is no fault of whoever asked."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidResponse(str(error)) from None
 
 
 AnyInputCodec: TypeAlias = type[InputCodec[Any]] | InputCodec[Any]
@@ -200,8 +215,9 @@ class SingleTensorCodec(RequestCodec[T]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> T:
-        value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
-        return value
+        with of_response():
+            value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
+            return value
 
 
 def _only(tensors: list[Tensor], content_type: str) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor
-from .base import RequestCodec
+from .base import RequestCodec, of_response
 from .column_reading import frame_of
 from .column_writing import column_to_tensor
 
@@ -58,7 +58,8 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
-        return frame_of(response.outputs, {})
+        with of_response():
+            return frame_of(response.outputs, {})
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
