@@ -83,6 +83,7 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
                     drive(step.part, running)
                 finally:
                     step.ended.set_result(None)
+                value = step.ended.cancelled  # it is not lost
             else:
                 value = running.background.run(step.function(*step.args), step.deadline, leaving)
         except ClientGone:
@@ -158,8 +159,7 @@ async def drive_async(
                     await all_of([drive_async(part, threads) for part in step.parts])
                     value = None
                 elif type(step) is Apart:
-                    begin(drive_async(step.part, threads), step.ended)
-                    value = None
+                    value = begin(drive_async(step.part, threads), step.ended)
                 else:
                     return step.value
                 break
@@ -252,6 +252,8 @@ def _is_for_the_host(error: BaseException) -> bool:
     if isinstance(error, _ENDS):
         # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
         return threading.current_thread() is threading.main_thread()
+    if isinstance(error, BaseExceptionGroup):  # as trio has them
+        return any(map(_is_for_the_host, error.exceptions))
     return not isinstance(error, Exception) and any(kind.__module__.partition(".")[0] in _HOSTS for kind in type(error).__mro__)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
@@ -79,13 +77,12 @@ class InferenceServer:
         shutdown_timeout: float = 10.0,
         codecs: Sequence[AnyCodec] = (),
     ) -> None:
-        if max_body_bytes is not None and (type(max_body_bytes) is not int or max_body_bytes < 0):
+        if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
             raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
-        if type(worker_threads) is not int or worker_threads < 1:
+        if not isinstance(worker_threads, int) or worker_threads < 1:
             raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
-        if isinstance(shutdown_timeout, bool) or not isinstance(shutdown_timeout, (int, float)) or not 0 <= shutdown_timeout < math.inf:
+        if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
-        self.running = Running(worker_threads)
         self.core = Server(
             name,
             package_version("oip_asgi") if version is None else version,
@@ -93,8 +90,8 @@ class InferenceServer:
             ready_when_empty=ready_when_empty,
             debug=debug,
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
-            elsewhere=partial(self.running.in_thread, pool="conversion"),
         )
+        self.running = Running(worker_threads)
         self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0

@@ -7,10 +7,9 @@ import json
 import threading
 import tracemalloc
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +20,6 @@ from oip_asgi._core.bodies import Body
 from oip_asgi._core.datatypes import Buffer
 from oip_asgi._core.steps import Response
 from oip_asgi._core.tensors import lasting, read_only
-from oip_asgi.codecs import InputCodec, StringCodec
 
 from .talk import Talk
 
@@ -280,58 +278,6 @@ def test_many_numbers_are_converted_off_the_event_loop(run: str, monkeypatch: py
         assert status == 200
         assert answer["outputs"][0]["data"] == data
         assert ran_in == ["oip_asgi worker", "oip_asgi worker"]
-        server.stop()
-
-    asyncio.run(scenario())
-
-
-class Letters(InputCodec[list[str]]):
-    """Lists of strings, which note the threads they are read and written in."""
-
-    content_type = "letters"
-    type_hint = list[str]
-    ran_in: ClassVar[list[str]] = []
-
-    @classmethod
-    def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        cls.ran_in.append(threading.current_thread().name)
-        return StringCodec.encode_input(name, payload)
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> list[str]:
-        cls.ran_in.append(threading.current_thread().name)
-        return StringCodec.decode_input(request_input)
-
-
-@pytest.mark.parametrize(("letters", "of"), [(["a"], "MainThread"), (["a"] * 5000, "oip_asgi worker"), (["a" * 70_000], "oip_asgi worker")])
-@pytest.mark.parametrize("says", ["annotation", "request", "frame"])
-def test_what_an_async_model_takes_and_returns_is_converted_off_the_event_loop(letters: list[str], of: str, says: str) -> None:
-    server = InferenceServer(codecs=[Letters] if says != "annotation" else [])
-    seen: list[str] = []
-
-    @server.model("annotation")
-    async def annotation(x: Annotated[list[str], Letters]) -> Annotated[list[str], Letters]:
-        seen.append(threading.current_thread().name)
-        return x
-
-    @server.model("request")
-    async def request(x: Any) -> Annotated[list[str], Letters]:
-        seen.append(threading.current_thread().name)
-        return list(x)
-
-    @server.model("frame")
-    async def frame(frame: pd.DataFrame) -> tuple[Annotated[list[str], Letters]]:
-        seen.append(threading.current_thread().name)
-        return (frame["x"].tolist(),)
-
-    async def scenario() -> None:
-        tensor: dict[str, Any] = {"name": "x", "shape": [len(letters)], "datatype": "BYTES", "data": letters}
-        if says != "annotation":
-            tensor["parameters"] = {"content_type": "letters"}
-        Letters.ran_in.clear()
-        status, answer = await Talk(server, says, json.dumps({"inputs": [tensor]}).encode()).answer()
-        assert (status, answer["outputs"][0]["data"]) == (200, letters)
-        assert (seen, Letters.ran_in) == (["MainThread"], [of, of])
         server.stop()
 
     asyncio.run(scenario())

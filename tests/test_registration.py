@@ -505,6 +505,14 @@ def test_servers_that_could_not_serve(arguments: Any, message: str) -> None:
         InferenceServer(**arguments)
 
 
+def test_declarations_beside_annotations_that_declare_less(server: InferenceServer) -> None:
+    server.register("half", half_declared, outputs=[X, Y])
+    server.register("mapping", declared_mapping, outputs=[X])
+    server.register("rest", declared_rest, inputs={"x": X}.values())  # type: ignore[arg-type]
+    assert [output["name"] for output in get(server, "/models/half")[1]["outputs"]] == ["x", "y"]
+    assert [tensor["name"] for tensor in get(server, "/models/rest")[1]["inputs"]] == ["x"]
+
+
 def test_a_pipeline_takes_a_frame_where_that_is_declared(server: InferenceServer) -> None:
     frame, target = load_iris(as_frame=True, return_X_y=True)
     pipeline = make_pipeline(LogisticRegression(max_iter=1000)).fit(frame, target)  # whose predict is (X, **params)

@@ -420,6 +420,38 @@ def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], 
     assert loaded == names * (2 if has_begun else 1)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python tells of the tasks that are left there
+@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_loads_whose_event_loop_is_closed_under_them_are_taken_up_by_the_next(names: list[str], is_async: bool) -> None:
+    loaded: list[str] = []
+    leave = threading.Event()
+    server = InferenceServer()
+    for name in names:
+
+        def load(name: str = name) -> None:
+            loaded.append(name)
+            assert len(loaded) > len(names) or leave.wait(10)
+
+        async def load_async(name: str = name) -> None:
+            loaded.append(name)
+            if len(loaded) <= len(names):
+                await asyncio.sleep(3600)
+
+        server.register(name, lambda: 1, load=load_async if is_async else load)
+    loop = asyncio.new_event_loop()
+    with pytest.raises(TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(send(OIPApp(server), INFER), 0.1))
+    loop.close()
+    assert sorted(loaded) == names
+    assert asyncio.run(asyncio.wait_for(send(OIPApp(server), INFER), 10))[0] == 200
+    assert asyncio.run(asyncio.wait_for(send(OIPApp(server), READY), 10))[0] == 200
+    assert sorted(loaded) == sorted(names * 2)
+    leave.set()
+    server.stop()
+    gc.collect()
+
+
 def test_lifespan_and_start_load_each_time_they_begin() -> None:
     loaded: list[str] = []
     server = loading_server(lambda: loaded.append(threading.current_thread().name))

@@ -63,12 +63,14 @@ class Returned(NamedTuple):
         codecs: Which codec writes each output, by position; None for what its value says.
         every: Which codec writes each value of a mapping.
         whole: Which codec writes the result as a whole response.
+        is_partial: Whether it declares some outputs and not all, so that `specs` has none.
     """
 
     specs: tuple[TensorSpec, ...] = ()
     codecs: tuple[AnyInputCodec | None, ...] = ()
     every: AnyInputCodec | None = None
     whole: AnyRequestCodec | None = None
+    is_partial: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -96,12 +98,13 @@ class Outputs:
         """Whether an array of numbers is the only output as it is: no codec has a say in that."""
 
 
-def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
+def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, AnyInputCodec | None]:
     """What `*inputs` or `**inputs` reads each tensor as.
 
     Args:
         annotation: Theirs.
         called: The callable, for the error.
+        is_declared: Whether its inputs are declared beside it.
 
     Returns:
         The type, and the codec that `Annotated` names.
@@ -110,7 +113,7 @@ def read_as(annotation: Any, called: str) -> tuple[Any, AnyInputCodec | None]:
         TypeError: It is for a whole request, or for one tensor.
     """
     wanted, spec, codec = meaning_of(annotation)
-    if spec is not None:
+    if spec is not None and not is_declared:
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor where any may come: use inputs=")
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
@@ -121,7 +124,7 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
     """What a return annotation says of one output, of a tuple of them, or of the values of a mapping.
 
     Raises:
-        TypeError: A codec in an `Annotated` lacks something, or some outputs are declared and others are not.
+        TypeError: A codec in an `Annotated` lacks something.
         ValueError: It needs a package that is not installed.
     """
     meaning = meaning_of(annotation)
@@ -137,11 +140,12 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
     else:
         members, is_every = [meaning], False
     specs = tuple(member.spec for member in members if member.spec is not None)
-    if specs and (is_every or len(specs) < len(members)):
-        raise TypeError(f"{inspect.formatannotation(annotation)} declares some outputs only: give each a TensorSpec, or use outputs=")
     if is_every:
-        return Returned(every=_writer(members[0], codecs))
-    return Returned(specs, tuple(_writer(member, codecs) for member in members))
+        return Returned(every=_writer(members[0], codecs), is_partial=bool(specs))
+    is_whole = len(specs) == len(members)
+    return Returned(
+        specs if is_whole else (), tuple(_writer(member, codecs) for member in members), is_partial=bool(specs) and not is_whole
+    )
 
 
 def _writer(meaning: Meaning, codecs: Codecs) -> AnyInputCodec | None:

@@ -89,7 +89,6 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         takes: The same with what each is read as, for people.
         positional: What is passed by position, in order.
         keywords: What is passed by keyword.
-        converts: Whether it makes more of tensors than their arrays, though no request says a content type.
         rest: How the tensors are read that go to `**inputs`, those that are not claimed; None where there is no such parameter.
         whole: How those are read that go to one parameter, such as a data frame; None where there is no such parameter.
         sole: Its only parameter for a tensor; None where there are several, or others that take tensors.
@@ -105,7 +104,6 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     takes: str
     positional: tuple[Taker, ...]
     keywords: dict[str, Taker]
-    converts: bool
     rest: Callable[[Tensor, str | None], Any] | None
     whole: WholeReader | None
     sole: str | None

@@ -11,8 +11,8 @@ _SHOWN = 100
 _LISTED = 20
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding", "connection"})
-"""Headers that say how an answer is framed, which is for this package and for the server."""
+_OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
+"""Headers that say what an answer is and where it ends: it has them already."""
 
 _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
     {

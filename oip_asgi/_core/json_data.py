@@ -9,8 +9,9 @@ import math
 import re
 import struct
 import types
+from collections.abc import Callable
 from decimal import Decimal, DecimalException
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, takewhile
 from typing import Any, Final, Literal
 
@@ -210,7 +211,7 @@ def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...]) 
         if dtype.kind == "f":
             try:
                 # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-                return np.ndarray(shape, dtype, struct.pack(f"<{len(flat)}{dtype.char}", *flat))
+                return np.ndarray(shape, dtype, _packer(len(flat), dtype.char)(*flat))
             except (struct.error, OverflowError):
                 pass
         return _to_floats(flat, dtype).reshape(shape)
@@ -219,6 +220,11 @@ def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...]) 
     if kind == "b":
         return np.array(flat, dtype).reshape(shape)
     return integer_array(flat, dtype, "data").reshape(shape)
+
+
+@lru_cache(256)  # lengths repeat from request to request
+def _packer(elements: int, code: str) -> Callable[..., bytes]:
+    return struct.Struct(f"<{elements}{code}").pack
 
 
 def _to_floats(flat: list[Any], dtype: DType) -> Array:

@@ -8,11 +8,32 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+
+import msgspec
 
 from .log import log_raised
 from .models import Model, Models
 from .steps import Apart, Call, Steps, Together, Wait, no_coroutine
+
+
+def _never() -> bool:
+    return False
+
+
+class _Lazy(msgspec.Struct, eq=False):
+    """Loading on behalf of requests.
+
+    Args:
+        part: What loads.
+        ended: Done behind it.
+        is_lost: Tells whether its event loop was closed under it, so that it never ends.
+    """
+
+    part: Steps[None]
+    ended: Future[None] = msgspec.field(default_factory=Future)
+    is_lost: Callable[[], bool] = _never
 
 
 class Loading:
@@ -21,7 +42,7 @@ class Loading:
     def __init__(self, models: Models) -> None:
         self._models = models
         self._lock = threading.Lock()
-        self._lazy: Future[None] | None = None
+        self._lazy: _Lazy | None = None
 
     def start(self) -> Steps[None]:
         """Load the models that wait for it. Requests that come meanwhile are told that they are loading."""
@@ -34,15 +55,19 @@ class Loading:
         while True:
             with self._lock:
                 lazy = self._lazy
-                is_first = lazy is None or lazy.done()
+                if lazy is not None and lazy.is_lost():
+                    lazy.part.close()  # its models wait again
+                    lazy = None
+                is_first = lazy is None or lazy.ended.done()
                 if is_first:
                     if all(model.state != "waiting" for model in self._models):
                         return
-                    lazy = self._lazy = Future()
+                    lazy = self._lazy = _Lazy(self.start())
             assert lazy is not None  # made above, if there was none
             if is_first:
-                yield Apart(self.start(), lazy)  # others need it too, so it does not end with the request
-            yield Wait(lazy)
+                # others need it too, so it does not end with the request
+                lazy.is_lost = yield Apart(lazy.part, lazy.ended)
+            yield Wait(lazy.ended)
 
     def _claim(self) -> list[Model]:
         claimed = [model for model in self._models if model.state == "waiting"]
@@ -69,6 +94,7 @@ def _load(models: list[Model]) -> Steps[None]:
             for model, part in zip(models, parts, strict=True):
                 if inspect.getgeneratorstate(part) == inspect.GEN_CREATED:  # given up before its turn
                     model.state = "waiting"
+                part.close()  # given up without its driver's knowledge
 
 
 def _load_one(model: Model) -> Steps[None]:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from . import schemas
@@ -67,6 +67,8 @@ class Model:
         self.codecs = codecs
         self._check_content_types((*inputs, *outputs))
         self.binding: Binding = bind(function, tuple(inputs), codecs, content_type)
+        if self.binding.returned.is_partial and not outputs:
+            raise TypeError(f"{self}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
         self.outputs = tuple(outputs) or self.binding.returned.specs
         self._check_content_types((*self.binding.inputs, *self.outputs))
         self._check_unique("input", self.binding.inputs)
@@ -90,7 +92,7 @@ class Model:
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
         for name, given in (("inputs", inputs), ("outputs", outputs)):
-            if not isinstance(given, (list, tuple)) or not all(isinstance(spec, TensorSpec) for spec in given):
+            if not isinstance(given, Collection) or not all(isinstance(spec, TensorSpec) for spec in given):
                 raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
         if run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={run!r} must be "thread" or "inline"')

@@ -5,7 +5,6 @@ Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -16,14 +15,14 @@ from .annotations import Outputs
 from .codecs.base import AnyInputCodec
 from .codecs.column_writing import column_to_tensor
 from .codecs.known import Codecs
-from .codecs.pandas import is_frame, is_series
+from .codecs.pandas import is_series
 from .codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .datatypes import NUMBERS, Array, cast
 from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
-from .steps import LARGE, no_coroutine
-from .tensors import ELEMENT, InferenceResponse, Tensor, as_array, plain, wire_array
+from .steps import no_coroutine
+from .tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 
 T = TypeVar("T")
 
@@ -56,30 +55,6 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         if len(set(names)) != len(names):
             raise ModelFault(f"outputs {names} have the same name twice")
     return response
-
-
-def encoding_effort(result: Any, codecs: Codecs) -> int:
-    """Roughly how many bytes `to_response` goes through one by one: those of arrays of numbers are not.
-
-    What a user's codec may be for counts as large, as nobody knows how long that takes.
-    """
-    if type(result) is np.ndarray:
-        if result.dtype in NUMBERS:
-            return 0
-        return result.size * ELEMENT if result.size * ELEMENT > LARGE else encoding_effort(result.ravel().tolist(), codecs)
-    if isinstance(result, InferenceResponse):
-        return sum(encoding_effort(tensor.array, codecs) for tensor in result.outputs)
-    if isinstance(result, Mapping):
-        return sum(encoding_effort(value, codecs) for value in result.values())
-    if isinstance(result, tuple):
-        return sum(encoding_effort(value, codecs) for value in result)
-    if isinstance(result, list):  # its elements are alike, mostly
-        return len(result) * (ELEMENT + encoding_effort(result[0], codecs)) if result else 0
-    if is_frame(result) or is_series(result):
-        return int(result.size) * ELEMENT
-    if isinstance(result, (str, bytes)):
-        return len(result)
-    return LARGE + 1 if codecs.are_extended and not isinstance(result, _PLAIN) else 0
 
 
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
@@ -164,8 +139,6 @@ def _checked(where: str, parameters: Parameters) -> Parameters:
             raise ModelFault(f"{here}: expected a str, int, float or bool")
         if kind is int and not -(2**63) <= value < 2**64:
             raise ModelFault(f"{here}, which has more than 64 bits")
-        if kind is float and not math.isfinite(value):
-            raise ModelFault(f"{here}, which JSON has no number for: leave it out, or send it as text")
         try:
             checked[plain(name)] = plain(value) if kind is str else kind(value)
         except UnicodeEncodeError:

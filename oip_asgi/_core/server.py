@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -22,17 +22,15 @@ from .gates import Place
 from .loading import Loading
 from .log import log_raised
 from .models import ENDLESS, Model, Models
-from .results import check_asked, encoding_effort, select, to_response
+from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
-from .steps import LARGE, Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
+from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
 from .tensors import (
-    ELEMENT,
     UNSUPPORTED,
     InferenceContext,
     InferenceRequest,
     InferenceResponse,
     Tensor,
-    bytes_effort,
     check_supported,
     lasting,
     read_only,
@@ -48,10 +46,6 @@ _RETRY: Final = {"Retry-After": "1"}
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-Elsewhere: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function where it is not in the way of the event loop that awaits it."""
-
-
 class Caller(Protocol):
     """Who asks, in whatever way."""
 
@@ -64,26 +58,15 @@ class Caller(Protocol):
 
 
 class Server:
-    """The protocol without any transport. Its arguments are those of `InferenceServer`, and where to convert what is large."""
+    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
 
-    def __init__(
-        self,
-        name: str,
-        version: str,
-        *,
-        max_body_bytes: int | None,
-        ready_when_empty: bool,
-        debug: bool,
-        codecs: Codecs,
-        elsewhere: Elsewhere,
-    ) -> None:
+    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool, codecs: Codecs) -> None:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
-        self.elsewhere = elsewhere
         self.models = Models()
         self.loading = Loading(self.models)
         self.stopping = False
@@ -182,7 +165,7 @@ class Server:
         outputs = request.outputs
         asked = _asked_types(outputs) if outputs else {}
         each = content_type if binding.whole is None else None
-        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller, self.elsewhere)
+        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller)
         deadline = place.since + seconds
         try:
             if place.turn is not None:
@@ -247,7 +230,6 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
     outputs: list[RequestOutput]
     asked: dict[str, str]
     caller: Caller
-    elsewhere: Elsewhere
 
     def make(self) -> InferenceResponse:
         place = self.place
@@ -260,31 +242,15 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
             place.gate.leave(place)
 
     async def make_async(self) -> InferenceResponse:
-        """The same for a coroutine function. What takes its event loop long is done elsewhere."""
+        """The same for a coroutine function."""
         place = self.place
         if not place.start():
             raise Stopped
         try:
-            if self._decoding_effort() > LARGE:
-                args, kwargs = await self.elsewhere(partial(self.binding.arguments, self))
-            else:
-                args, kwargs = self.binding.arguments(self)
-            result = await self.model.function(*args, **kwargs)
-            if encoding_effort(result, self.model.codecs) > LARGE:
-                response: InferenceResponse = await self.elsewhere(partial(self._answer, result))
-                return response
-            return self._answer(result)
+            args, kwargs = self.binding.arguments(self)
+            return self._answer(await self.model.function(*args, **kwargs))
         finally:
             place.gate.leave(place)
-
-    def _decoding_effort(self) -> int:
-        """How many bytes of its tensors are gone through one by one for its arguments."""
-        effort = 0
-        for tensor in self.tensors.values():
-            if tensor.parameters or self.content_type is not None or self.binding.converts:
-                array = tensor.array
-                effort += bytes_effort(array) if array.dtype.hasobject else array.size * ELEMENT
-        return effort
 
     def context(self) -> InferenceContext:
         request, model = self.request, self.model

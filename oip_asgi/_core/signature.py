@@ -65,8 +65,6 @@ class _Readers:
         self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
         self.content_type = of_model
-        self.convert = False
-        """Whether a tensor of which a request says nothing is made more of than its array."""
 
     def content_types(self) -> dict[str, str]:
         """The declared content types by name."""
@@ -89,9 +87,7 @@ class _Readers:
             )
         content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
         if content_type is None:
-            self.convert = self.convert or not reader.is_plain
             return reader
-        self.convert = True
         default = reader.by_content_type.get(content_type)
         if default is None:
             raise TypeError(
@@ -146,7 +142,6 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         takes=", ".join(names),
         positional=tuple(tensor_of(name, read) for name in names),
         keywords={},
-        converts=readers.convert,
         rest=None,
         whole=None,
         sole=names[0] if len(names) == 1 else None,
@@ -202,7 +197,6 @@ class _Signature:
         self._check_content_type(claimed)
         open_ended = (self._rest or self._takes_all) and not self._is_closed
         names = self._required | self._optional
-        rest = self._readers.every(self._unclaimed, *read_as(self._rest.annotation, self._called)) if self._rest else None
         sole = None if self._rest or self._takes_all or len(names) != 1 else next(iter(names))
         return Binding(
             inputs=tuple(self._specs),
@@ -217,14 +211,18 @@ class _Signature:
             takes=", ".join(self._takes) or "**inputs",
             positional=tuple(self._positional),
             keywords=self._keywords,
-            rest=rest,
-            converts=self._readers.convert or self._whole is not None,
+            rest=self._every(self._rest) if self._rest else None,
             whole=self._whole,
             sole=sole,
             is_free=free is not None,
             of_one=self._readers.of_one,
             only_whole=self._readers.only_whole,
         )
+
+    def _every(self, parameter: inspect.Parameter) -> Callable[[Tensor, str | None], Any]:
+        """How `*inputs` or `**inputs` reads each tensor."""
+        wanted, codec = read_as(parameter.annotation, self._called, is_declared=bool(self._declared))
+        return self._readers.every(self._unclaimed, wanted, codec)
 
     def _check_content_type(self, claimed: frozenset[str]) -> None:
         declared = self._readers.content_type
@@ -286,7 +284,7 @@ class _Signature:
     def _add(self, parameter: inspect.Parameter, name: str) -> None:
         wanted, spec, codec = meaning_of(parameter.annotation)
         whole = self._whole_codec(parameter)
-        if spec is not None and (whole is not None or wanted in (InferenceContext, InferenceRequest)):
+        if spec is not None and not self._declared and (whole is not None or wanted in (InferenceContext, InferenceRequest)):
             raise TypeError(f"{self._called}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
         if wanted is InferenceContext:
             self._pass(parameter, context_of)
@@ -351,7 +349,7 @@ class _Signature:
         if self._rest or self._takes_all:
             return
         if self._spread and self._unclaimed:
-            read = self._readers.every(self._unclaimed, *read_as(self._spread.annotation, self._called))
+            read = self._every(self._spread)
             self._positional.extend(tensor_of(name, read) for name in self._unclaimed)
         elif self._spread:
             raise TypeError(f"{self._called} does not name its inputs: declare them with inputs=[TensorSpec(...)]")

@@ -89,7 +89,7 @@ class Together(msgspec.Struct, frozen=True):
 class Apart(msgspec.Struct, frozen=True):
     """Finish a generator whatever becomes of the one that yields this, which goes on at once under ASGI and grpc.aio.
 
-    `ended` is set as soon as it is finished, or given up together with its event loop.
+    `ended` is set as soon as it is finished, or cancelled. What is sent tells whether it is lost, so that neither will happen.
     """
 
     part: Generator[Step, Any, None]

@@ -54,11 +54,6 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     by_content_type: Mapping[str, Decode]
     datatype: str | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether a tensor of which the request says nothing is its array."""
-        return self.default is _array
-
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         """The value of a tensor.
 
