@@ -83,7 +83,6 @@ def drive(steps: Steps[T], running: Running, read: Callable[[Body], Any] | None 
                     drive(step.part, running)
                 finally:
                     step.ended.set_result(None)
-                value = step.ended.cancelled  # it is not lost
             else:
                 value = running.background.run(step.function(*step.args), step.deadline, leaving)
         except ClientGone:
@@ -159,7 +158,8 @@ async def drive_async(
                     await all_of([drive_async(part, threads) for part in step.parts])
                     value = None
                 elif type(step) is Apart:
-                    value = begin(drive_async(step.part, threads), step.ended)
+                    begin(drive_async(step.part, threads), step)
+                    value = None
                 else:
                     return step.value
                 break

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 
-from ._core.steps import CancelledWithin, DeadlinePassed
+from ._core.steps import Apart, CancelledWithin, DeadlinePassed
 
 T = TypeVar("T")
 
@@ -84,27 +84,20 @@ async def all_of(works: Sequence[Coroutine[Any, Any, None]]) -> None:
     await asyncio.gather(*works)
 
 
-def begin(work: Coroutine[Any, Any, None], ended: Future[None]) -> Callable[[], bool]:
-    """Finish a coroutine on this event loop, whatever becomes of the caller.
-
-    Args:
-        work: The coroutine.
-        ended: Set behind it, or when it is cancelled.
-
-    Returns:
-        What tells whether it is lost, as its event loop was closed without cancelling it.
-    """
+def begin(work: Coroutine[Any, Any, None], apart: Apart) -> None:
+    """Finish a coroutine, which finishes the step, on this event loop and whatever becomes of the caller."""
+    ended = apart.ended
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         import trio
 
         trio.lowlevel.spawn_system_task(_ending, work, ended)
-        return lambda: False
+        return
+    apart.is_lost = loop.is_closed
     task = loop.create_task(work)
     task.add_done_callback(lambda _: ended.set_result(None))
     ended.add_done_callback(lambda _: task)  # an event loop does not keep its tasks, but somebody keeps what he waits for
-    return loop.is_closed
 
 
 async def _ending(work: Awaitable[None], ended: Future[None]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 from oip_asgi import InferenceServer, OIPApp
@@ -76,6 +78,14 @@ class Talk:
         """A header of an answer that is there."""
         found = [value.decode() for key, value in self.sent[0]["headers"] if key == name.encode()]
         return found[0] if found else None
+
+
+def block_until(condition: Callable[[], object]) -> None:
+    """Wait until something has happened in another thread or process."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within thirty seconds"
+        time.sleep(0.005)
 
 
 async def until(condition: Any) -> None:

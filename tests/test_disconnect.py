@@ -6,8 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,15 +19,9 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from oip_asgi import InferenceServer, OIPApp
 
+from .talk import block_until
+
 REQUEST = b'POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"inputs":[]}'
-
-
-def soon(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true within half a minute."""
-    end = time.monotonic() + 30
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 async def passes_on(request: Any, call_next: Any) -> Any:
@@ -95,8 +88,8 @@ def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> Non
             first.sendall(REQUEST % b"blocks")
             assert entered.wait(30)
             second.sendall(REQUEST % b"blocks")
-            assert soon(lambda: gate.waiting() == 1)
-        assert soon(lambda: gate.waiting() == 0)
+            block_until(lambda: gate.waiting() == 1)
+        block_until(lambda: gate.waiting() == 0)
         leave.set()
         assert gate.empty().result(30) is None
     assert queued_ran == [1]

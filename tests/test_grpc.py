@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +22,7 @@ from oip_asgi._core.datatypes import dtype_of
 from oip_asgi.grpc import add_to_server
 
 from .grpc_ways import SERVICE, SERVINGS, Client, Serving, blocking, made, wire_request
+from .talk import block_until
 from .vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -609,13 +609,6 @@ class Blocked:
         return np.array([1])
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within thirty seconds"
-        time.sleep(0.001)
-
-
 @pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
 def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
     server, blocked = InferenceServer(), Blocked()
@@ -626,10 +619,10 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
         first = client.begin("ModelInfer", wire_request("blocked"))
         assert blocked.begun.acquire(timeout=30)
         second = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
-        until(lambda: gate.waiting() == 1)
+        block_until(lambda: gate.waiting() == 1)
         if way_out == "cancelled":
             second.cancel()
-        until(lambda: gate.waiting() == 0)
+        block_until(lambda: gate.waiting() == 0)
         blocked.release.set()
         assert first.result().outputs[0].name == "output_0"
         assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
@@ -647,7 +640,7 @@ def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Se
         call.cancel()
         assert client.ask("ServerLive").live is True  # the server has heard of what was before
         load.release.set()
-        until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
+        block_until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
         model.release.set()
         assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
     assert (load.times, model.times) == (1, 1)

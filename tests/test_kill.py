@@ -9,10 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 
 from .hostile import serving
+from .talk import block_until
 
 EMPTY = b'{"inputs":[]}'
 
@@ -56,13 +56,6 @@ def worker(address: str) -> int:
     """The process that answers a new connection."""
     with urllib.request.urlopen(f"http://{address}/pid", timeout=30) as response:
         return int(response.read())
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within thirty seconds"
-        time.sleep(0.02)
 
 
 def sent(address: str) -> socket.socket:
@@ -102,7 +95,7 @@ def test_sigterm_loses_no_request_that_was_accepted(name: str) -> None:
 def test_a_killed_worker_comes_back_and_the_others_serve_on() -> None:
     with served("gunicorn", 2) as (process, address):
         seen: set[int] = set()
-        until(lambda: seen.add(worker(address)) or len(seen) == 2)  # type: ignore[func-returns-value]
+        block_until(lambda: seen.add(worker(address)) or len(seen) == 2)  # type: ignore[func-returns-value]
         victim = min(seen)
         failures: list[BaseException] = []
         answers: list[int] = []
@@ -118,12 +111,12 @@ def test_a_killed_worker_comes_back_and_the_others_serve_on() -> None:
         clients = [threading.Thread(target=client) for _ in range(4)]
         for each in clients:
             each.start()
-        until(lambda: len(answers) >= 4)
+        block_until(lambda: len(answers) >= 4)
         os.kill(victim, signal.SIGKILL)
-        until(lambda: bool({worker_or_none(address)} - seen - {None}))  # a new one has taken its place
+        block_until(lambda: bool({worker_or_none(address)} - seen - {None}))  # a new one has taken its place
         count = len(answers)
         # the other one serves on, and the new one does beside it
-        until(lambda: max(seen) in answers[count:] and bool(set(answers[count:]) - seen))
+        block_until(lambda: max(seen) in answers[count:] and bool(set(answers[count:]) - seen))
         stop.set()
         for each in clients:
             each.join(30)

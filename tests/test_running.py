@@ -214,6 +214,14 @@ def test_the_background_loop_survives_a_fork() -> None:
 # Loading
 
 
+def server_of(names: list[str], load: Callable[[str], Any]) -> InferenceServer:
+    """A server of several models, whose `load` is told which it is."""
+    server = InferenceServer()
+    for name in names:
+        server.register(name, lambda: 1, load=partial(load, name))
+    return server
+
+
 def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:
     server = InferenceServer()
     server.register("m", lambda: 1, load=load, **arguments)
@@ -353,19 +361,17 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
 def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(names: list[str], is_async: bool) -> None:
     loaded: list[str] = []
     leave = threading.Event()
-    server = InferenceServer()
-    for name in names:
 
-        def load(name: str = name) -> None:
-            loaded.append(name)
-            assert leave.wait(10)
+    def load(name: str) -> None:
+        loaded.append(name)
+        assert leave.wait(10)
 
-        async def load_async(name: str = name) -> None:
-            loaded.append(name)
-            while not leave.is_set():
-                await asyncio.sleep(0.001)
+    async def load_async(name: str) -> None:
+        loaded.append(name)
+        while not leave.is_set():
+            await asyncio.sleep(0.001)
 
-        server.register(name, lambda: 1, load=load_async if is_async else load)
+    server = server_of(names, load_async if is_async else load)
 
     async def main() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
@@ -391,15 +397,13 @@ def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(names: list[
 @pytest.mark.parametrize("names", [["m"], ["m", "n"]])
 def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], has_begun: bool) -> None:
     loaded: list[str] = []
-    server = InferenceServer()
-    for name in names:
 
-        async def load(name: str = name) -> None:
-            loaded.append(name)
-            if len(loaded) <= len(names) and has_begun:
-                await asyncio.sleep(3600)
+    async def load(name: str) -> None:
+        loaded.append(name)
+        if len(loaded) <= len(names) and has_begun:
+            await asyncio.sleep(3600)
 
-        server.register(name, lambda: 1, load=load)
+    server = server_of(names, load)
 
     async def ends() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
@@ -426,19 +430,17 @@ def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], 
 def test_loads_whose_event_loop_is_closed_under_them_are_taken_up_by_the_next(names: list[str], is_async: bool) -> None:
     loaded: list[str] = []
     leave = threading.Event()
-    server = InferenceServer()
-    for name in names:
 
-        def load(name: str = name) -> None:
-            loaded.append(name)
-            assert len(loaded) > len(names) or leave.wait(10)
+    def load(name: str) -> None:
+        loaded.append(name)
+        assert len(loaded) > len(names) or leave.wait(10)
 
-        async def load_async(name: str = name) -> None:
-            loaded.append(name)
-            if len(loaded) <= len(names):
-                await asyncio.sleep(3600)
+    async def load_async(name: str) -> None:
+        loaded.append(name)
+        if len(loaded) <= len(names):
+            await asyncio.sleep(3600)
 
-        server.register(name, lambda: 1, load=load_async if is_async else load)
+    server = server_of(names, load_async if is_async else load)
     loop = asyncio.new_event_loop()
     with pytest.raises(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(send(OIPApp(server), INFER), 0.1))

@@ -21,7 +21,7 @@ import pytest
 from oip_asgi import InferenceServer, OIPWSGIApp
 
 from .asking import ask, error, get, outputs
-from .talk import EMPTY, Talk, until
+from .talk import EMPTY, Talk, block_until, until
 from .ways import Request, over_wsgi
 
 INFER = Request("POST", "/models/m/infer", (), EMPTY)
@@ -232,7 +232,7 @@ def test_coroutines_on_the_background_loop_are_cancelled_and_awaited_at_the_end(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_waits_when_the_time_is_up_never_starts(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_waits_when_the_time_is_up_never_starts(is_async: bool) -> None:
     server = InferenceServer(shutdown_timeout=0.05)
     begun: list[int] = []
     leave = threading.Event()
@@ -254,9 +254,7 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool, caplog: pyt
     gate = server.core.models.find("m", None).gate
     for thread in asking:
         thread.start()
-    end = time.monotonic() + 20
-    while not (begun and gate.waiting() == 2) and time.monotonic() < end:
-        time.sleep(0.001)
+    block_until(lambda: begun and gate.waiting() == 2)
     server.stop()
     leave.set()
     for thread in asking:
@@ -267,9 +265,7 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool, caplog: pyt
     assert gate.empty().result(20) is None
     again = threading.Thread(target=lambda: answers.append(way(INFER)))
     again.start()  # the places are all there again
-    while len(begun) < 2 and time.monotonic() < end:
-        time.sleep(0.001)
-    assert len(begun) == 2
+    block_until(lambda: len(begun) == 2)
     server.stop()
     again.join(20)
 

@@ -140,12 +140,10 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
     else:
         members, is_every = [meaning], False
     specs = tuple(member.spec for member in members if member.spec is not None)
+    is_partial = bool(specs) and (is_every or len(specs) < len(members))
     if is_every:
-        return Returned(every=_writer(members[0], codecs), is_partial=bool(specs))
-    is_whole = len(specs) == len(members)
-    return Returned(
-        specs if is_whole else (), tuple(_writer(member, codecs) for member in members), is_partial=bool(specs) and not is_whole
-    )
+        return Returned(every=_writer(members[0], codecs), is_partial=is_partial)
+    return Returned(() if is_partial else specs, tuple(_writer(member, codecs) for member in members), is_partial=is_partial)
 
 
 def _writer(meaning: Meaning, codecs: Codecs) -> AnyInputCodec | None:

@@ -194,7 +194,7 @@ def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -
 def _encode_parameters(parameters: Parameters, message: Any) -> None:
     for name, value in parameters.items():
         field = next(field for kind, field in _CHOICES if isinstance(value, kind))
-        if field == "int64_param" and value > _INT64_MAX:  # type: ignore[operator]
+        if isinstance(value, int) and value > _INT64_MAX:
             field = "uint64_param"
         setattr(message[name], field, value)
 

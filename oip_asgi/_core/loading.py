@@ -8,32 +8,10 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-
-import msgspec
 
 from .log import log_raised
 from .models import Model, Models
 from .steps import Apart, Call, Steps, Together, Wait, no_coroutine
-
-
-def _never() -> bool:
-    return False
-
-
-class _Lazy(msgspec.Struct, eq=False):
-    """Loading on behalf of requests.
-
-    Args:
-        part: What loads.
-        ended: Done behind it.
-        is_lost: Tells whether its event loop was closed under it, so that it never ends.
-    """
-
-    part: Steps[None]
-    ended: Future[None] = msgspec.field(default_factory=Future)
-    is_lost: Callable[[], bool] = _never
 
 
 class Loading:
@@ -42,7 +20,7 @@ class Loading:
     def __init__(self, models: Models) -> None:
         self._models = models
         self._lock = threading.Lock()
-        self._lazy: _Lazy | None = None
+        self._lazy: Apart | None = None
 
     def start(self) -> Steps[None]:
         """Load the models that wait for it. Requests that come meanwhile are told that they are loading."""
@@ -62,11 +40,11 @@ class Loading:
                 if is_first:
                     if all(model.state != "waiting" for model in self._models):
                         return
-                    lazy = self._lazy = _Lazy(self.start())
+                    lazy = self._lazy = Apart(self.start())
             assert lazy is not None  # made above, if there was none
             if is_first:
                 # others need it too, so it does not end with the request
-                lazy.is_lost = yield Apart(lazy.part, lazy.ended)
+                yield lazy
             yield Wait(lazy.ended)
 
     def _claim(self) -> list[Model]:

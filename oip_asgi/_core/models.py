@@ -17,7 +17,7 @@ from .errors import NotFound, shown
 from .gates import Gate
 from .signature import bind, is_async
 from .specs import TensorSpec
-from .tensors import plain
+from .tensors import plain_name
 
 State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]
 """A model with `load` waits for it; one without is ready from the start."""
@@ -79,10 +79,7 @@ class Model:
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
-        try:
-            self.name = plain(self.name)
-        except UnicodeEncodeError:
-            raise ValueError(f"{self}: the name holds lone surrogates, which are no text") from None
+        self.name = plain_name(self.name, self)
         if self.version is not None and (not isinstance(self.version, str) or not self.version):
             raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
         if not callable(self.function):

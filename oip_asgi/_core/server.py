@@ -185,7 +185,10 @@ class Server:
         return response
 
     def stop(self, seconds: float) -> Steps[None]:
-        """Let no new request in, and give those that are in so many seconds to finish. `stopped` ends that state."""
+        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for their turn then never have it.
+
+        `stopped` ends that state.
+        """
         self.stopping = True
         deadline = time.monotonic() + seconds
         for model in self.models:

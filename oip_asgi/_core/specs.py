@@ -11,7 +11,7 @@ from functools import cached_property
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
-from .tensors import InferenceRequest, Tensor, plain
+from .tensors import InferenceRequest, Tensor, plain_name
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,7 @@ class TensorSpec:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
-        try:
-            object.__setattr__(self, "name", plain(self.name))
-        except UnicodeEncodeError:
-            raise ValueError(f"{here}: the name holds lone surrogates, which are no text") from None
+        object.__setattr__(self, "name", plain_name(self.name, here))
         if not isinstance(self.datatype, str):
             raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
         try:

@@ -85,15 +85,21 @@ class Together(msgspec.Struct, frozen=True):
     parts: list[Generator[Step, Any, None]]
 
 
+def _never() -> bool:
+    return False
+
+
 @final
-class Apart(msgspec.Struct, frozen=True):
+class Apart(msgspec.Struct, eq=False):
     """Finish a generator whatever becomes of the one that yields this, which goes on at once under ASGI and grpc.aio.
 
-    `ended` is set as soon as it is finished, or cancelled. What is sent tells whether it is lost, so that neither will happen.
+    `ended` is set as soon as it is finished, or cancelled. Whoever finishes it says in `is_lost` how to tell that neither will happen, as
+    its event loop was closed under it.
     """
 
     part: Generator[Step, Any, None]
-    ended: Future[None]
+    ended: Future[None] = msgspec.field(default_factory=Future)
+    is_lost: Callable[[], bool] = _never
 
 
 class DeadlinePassed(Exception):

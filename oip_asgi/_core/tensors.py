@@ -139,6 +139,22 @@ def plain(text: str) -> str:
     return str.__str__(text)
 
 
+def plain_name(name: str, where: object) -> str:
+    """A name that is given at registration, as `plain`.
+
+    Args:
+        name: The name.
+        where: Whose it is, for the error.
+
+    Raises:
+        ValueError: It holds lone surrogates.
+    """
+    try:
+        return plain(name)
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
+
+
 def bytes_effort(array: Array) -> int:
     """Roughly how many bytes are gone through where each element of a BYTES array is looked at."""
     # of many it does not matter how long they are
