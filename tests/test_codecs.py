@@ -40,7 +40,7 @@ def through_http(request: InferenceRequest, *, binary: bool) -> InferenceRequest
     """What a server sees of a request."""
     headers, body = request.to_http(binary=binary)
     length = headers.get("Inference-Header-Content-Length")
-    return rest.decode_request(body, None if length is None else int(length))
+    return rest.decode_request(body, None if length is None else int(length)).request
 
 
 def sent(request: InferenceRequest) -> Any:
@@ -50,7 +50,7 @@ def sent(request: InferenceRequest) -> Any:
 
 
 def received(document: Any) -> InferenceRequest:
-    return rest.decode_request(json.dumps(document).encode(), None)
+    return rest.decode_request(json.dumps(document).encode(), None).request
 
 
 class Vector(NamedTuple):

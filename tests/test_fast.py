@@ -241,7 +241,7 @@ APART = {
 def test_data_that_is_cut_out_first_is_read_as_where_it_stands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def decoded() -> Any:
         try:
-            request = rest.decode_request(text.encode(), None)
+            request = rest.decode_request(text.encode(), None).request
         except InvalidRequest as error:
             return str(error)
         return [(tensor.name, tensor.datatype, str(tensor.array.tolist())) for tensor in request.inputs]

@@ -111,15 +111,12 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     of_one: frozenset[str]
     only_whole: frozenset[str]
 
-    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
+    def accept(self, request: InferenceRequest, content_type: str | None) -> None:
         """Hold a request's inputs against the signature. Its one tensor gets the parameter's name where the content type is for the whole.
 
         Args:
             request: The request.
             content_type: Its own, None where it has none.
-
-        Returns:
-            The inputs by name.
 
         Raises:
             InvalidRequest: The names, datatypes, shapes or the content type are not what is taken; the text names them.
@@ -130,7 +127,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             self._check_content_type(content_type)
             if self.sole is not None and content_type in self.of_one and len(request.inputs) == 1:
                 request.inputs[0].name = self.sole
-        return self.names.check(request, has_content_type=content_type is not None)
+        self.names.check(request, has_content_type=content_type is not None)
 
     def _check_content_type(self, content_type: str) -> None:
         if self.whole is not None and content_type != self.whole.content_type:

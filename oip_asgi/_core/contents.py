@@ -17,6 +17,7 @@ import numpy as np
 from . import schemas
 from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
+from .outlines import InputOutline, Outline
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
@@ -74,10 +75,7 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
     inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs[:])]
-    outputs = [
-        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
-        for place, item in enumerate(message.outputs[:])
-    ]
+    outputs = _asked(message)
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
 
@@ -94,26 +92,61 @@ def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     )
 
 
+def outline_of(message: Any) -> Outline | None:
+    """What a `ModelInferRequest` says beside its raw contents.
+
+    Args:
+        message: The message without its raw contents.
+
+    Returns:
+        The outline of one input of numbers; None for any other message.
+
+    Raises:
+        InvalidRequest: The datatype is unknown, or a parameter has no value.
+    """
+    if len(message.inputs) != 1 or message.raw_input_contents:
+        return None
+    item = message.inputs[0]
+    shape = tuple(item.shape[:])
+    described = _described(item, shape)
+    if described.dtype.hasobject or item.HasField("contents") or min(shape, default=0) < 0:
+        return None
+    return Outline([described], message.id or None, _decode_parameters(message.parameters, "parameters"), _asked(message))
+
+
+def _asked(message: Any) -> list[RequestOutput]:
+    return [
+        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
+        for place, item in enumerate(message.outputs[:])
+    ]
+
+
 def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
-    name, shape = item.name, tuple(item.shape[:])
+    shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
-        dtype = dtype_of(item.datatype)
+        described = _described(item, shape)
         if raw is None:
             if not item.HasField("contents"):
                 check_supported(item.parameters, "it")
-            array = _from_contents(item.contents, item.datatype, dtype, shape)
+            array = _from_contents(item.contents, item.datatype, described.dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
-            array = from_raw(raw, dtype, shape)
-        parameters = _decode_parameters(item.parameters, "parameters")
+            array = from_raw(raw, described.dtype, shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"inputs[{place}] ({shown(name)}): {error}") from None
+        raise InvalidRequest(f"inputs[{place}] ({shown(item.name)}): {error}") from None
+    return Tensor(described.name, array, described.parameters)
+
+
+def _described(item: Any, shape: tuple[int, ...]) -> InputOutline:
+    """An input without its contents."""
+    dtype = dtype_of(item.datatype)
+    parameters = _decode_parameters(item.parameters, "parameters")
     parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
-    return Tensor(name, array, parameters)
+    return InputOutline(item.name, dtype, shape, parameters)
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:

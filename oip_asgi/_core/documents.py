@@ -22,7 +22,9 @@ from .errors import InvalidRequest
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
 
-_strict: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
+strict_document: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
+"""The quick decoder alone. It raises what msgspec does for anything that needs the closer look."""
+
 _lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
@@ -38,13 +40,36 @@ LONG: Final = 2**12
 """Bytes of JSON from which it is worth a look where its `data` begin and end."""
 
 _DATA: Final = b'"data"'
+_DATA_IS: Final = _DATA + b":"
 _OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[")
-_PLACEHOLDER: Final = b"[7.77e-77]"
+PLACEHOLDER: Final = b"[7.77e-77]"
+"""What stands in a text for `data` that was cut out of it."""
 
 _LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
 """What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
 
 _NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
+
+
+def data_apart(text: bytes, most: int) -> tuple[bytes, Buffer] | None:
+    """The JSON of a request with `data` in one place only, and what stands there.
+
+    Args:
+        text: The JSON.
+        most: How many bytes of it may be left.
+
+    Returns:
+        The text with the placeholder instead of the `data`, and those; None where it does not look like that, or more is left. As with
+        `request_apart`, the `data` are not known to be JSON.
+    """
+    found = text.find(_DATA_IS)
+    start = text.find(b"[", found)
+    # in an array of numbers there is no brace, so that the next one is behind it
+    end = text.rfind(b"]", start, text.find(b"}", start)) + 1
+    if found < 0 or end <= start or len(text) - (end - start) > most or text.find(_DATA, end) >= 0:
+        return None
+    data = text[start:end] if end - start < LONG else memoryview(text)[start:end]
+    return text[:start] + PLACEHOLDER + text[end:], data
 
 
 def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:
@@ -76,10 +101,10 @@ def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:
             apart.append(whole[start:end])
             kept = position = end
     left.append(text[kept:])
-    if not apart or any(_PLACEHOLDER in piece for piece in left):
+    if not apart or any(PLACEHOLDER in piece for piece in left):
         return None
-    document: schemas.StrictInferenceRequest = _strict(_PLACEHOLDER.join(left))
-    places = [item for item in document.inputs if len(item.data) == len(_PLACEHOLDER) and bytes(item.data) == _PLACEHOLDER]
+    document: schemas.StrictInferenceRequest = strict_document(PLACEHOLDER.join(left))
+    places = [item for item in document.inputs if len(item.data) == len(PLACEHOLDER) and bytes(item.data) == PLACEHOLDER]
     if len(places) != len(apart):
         return None
     for item, data in zip(places, apart, strict=True):
@@ -94,7 +119,7 @@ def request_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.I
     hide deep nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
     """
     try:
-        return _strict(text)
+        return strict_document(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_closely(bytes(text), _lenient, lambda document: document.inputs)
 

@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from . import schemas
 from .annotations import Outputs
 from .binding import Binding
 from .codecs.known import Codecs
 from .errors import NotFound, shown
 from .gates import Gate
+from .outlines import REMEMBERED, Outline
 from .signature import bind, is_async
 from .specs import TensorSpec
 from .tensors import plain_name
@@ -26,6 +29,22 @@ ENDLESS: Final = 10**6
 """Seconds from which a timeout is none: clocks of systems do not take any number."""
 
 _INTEGER: Final = re.compile("[0-9]+")
+
+
+class Accepted(msgspec.Struct, frozen=True, eq=False):
+    """How a request that a model takes is answered, as far as its numbers do not matter.
+
+    Args:
+        binding: How the model is called.
+        content_type: The request's content type for each of its tensors.
+        seconds: How long it may take.
+        asked: The content types that outputs are asked to have, by name.
+    """
+
+    binding: Binding
+    content_type: str | None
+    seconds: float
+    asked: dict[str, str]
 
 
 class Model:
@@ -75,6 +94,7 @@ class Model:
         self._check_unique("output", self.outputs)
         self.answers = Outputs(self.outputs, self.binding.returned, codecs)
         self._bindings = self._other_bindings(tuple(inputs)) if self.binding.is_free else {}
+        self.accepted: dict[Outline, Accepted] = {}
 
     def _check_arguments(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: str) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -138,6 +158,12 @@ class Model:
     def binding_for(self, content_type: object) -> Binding:
         """How the model is called for a request with this content type, or None: what a request says goes before what is declared."""
         return self.binding if content_type is None else self._bindings.get(str(content_type), self.binding)
+
+    def remember(self, outline: Outline, accepted: Accepted) -> None:
+        """Have what came of an outline in `accepted`, for the next request that has it."""
+        if len(self.accepted) >= REMEMBERED:
+            self.accepted.clear()
+        self.accepted[outline] = accepted
 
     def _check_unique(self, what: str, specs: Sequence[TensorSpec]) -> None:
         names = [spec.name for spec in specs]

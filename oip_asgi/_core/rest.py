@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import msgspec
 
 from . import documents, schemas
-from .datatypes import Buffer, DType, dtype_of
+from .datatypes import Array, Buffer, DType, datatype_of, dtype_of
 from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
+from .outlines import REMEMBERED, SHORT, InputOutline, Outline, Received
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
@@ -24,12 +25,20 @@ HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _encode: Final = msgspec.json.Encoder().encode
 
+_Document: TypeAlias = schemas.StrictInferenceRequest | schemas.InferenceRequest
+
 _DECIMAL: Final = re.compile("[0-9]{1,18}")
+
+_MARK: Final = b"\0"
+"""What stands in a text for `data` that are put there later. JSON has it nowhere."""
+
+_FEW: Final = 2**12
+"""Bytes of a body up to which parts of it are copied in less time than views of them are made."""
 
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
+def decode_request(body: Buffer, header_length: int | None) -> Received:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
 
     Args:
@@ -39,21 +48,84 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    text, behind = _split(body, header_length)
+    head, behind = _split(body, header_length)
+    text = bytes(head)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    if len(text) >= documents.LONG:
-        # whatever is wrong shows in the text as a whole, below
-        with suppress(InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            document = documents.request_apart(bytes(text))
+    try:
+        received = _by_outline(text, behind)
+        if received is not None:
+            return received
+        if len(text) >= documents.LONG:
+            document = documents.request_apart(text)
             if document is not None:
-                return _to_request(document, behind)
-    return _to_request(documents.request_document(text), behind)
+                return Received(_to_request(document, behind))
+    except (InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # whatever is wrong shows in the text as a whole
+    return Received(_to_request(documents.request_document(text), behind))
 
 
-def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequest, behind: Buffer | None) -> InferenceRequest:
+def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
+    """A request by way of its outline; None where that is none that is remembered.
+
+    Raises:
+        InvalidRequest: Its numbers are not what the outline says. Where among the tensors is not told.
+    """
+    arrays: list[Array] = []
+    if behind is None:
+        apart = documents.data_apart(text, SHORT)
+        outlined = None if apart is None else _outlined(apart[0])
+        if apart is None or outlined is None or outlined.sizes is not None:
+            return None
+        item = outlined.outline.inputs[0]
+        arrays.append(from_json(apart[1], item.dtype, item.shape))
+    else:
+        outlined = _outlined(text) if len(text) <= SHORT else None
+        if outlined is None or outlined.sizes is None:
+            return None
+        binary = _BinaryData(behind)
+        for item, size in zip(outlined.outline.inputs, outlined.sizes, strict=True):
+            arrays.append(from_raw(binary.take(size), item.dtype, item.shape))
+        binary.finish()
+    return Received(outlined.outline.filled(arrays), outlined.outline)
+
+
+class _Outlined(msgspec.Struct, frozen=True, eq=False):
+    """An outline, and how many bytes of binary data each input has; None where the `data` of the only input were cut out of the JSON."""
+
+    outline: Outline
+    sizes: list[int] | None
+
+
+@lru_cache(REMEMBERED)
+def _outlined(text: bytes) -> _Outlined | None:
+    """The outline that a text is; None where something is wrong, where its inputs are not numbers, or where some of them are in it."""
+    try:
+        document = documents.strict_document(text)
+        check_numbers(document.inputs, document.outputs or ())
+        described = [_described(item) for item in document.inputs]
+        outputs = _asked(document)
+    except (InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    inputs = [item for item, _ in described]
+    sizes = [size for _, size in described if size is not None]
+    if any(item.dtype.hasobject for item in inputs):
+        return None
+    outline = Outline(inputs, document.id, document.parameters or {}, outputs)
+    if len(sizes) == len(inputs):
+        return _Outlined(outline, sizes)
+    is_around = len(inputs) == 1 and bytes(document.inputs[0].data) == documents.PLACEHOLDER and text.count(documents.PLACEHOLDER) == 1
+    return _Outlined(outline, None) if is_around else None
+
+
+def _to_request(document: _Document, behind: Buffer | None) -> InferenceRequest:
     check_numbers(document.inputs, document.outputs or ())
     inputs = _decode_tensors(document.inputs, "inputs", behind)
+    return InferenceRequest(inputs, document.id, document.parameters or {}, _asked(document))
+
+
+def _asked(document: _Document) -> list[RequestOutput]:
+    """The outputs that a request asks for. Where it says in which form, that must be true or false."""
     outputs: list[RequestOutput] = []
     if document.outputs:
         outputs.extend(document.outputs)
@@ -62,7 +134,7 @@ def _to_request(document: schemas.StrictInferenceRequest | schemas.InferenceRequ
                 _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     if document.parameters:
         _check_flag(document.parameters, "binary_data_output", "parameters")
-    return InferenceRequest(inputs, document.id, document.parameters or {}, outputs)
+    return outputs
 
 
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
@@ -106,7 +178,7 @@ def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | No
         return body, None
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
-    whole = memoryview(body)
+    whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
 
 
@@ -182,23 +254,32 @@ def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: B
 
 
 def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Tensor:
-    dtype = dtype_of(item.datatype)
-    shape = tuple(item.shape)
+    described, size = _described(item)
+    if size is None:
+        array = from_json(item.data, described.dtype, described.shape)
+    elif size and binary is None:
+        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+    else:
+        array = from_raw(b"" if binary is None else binary.take(size), described.dtype, described.shape)
+    return Tensor(described.name, array, described.parameters)
+
+
+def _described(item: schemas.RequestInput) -> tuple[InputOutline, int | None]:
+    """What is said of a tensor, and how many bytes of binary data it has; None where it has `data`."""
+    parameters = item.parameters or {}
+    described = InputOutline(item.name, dtype_of(item.datatype), tuple(item.shape), parameters)
     absent = _is_absent(item.data)
-    if not item.parameters or "binary_data_size" not in item.parameters:
+    if "binary_data_size" not in parameters:
         if absent:
-            check_supported(item.parameters or {}, "it")
+            check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, from_json(item.data, dtype, shape), item.parameters or {})
+        return described, None
     if not absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    parameters = item.parameters
     size = parameters.pop("binary_data_size")
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-    if size and binary is None:
-        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
-    return Tensor(item.name, from_raw(b"" if binary is None else binary.take(size), dtype, shape), parameters)
+    return described, size
 
 
 def _is_absent(data: msgspec.Raw) -> bool:
@@ -225,9 +306,36 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
+    if len(response.outputs) == 1 and response.id is None and not response.parameters:
+        tensor = response.outputs[0]
+        if not tensor.parameters:
+            return _encode_only(response, tensor, asked.get(tensor.name, every))
     outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     return _encode(document), binary
+
+
+def _encode_only(response: InferenceResponse, tensor: Tensor, is_binary: object) -> tuple[bytes, list[Buffer]]:
+    """A response that says nothing but its only output: all of its text but the `data` is that of others of the shape."""
+    array = tensor.array
+    if is_binary:
+        content = view_raw(array)
+        text, _ = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, len(content))
+        return text, [content]
+    before, behind = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, None)
+    return before + _data(tensor, "output", _REMEDY) + behind, []
+
+
+@lru_cache(REMEMBERED)
+def _text_around(
+    model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...], size: int | None
+) -> tuple[bytes, bytes]:
+    """The text before and behind the `data` of a response's only output; all of it comes before where `size` bytes follow instead."""
+    data = msgspec.Raw(_MARK) if size is None else msgspec.UNSET
+    parameters: Parameters = {} if size is None else {"binary_data_size": size}
+    output = schemas.ResponseOutput(name, shape, datatype_of(dtype) or "", parameters, data)
+    before, _, behind = _encode(schemas.InferenceResponse(model_name, [output], model_version)).partition(_MARK)
+    return before, behind
 
 
 def decoding_effort(body: Buffer, header_length: int | None) -> int:
@@ -277,12 +385,16 @@ def _encode_tensors(
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         else:
-            try:
-                data = msgspec.Raw(to_json(array))
-            except InvalidRequest as error:
-                raise InvalidRequest(f"{what} {shown(name)}: {error}: {remedy}") from None
+            data = msgspec.Raw(_data(tensor, what, remedy))
         written.append(schemas.ResponseOutput(name, array.shape, tensor.datatype, parameters, data))
     return written, binary
+
+
+def _data(tensor: Tensor, what: str, remedy: str) -> bytes:
+    try:
+        return to_json(tensor.array)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{what} {shown(tensor.name)}: {error}: {remedy}") from None
 
 
 def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:

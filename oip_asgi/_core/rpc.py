@@ -7,20 +7,32 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from .bodies import keep_at_hand
-from .contents import check_message, decode_request, decoding_effort, encode_metadata, encode_response, encoding_effort, is_typed
-from .datatypes import Buffer
-from .errors import InferenceError, NotFound, shown
+from .contents import (
+    check_message,
+    decode_request,
+    decoding_effort,
+    encode_metadata,
+    encode_response,
+    encoding_effort,
+    is_typed,
+    outline_of,
+)
+from .datatypes import Buffer, DType, datatype_of
+from .errors import InferenceError, InvalidRequest, NotFound, shown
 from .models import Model
+from .outlines import REMEMBERED, SHORT, Outline, Received
+from .raw import from_raw, view_raw
 from .server import Server, own_fault
 from .steps import LARGE, Call, Steps
 from .tensors import InferenceResponse, joined
-from .wire import bytes_field, split
+from .wire import bytes_field, ending, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
@@ -106,30 +118,119 @@ def _tell(server: Server, method: str, request: Any, response: Any) -> Steps[Non
 
 
 def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps[bytes]:
-    rest, raw = body, None
-    if len(body) > _SPLIT_ABOVE:
-        keep_at_hand()
-        rest, raw = split(body, _RAW_INPUT_CONTENTS)
-    message = method.parse(rest)
-    model = _find(server, message.model_name, message.model_version)
+    asked = _recognized(method, body) or _parsed(method, body)
+    model = _find(server, asked.model_name, asked.model_version)
     if not server.is_open(model):
         yield from server.admit(model)
     place = server.enter(model)
     try:
-        raw = raw or message.raw_input_contents
-        check_message(message, raw)
-        if len(body) > LARGE and decoding_effort(message, len(rest), raw) > LARGE:
-            request = yield Call(decode_request, "conversion", (message, raw), for_client=True)
+        if asked.effort() > LARGE:
+            received = yield Call(asked.decode, "conversion", for_client=True)
         else:
-            request = decode_request(message, raw)
-        response = yield from server.infer(model, place, request, _Caller(method, transport))
+            received = asked.decode()
+        response = yield from server.infer(model, place, received, _Caller(method, transport))
     finally:
         place.give_up()
-    typed = not raw and is_typed(message)
+    typed = asked.is_typed()
     if model.run != "thread" and encoding_effort(response, typed=typed) > LARGE:
-        encoded: bytes = yield Call(_encode, "conversion", (response, method.response(), typed), for_client=True)
+        encoded: bytes = yield Call(_encode, "conversion", (response, method.response, typed), for_client=True)
         return encoded
-    return _encode(response, method.response(), typed)
+    return _encode(response, method.response, typed)
+
+
+class _Parsed(msgspec.Struct, frozen=True, eq=False):
+    """A `ModelInferRequest` as its message.
+
+    Args:
+        model_name: The model that is asked for.
+        model_version: Its version, "" for the default.
+        message: The message.
+        raw: Its `raw_input_contents`.
+        size: How many bytes it has.
+        rest: The same without raw contents that were split off.
+    """
+
+    model_name: str
+    model_version: str
+    message: Any
+    raw: Sequence[Buffer]
+    size: int
+    rest: int
+
+    def effort(self) -> int:
+        """How many bytes `decode` looks at one by one.
+
+        Raises:
+            InvalidRequest: The message names too many tensors to look at them, or not as many as it has raw contents.
+        """
+        check_message(self.message, self.raw)
+        return decoding_effort(self.message, self.rest, self.raw) if self.size > LARGE else 0
+
+    def decode(self) -> Received:
+        """The request.
+
+        Raises:
+            InvalidRequest: It is not what the specification describes.
+        """
+        return Received(decode_request(self.message, self.raw))
+
+    def is_typed(self) -> bool:
+        """Whether its inputs came in `contents`."""
+        return not self.raw and is_typed(self.message)
+
+
+def _parsed(method: Method, body: bytes) -> _Parsed:
+    rest, raw = body, list[memoryview]()
+    if len(body) > _SPLIT_ABOVE:
+        keep_at_hand()
+        rest, raw = split(body, _RAW_INPUT_CONTENTS)
+    message = method.parse(rest)
+    return _Parsed(message.model_name, message.model_version, message, raw or message.raw_input_contents, len(body), len(rest))
+
+
+class _Recognized(msgspec.Struct, frozen=True, eq=False):
+    """A `ModelInferRequest` by way of its outline, with the only input's numbers as raw contents. The face of `_Parsed`."""
+
+    model_name: str
+    model_version: str
+    received: Received
+
+    def effort(self) -> int:
+        return 0
+
+    def decode(self) -> Received:
+        return self.received
+
+    def is_typed(self) -> bool:
+        return False
+
+
+def _recognized(method: Method, body: bytes) -> _Recognized | None:
+    """A message whose outline is remembered; None for any other, and where something is wrong, which the message as a whole tells."""
+    ends = ending(body, _RAW_INPUT_CONTENTS) if len(body) <= _SPLIT_ABOVE else None
+    if ends is None or len(ends[0]) > SHORT:
+        return None
+    outlined = _outlined(method.parse, ends[0])
+    if outlined is None:
+        return None
+    model_name, model_version, outline = outlined
+    item = outline.inputs[0]
+    try:
+        array = from_raw(body[ends[1] :], item.dtype, item.shape)
+    except InvalidRequest:
+        return None
+    return _Recognized(model_name, model_version, Received(outline.filled([array]), outline))
+
+
+@lru_cache(REMEMBERED)
+def _outlined(parse: Callable[[bytes], Any], head: bytes) -> tuple[str, str, Outline] | None:
+    """What is before the only raw contents of a message: which model and version are asked for, and the outline."""
+    try:
+        message = parse(head)
+        outline = outline_of(message)
+    except InvalidRequest:
+        return None
+    return None if outline is None else (message.model_name, message.model_version, outline)
 
 
 class _Caller(msgspec.Struct, frozen=True, eq=False):
@@ -143,12 +244,30 @@ class _Caller(msgspec.Struct, frozen=True, eq=False):
         return joined(self.method.metadata(self.transport), ", ")
 
 
-def _encode(response: InferenceResponse, message: Any, typed: bool) -> bytes:
+def _encode(response: InferenceResponse, make: Callable[[], Any], typed: bool) -> bytes:
+    if len(response.outputs) == 1 and not typed and response.id is None and not response.parameters:
+        tensor = response.outputs[0]
+        if not tensor.parameters:
+            array = tensor.array
+            head = _head(make, response.model_name, response.model_version, tensor.name, array.dtype, array.shape)
+            return b"".join((head, *bytes_field(_RAW_OUTPUT_CONTENTS, view_raw(array))))
+    message = make()
     contents = encode_response(response, message, typed=typed)
     parts: list[Buffer] = [message.SerializeToString()]
     for content in contents:
         parts += bytes_field(_RAW_OUTPUT_CONTENTS, content)
     return b"".join(parts)
+
+
+@lru_cache(REMEMBERED)
+def _head(make: Callable[[], Any], model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...]) -> bytes:
+    """What is before the raw contents of a response that says nothing but its only output."""
+    message = make()
+    message.model_name = model_name
+    if model_version is not None:
+        message.model_version = model_version
+    message.outputs.add(name=name, datatype=datatype_of(dtype), shape=shape)
+    return bytes(message.SerializeToString())
 
 
 def _find(server: Server, name: str, version: str) -> Model:

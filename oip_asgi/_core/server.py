@@ -21,7 +21,8 @@ from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady,
 from .gates import Place
 from .loading import Loading
 from .log import log_raised
-from .models import ENDLESS, Model, Models
+from .models import ENDLESS, Accepted, Model, Models
+from .outlines import Received
 from .results import check_asked, select, to_response
 from .schemas import Parameters, RequestOutput
 from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
@@ -137,35 +138,31 @@ class Server:
             raise _busy(model)
         return place
 
-    def infer(self, model: Model, place: Place, request: InferenceRequest, caller: Caller) -> Steps[InferenceResponse]:
+    def infer(self, model: Model, place: Place, received: Received, caller: Caller) -> Steps[InferenceResponse]:
         """Run a model, with one call of user code at most.
 
         Args:
             model: A model that has admitted the request.
             place: What it gave the request.
-            request: The decoded request. Arrays that can be written to become read-only here, unless the model asked for writable ones.
+            received: The decoded request. Arrays that can be written to become read-only here, unless the model asked for writable ones.
             caller: Who asks, for models that want their context.
 
         Raises:
             InferenceError: The request does not fit the model, the model raised one, failed, or took too long.
         """
-        _check_parameters(request, self.codecs)
-        said = request.parameters.get("content_type")
-        content_type = None if said is None else str(said)
-        binding = model.binding_for(content_type)
-        seconds = _seconds(model, request)
-        tensors = binding.accept(request, content_type)
-        if request.outputs and model.outputs:
-            check_asked(request.outputs, [spec.name for spec in model.outputs])
+        request, outline = received.request, received.outline
+        accepted = None if outline is None else model.accepted.get(outline)
+        if accepted is None:
+            accepted = self._accept(model, received)
+        tensors = {}
         for tensor in request.inputs:
+            tensors[tensor.name] = tensor
             if model.writable:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-        outputs = request.outputs
-        asked = _asked_types(outputs) if outputs else {}
-        each = content_type if binding.whole is None else None
-        call = _ModelCall(place, model, binding, tensors, each, request, outputs, asked, caller)
+        call = _ModelCall(place, model, accepted.binding, tensors, accepted.content_type, request, request.outputs, accepted.asked, caller)
+        seconds = accepted.seconds
         deadline = place.since + seconds
         try:
             if place.turn is not None:
@@ -183,6 +180,23 @@ class Server:
             raise self._failure(model, request, error) from error
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
+
+    def _accept(self, model: Model, received: Received) -> Accepted:
+        """Hold a request against its model. Inputs get the name and shape that the model takes, where a content type says how."""
+        request, outline = received.request, received.outline
+        _check_parameters(request, self.codecs)
+        said = request.parameters.get("content_type")
+        content_type = None if said is None else str(said)
+        binding = model.binding_for(content_type)
+        seconds = _seconds(model, request)
+        binding.accept(request, content_type)
+        if request.outputs and model.outputs:
+            check_asked(request.outputs, [spec.name for spec in model.outputs])
+        each = content_type if binding.whole is None else None
+        accepted = Accepted(binding, each, seconds, _asked_types(request.outputs))
+        if outline is not None and content_type is None and not any("content_type" in tensor.parameters for tensor in request.inputs):
+            model.remember(outline, accepted)
+        return accepted
 
     def stop(self, seconds: float) -> Steps[None]:
         """Let no new request in, and give those that are in so many seconds to finish. Those that wait for their turn then never have it.

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
-from .tensors import InferenceRequest, Tensor, plain_name
+from .tensors import InferenceRequest, plain_name
 
 
 @dataclass(frozen=True)
@@ -102,25 +102,20 @@ class InputNames:
         self._known = None if optional is None else required | optional
         self._reserved = reserved
 
-    def check(self, request: InferenceRequest, *, has_content_type: bool) -> dict[str, Tensor]:
+    def check(self, request: InferenceRequest, *, has_content_type: bool) -> None:
         """Hold a request's inputs against the declaration. Where it says a content type, `[N, 1]` becomes a declared `[-1]`.
 
         Args:
             request: The request.
             has_content_type: Whether it says one for the whole.
 
-        Returns:
-            The inputs by name.
-
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
         inputs = request.inputs
-        tensors = {}
-        for tensor in inputs:
-            tensors[tensor.name] = tensor
-        if len(tensors) != len(inputs) or tensors.keys() != self._required:
-            self._check_names([tensor.name for tensor in inputs])
+        names = [tensor.name for tensor in inputs]
+        if len(names) != len(self._required) or self._required.symmetric_difference(names):
+            self._check_names(names)
         for tensor in inputs:
             spec = self._specs.get(tensor.name)
             if spec is not None:
@@ -131,7 +126,6 @@ class InputNames:
                     raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):
                     raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
-        return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

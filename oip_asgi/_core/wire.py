@@ -16,6 +16,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
 
+_GUESSES: Final = 4
+"""How many bytes that look like a tag are looked at: names, shapes and datatypes hardly have them."""
+
 _MAX_SHIFT: Final = 63
 """Where the last of a number's ten bytes begins, in bits."""
 
@@ -61,7 +64,33 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     return b"".join(kept), taken
 
 
-def _varint(view: memoryview, position: int, max_shift: int) -> tuple[int, int]:
+def ending(message: bytes, field: int) -> tuple[bytes, int] | None:
+    """Where a serialized message ends with a bytes field.
+
+    Args:
+        message: The message.
+        field: The number of the field, at most 15, whose tag is one byte.
+
+    Returns:
+        What is before the field, and where its value begins; None where it does not look like that. If what is before it is a message, so
+        is all of it, as messages are read from front to back.
+    """
+    tag, end = field << 3 | _BYTES, len(message)
+    place = -1
+    try:
+        for _ in range(_GUESSES):
+            place = message.find(tag, place + 1)
+            if place < 0:
+                return None
+            length, start = _varint(message, place + 1, _MAX_SHORT_SHIFT)
+            if start + length == end:
+                return message[:place], start
+    except IndexError:
+        pass
+    return None
+
+
+def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
     """The number at `position`, whose last byte may begin so many bits behind its start, and where it ends.
 
     Raises:

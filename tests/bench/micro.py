@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp
+from oip_asgi import InferenceResponse, InferenceServer, OIPApp
 from oip_asgi._core import http, rest
+from oip_asgi._core.outlines import Received
 from oip_asgi._core.steps import Read
 
 from .machine import described
@@ -129,26 +130,26 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
         size = row.headers.get(HEADER_LENGTH)
         header_length = None if size is None else int(size)
         head = http.Head(row.method, row.path, _headers(row), True, None)
-        request = rest.decode_request(row.body, header_length)
-        response = _infer(server, request, head)
+        received = rest.decode_request(row.body, header_length)
+        response = _infer(server, received, head)
         return Costs(
             best_of_app(OIPApp(server), row, repeats, number),
             best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
             best(lambda: rest.decode_request(row.body, header_length), repeats, number),
-            best(lambda: _infer(server, request, head), repeats, number),
-            best(lambda: rest.encode_response(response, request), repeats, number),
+            best(lambda: _infer(server, received, head), repeats, number),
+            best(lambda: rest.encode_response(response, received.request), repeats, number),
             best_of_app(echo, row, repeats, number),
         )
     finally:
         server.stop()
 
 
-def _infer(server: InferenceServer, request: InferenceRequest, head: http.Head) -> InferenceResponse:
+def _infer(server: InferenceServer, received: Received, head: http.Head) -> InferenceResponse:
     core = server.core
     model = core.models.find("identity", None)
     assert core.is_open(model)
     place = core.enter(model)
-    response: InferenceResponse = drive(core.infer(model, place, request, head))
+    response: InferenceResponse = drive(core.infer(model, place, received, head))
     place.give_up()
     return response
 

@@ -82,7 +82,7 @@ def exchange(data: bytes) -> None:
 def document(data: bytes) -> None:
     """A body with its JSON's length in the first two bytes, and what comes of answering it with its own inputs."""
     length, body = int.from_bytes(data[:2], "big"), data[2:]
-    request = decode_request(body, length if length else None)
+    request = decode_request(body, length if length else None).request
     for binary in (True, False):
         request.parameters = {"binary_data_output": binary}
         text, _ = encode_response(InferenceResponse(request.inputs), request)
