@@ -459,7 +459,7 @@ def test_a_model_that_raises_what_is_no_exception_of_a_common_kind(
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
     serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oip_asgi._core.rpc.encoding_effort", None)
+    monkeypatch.setattr("oip_asgi._core.rpc._encode", None)
     server = InferenceServer()
     server.register("m", lambda: 1)
     with serving(server) as address:
