@@ -18,7 +18,7 @@ from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
 from oip_asgi._core.raw import to_raw
 from oip_asgi._core.tensors import object_array
-from oip_asgi._core.wire import bytes_field, split
+from oip_asgi._core.wire import bytes_head, split
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
 
@@ -130,7 +130,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-LONG_UNKNOWN_FIELD = b"".join(bytes_field(99, bytes(70_000)))
+LONG_UNKNOWN_FIELD = bytes_head(99, 70_000) + bytes(70_000)
 """What makes a request so large that it is split."""
 
 
@@ -192,7 +192,7 @@ def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
 def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
     values = [*values, bytes(size)]
     head = made("ModelInferResponse", model_name="m").SerializeToString()
-    data = b"".join([head, *(part for value in values for part in bytes_field(RAW_OUTPUT_CONTENTS, value))])
+    data = b"".join([head, *(part for value in values for part in (bytes_head(RAW_OUTPUT_CONTENTS, len(value)), value))])
     expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
     assert MESSAGES["ModelInferResponse"].FromString(data) == expected
     assert data == expected.SerializeToString()

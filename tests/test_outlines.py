@@ -19,7 +19,7 @@ from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.outlines import REMEMBERED, SHORT
 from oip_asgi._core.raw import to_raw
 from oip_asgi._core.tensors import InferenceResponse, Tensor
-from oip_asgi._core.wire import bytes_field, ending
+from oip_asgi._core.wire import bytes_head, ending
 from oip_asgi._drive import drive
 from oip_asgi.grpc import _parse
 
@@ -174,7 +174,7 @@ def test_no_change_of_a_text_makes_a_difference(name: str, data: st.DataObject) 
 
 
 def field(number: int, value: bytes) -> bytes:
-    return b"".join(bytes_field(number, value))
+    return bytes_head(number, len(value)) + value
 
 
 def shaped(datatype: str, *shape: int, name: str = "x", **fields: Any) -> dict[str, Any]:

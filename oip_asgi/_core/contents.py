@@ -17,7 +17,7 @@ import numpy as np
 from . import schemas
 from .datatypes import Array, Buffer, DType, dtype_of
 from .errors import InvalidRequest, shown
-from .outlines import InputOutline, Outline
+from .outlines import FEW, InputOutline, Outline
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
@@ -99,12 +99,12 @@ def outline_of(message: Any) -> Outline | None:
         message: The message without its raw contents.
 
     Returns:
-        The outline of one input of numbers; None for any other message.
+        The outline of one input of numbers, where few outputs are asked for; None for any other message.
 
     Raises:
         InvalidRequest: The datatype is unknown, or a parameter has no value.
     """
-    if len(message.inputs) != 1 or message.raw_input_contents:
+    if len(message.inputs) != 1 or message.raw_input_contents or len(message.outputs) > FEW:
         return None
     item = message.inputs[0]
     shape = tuple(item.shape[:])

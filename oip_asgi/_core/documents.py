@@ -59,14 +59,18 @@ def data_apart(text: bytes, most: int) -> tuple[bytes, Buffer] | None:
         most: How many bytes of it may be left.
 
     Returns:
-        The text with the placeholder instead of the `data`, and those; None where it does not look like that, or more is left. As with
-        `request_apart`, the `data` are not known to be JSON.
+        The text with the placeholder instead of the `data`, and those; None where it does not look like that, or more is left. What is cut
+        out is not known to be JSON, nor to be the `data`. But if the text with the placeholder is JSON, has the placeholder once, and
+        there as the `data` of its only input, and if what was cut out is an array, then the whole is JSON too, and that are its `data`.
     """
     found = text.find(_DATA_IS)
     start = text.find(b"[", found)
-    # in an array of numbers there is no brace, so that the next one is behind it
+    # in an array of numbers there is neither a brace nor a quote, so that the next one is behind it
     end = text.rfind(b"]", start, text.find(b"}", start)) + 1
-    if found < 0 or end <= start or len(text) - (end - start) > most or text.find(_DATA, end) >= 0:
+    if found < 0 or end <= start or len(text) - (end - start) > most:
+        return None
+    quote = text.find(b'"', start)
+    if quote >= 0 and (quote < end or text.find(_DATA, quote) >= 0):
         return None
     data = text[start:end] if end - start < LONG else memoryview(text)[start:end]
     return text[:start] + PLACEHOLDER + text[end:], data

@@ -112,8 +112,9 @@ class _Incoming(msgspec.Struct, eq=False):
             InvalidRequest: One that counts bytes is no plain number, or there are several.
             UnsupportedEncoding: It is compressed in a way that is not decoded here.
         """
-        value = self.headers.get
-        length, header_length, coding = _announced(value(b"content-length"), value(HEADER_LENGTH), value(b"content-encoding"))
+        length, header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
+        named = self.headers.get(b"content-encoding")
+        coding = None if named is None else coding_of(named.decode("latin-1"))
         return Body(length, self.limit, coding, header_length or 0), header_length
 
     def accepted(self) -> str:
@@ -141,7 +142,7 @@ class _Incoming(msgspec.Struct, eq=False):
         if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:
-            body = Body(_length(b"content-length", self.headers.get(b"content-length")), self.limit, keep=False)
+            body = Body(_length(self.headers, b"content-length"), self.limit, keep=False)
             if body.length != 0:
                 body.check(body.length or 0)
                 yield Read(body)
@@ -292,17 +293,9 @@ def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 
 
-@lru_cache(256)  # lengths repeat from request to request; values that are not what they should be raise, and are not kept
-def _announced(
-    length: bytes | None, header_length: bytes | None, content_encoding: bytes | None
-) -> tuple[int | None, int | None, Coding | None]:
-    """What the headers say of a body: its length, that of its JSON, and its coding."""
-    lengths = _length(b"content-length", length), _length(HEADER_LENGTH, header_length)
-    return *lengths, None if content_encoding is None else coding_of(content_encoding.decode("latin-1"))
-
-
-def _length(name: bytes, value: bytes | None) -> int | None:
+def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
     """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
+    value = headers.get(name)
     if value is None:
         return None
     if value.isdigit() and len(value) <= _MAX_DIGITS:

@@ -17,6 +17,9 @@ from .tensors import InferenceRequest, Tensor
 SHORT: Final = 2**10
 """Bytes of an outline up to which it is remembered. Longer ones would let clients fill the memory."""
 
+FEW: Final = 16
+"""How many tensors an outline that is remembered has at most, as a byte may be enough to ask for one."""
+
 REMEMBERED: Final = 128
 """How many outlines are remembered in one place."""
 

@@ -16,7 +16,7 @@ from . import documents, schemas
 from .datatypes import Array, Buffer, DType, datatype_of, dtype_of
 from .errors import InvalidRequest, InvalidResponse, shown
 from .json_data import from_json, to_json
-from .outlines import REMEMBERED, SHORT, InputOutline, Outline, Received
+from .outlines import FEW, REMEMBERED, SHORT, InputOutline, Outline, Received
 from .raw import count, from_raw, view_raw
 from .schemas import Parameters, RequestOutput
 from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
@@ -71,23 +71,28 @@ def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
     Raises:
         InvalidRequest: Its numbers are not what the outline says. Where among the tensors is not told.
     """
-    arrays: list[Array] = []
+    if text[1:5] == b'"id"':
+        return None  # it will hardly come again, and mostly stands in front
+    data: Buffer = b""
     if behind is None:
         apart = documents.data_apart(text, SHORT)
-        outlined = None if apart is None else _outlined(apart[0])
-        if apart is None or outlined is None or outlined.sizes is not None:
+        if apart is None:
             return None
-        item = outlined.outline.inputs[0]
-        arrays.append(from_json(apart[1], item.dtype, item.shape))
+        text, data = apart
+    outlined = _outlined(text) if len(text) <= SHORT else None
+    if outlined is None or (outlined.sizes is None) != (behind is None):
+        return None
+    outline = outlined.outline
+    arrays: list[Array] = []
+    if behind is None or outlined.sizes is None:
+        item = outline.inputs[0]
+        arrays.append(from_json(data, item.dtype, item.shape))
     else:
-        outlined = _outlined(text) if len(text) <= SHORT else None
-        if outlined is None or outlined.sizes is None:
-            return None
         binary = _BinaryData(behind)
-        for item, size in zip(outlined.outline.inputs, outlined.sizes, strict=True):
+        for item, size in zip(outline.inputs, outlined.sizes, strict=True):
             arrays.append(from_raw(binary.take(size), item.dtype, item.shape))
         binary.finish()
-    return Received(outlined.outline.filled(arrays), outlined.outline)
+    return Received(outline.filled(arrays), outline)
 
 
 class _Outlined(msgspec.Struct, frozen=True, eq=False):
@@ -99,7 +104,7 @@ class _Outlined(msgspec.Struct, frozen=True, eq=False):
 
 @lru_cache(REMEMBERED)
 def _outlined(text: bytes) -> _Outlined | None:
-    """The outline that a text is; None where something is wrong, where its inputs are not numbers, or where some of them are in it."""
+    """The outline that a text is; None where it is none to be remembered, or something is wrong with it."""
     try:
         document = documents.strict_document(text)
         check_numbers(document.inputs, document.outputs or ())
@@ -109,11 +114,12 @@ def _outlined(text: bytes) -> _Outlined | None:
         return None
     inputs = [item for item, _ in described]
     sizes = [size for _, size in described if size is not None]
-    if any(item.dtype.hasobject for item in inputs):
+    if any(item.dtype.hasobject for item in inputs) or len(inputs) > FEW or len(outputs) > FEW:
         return None
     outline = Outline(inputs, document.id, document.parameters or {}, outputs)
     if len(sizes) == len(inputs):
         return _Outlined(outline, sizes)
+    # a second placeholder was sent, and might be what was looked at
     is_around = len(inputs) == 1 and bytes(document.inputs[0].data) == documents.PLACEHOLDER and text.count(documents.PLACEHOLDER) == 1
     return _Outlined(outline, None) if is_around else None
 
@@ -308,7 +314,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
     if len(response.outputs) == 1 and response.id is None and not response.parameters:
         tensor = response.outputs[0]
-        if not tensor.parameters:
+        if not tensor.parameters and len(tensor.name) <= SHORT:
             return _encode_only(response, tensor, asked.get(tensor.name, every))
     outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)

@@ -32,7 +32,7 @@ from .raw import from_raw, view_raw
 from .server import Server, own_fault
 from .steps import LARGE, Call, Steps
 from .tensors import InferenceResponse, joined
-from .wire import bytes_field, ending, split
+from .wire import bytes_head, ending, second_field, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
@@ -43,7 +43,7 @@ METHODS: Final = {
 """What is answered of each service. Health has streams too, of changes that nobody announces here: readiness is asked."""
 
 _SERVING, _NOT_SERVING = 1, 2
-_RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
+_ID, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 3, 7, 6
 
 _SPLIT_ABOVE: Final = 65_536
 """Bytes of a request above which copying its raw contents costs more than finding them."""
@@ -147,7 +147,7 @@ class _Parsed(msgspec.Struct, frozen=True, eq=False):
         message: The message.
         raw: Its `raw_input_contents`.
         size: How many bytes it has.
-        rest: The same without raw contents that were split off.
+        parsed: How many of them were parsed; the others are raw contents that were split off.
     """
 
     model_name: str
@@ -155,16 +155,11 @@ class _Parsed(msgspec.Struct, frozen=True, eq=False):
     message: Any
     raw: Sequence[Buffer]
     size: int
-    rest: int
+    parsed: int
 
     def effort(self) -> int:
-        """How many bytes `decode` looks at one by one.
-
-        Raises:
-            InvalidRequest: The message names too many tensors to look at them, or not as many as it has raw contents.
-        """
-        check_message(self.message, self.raw)
-        return decoding_effort(self.message, self.rest, self.raw) if self.size > LARGE else 0
+        """How many bytes `decode` looks at one by one, where they may be many."""
+        return decoding_effort(self.message, self.parsed, self.raw) if self.size > LARGE else 0
 
     def decode(self) -> Received:
         """The request.
@@ -185,11 +180,13 @@ def _parsed(method: Method, body: bytes) -> _Parsed:
         keep_at_hand()
         rest, raw = split(body, _RAW_INPUT_CONTENTS)
     message = method.parse(rest)
-    return _Parsed(message.model_name, message.model_version, message, raw or message.raw_input_contents, len(body), len(rest))
+    raw_contents = raw or message.raw_input_contents
+    check_message(message, raw_contents)
+    return _Parsed(message.model_name, message.model_version, message, raw_contents, len(body), len(rest))
 
 
 class _Recognized(msgspec.Struct, frozen=True, eq=False):
-    """A `ModelInferRequest` by way of its outline, with the only input's numbers as raw contents. The face of `_Parsed`."""
+    """A `ModelInferRequest` that was read by way of its outline, so its request is there already. The methods are those of `_Parsed`."""
 
     model_name: str
     model_version: str
@@ -207,7 +204,8 @@ class _Recognized(msgspec.Struct, frozen=True, eq=False):
 
 def _recognized(method: Method, body: bytes) -> _Recognized | None:
     """A message whose outline is remembered; None for any other, and where something is wrong, which the message as a whole tells."""
-    ends = ending(body, _RAW_INPUT_CONTENTS) if len(body) <= _SPLIT_ABOVE else None
+    # what has an id will hardly come again; it stands behind the name
+    ends = ending(body, _RAW_INPUT_CONTENTS) if len(body) <= _SPLIT_ABOVE and second_field(body) != _ID else None
     if ends is None or len(ends[0]) > SHORT:
         return None
     outlined = _outlined(method.parse, ends[0])
@@ -247,27 +245,29 @@ class _Caller(msgspec.Struct, frozen=True, eq=False):
 def _encode(response: InferenceResponse, make: Callable[[], Any], typed: bool) -> bytes:
     if len(response.outputs) == 1 and not typed and response.id is None and not response.parameters:
         tensor = response.outputs[0]
-        if not tensor.parameters:
-            array = tensor.array
-            head = _head(make, response.model_name, response.model_version, tensor.name, array.dtype, array.shape)
-            return b"".join((head, *bytes_field(_RAW_OUTPUT_CONTENTS, view_raw(array))))
+        array = tensor.array
+        if not tensor.parameters and not array.dtype.hasobject and len(tensor.name) <= SHORT:
+            head = _head(make, response.model_name, response.model_version, tensor.name, array.dtype, array.shape, array.nbytes)
+            return b"".join((head, view_raw(array)))
     message = make()
     contents = encode_response(response, message, typed=typed)
     parts: list[Buffer] = [message.SerializeToString()]
     for content in contents:
-        parts += bytes_field(_RAW_OUTPUT_CONTENTS, content)
+        parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
     return b"".join(parts)
 
 
 @lru_cache(REMEMBERED)
-def _head(make: Callable[[], Any], model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...]) -> bytes:
+def _head(
+    make: Callable[[], Any], model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...], size: int
+) -> bytes:
     """What is before the raw contents of a response that says nothing but its only output."""
     message = make()
     message.model_name = model_name
     if model_version is not None:
         message.model_version = model_version
     message.outputs.add(name=name, datatype=datatype_of(dtype), shape=shape)
-    return bytes(message.SerializeToString())
+    return b"".join((message.SerializeToString(), bytes_head(_RAW_OUTPUT_CONTENTS, size)))
 
 
 def _find(server: Server, name: str, version: str) -> Model:

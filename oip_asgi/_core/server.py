@@ -183,19 +183,23 @@ class Server:
 
     def _accept(self, model: Model, received: Received) -> Accepted:
         """Hold a request against its model. Inputs get the name and shape that the model takes, where a content type says how."""
-        request, outline = received.request, received.outline
+        request = received.request
         _check_parameters(request, self.codecs)
         said = request.parameters.get("content_type")
         content_type = None if said is None else str(said)
         binding = model.binding_for(content_type)
         seconds = _seconds(model, request)
         binding.accept(request, content_type)
-        if request.outputs and model.outputs:
-            check_asked(request.outputs, [spec.name for spec in model.outputs])
+        outputs = request.outputs
+        if outputs and model.outputs:
+            check_asked(outputs, [spec.name for spec in model.outputs])
         each = content_type if binding.whole is None else None
-        accepted = Accepted(binding, each, seconds, _asked_types(request.outputs))
-        if outline is not None and content_type is None and not any("content_type" in tensor.parameters for tensor in request.inputs):
-            model.remember(outline, accepted)
+        accepted = Accepted(binding, each, seconds, _asked_types(outputs) if outputs else {})
+        if received.outline is not None:
+            # content types rename and reshape inputs, of each request anew
+            is_renamed = content_type is not None or any("content_type" in tensor.parameters for tensor in request.inputs)
+            if not is_renamed:
+                model.remember(received.outline, accepted)
         return accepted
 
     def stop(self, seconds: float) -> Steps[None]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
+from typing import Final
 
 from .datatypes import MAX_RANK, Array, DType, dtype_of
 from .errors import InvalidRequest, listed, shown
 from .tensors import InferenceRequest, plain_name
+
+_name_of: Final = attrgetter("name")
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class InputNames:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
         inputs = request.inputs
-        names = [tensor.name for tensor in inputs]
+        names = list(map(_name_of, inputs))
         if len(names) != len(self._required) or self._required.symmetric_difference(names):
             self._check_names(names)
         for tensor in inputs:

@@ -16,7 +16,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
 
-_GUESSES: Final = 4
+_GUESSES: Final = 16
 """How many bytes that look like a tag are looked at: names, shapes and datatypes hardly have them."""
 
 _MAX_SHIFT: Final = 63
@@ -75,19 +75,25 @@ def ending(message: bytes, field: int) -> tuple[bytes, int] | None:
         What is before the field, and where its value begins; None where it does not look like that. If what is before it is a message, so
         is all of it, as messages are read from front to back.
     """
-    tag, end = field << 3 | _BYTES, len(message)
-    place = -1
-    try:
-        for _ in range(_GUESSES):
-            place = message.find(tag, place + 1)
-            if place < 0:
-                return None
+    tag, end, place = field << 3 | _BYTES, len(message), -1
+    for _ in range(_GUESSES):
+        place = message.find(tag, place + 1)
+        if place < 0:
+            return None
+        try:
             length, start = _varint(message, place + 1, _MAX_SHORT_SHIFT)
-            if start + length == end:
-                return message[:place], start
-    except IndexError:
-        pass
+        except IndexError:
+            continue  # it was no tag
+        if start + length == end:
+            return message[:place], start
     return None
+
+
+def second_field(message: bytes) -> int:
+    """The number of the field behind a first bytes field of less than 128 bytes; 0 where there is none, or none of so low a number."""
+    size = len(message)
+    place = 2 + message[1] if size > 1 and message[0] & 7 == _BYTES else size
+    return message[place] >> 3 if place < size and message[1] < 0x80 and message[place] < 0x80 else 0
 
 
 def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
@@ -105,9 +111,9 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
     return number | view[position] << shift, position + 1
 
 
-def bytes_field(field: int, value: Buffer) -> tuple[bytes, Buffer]:
-    """What to put behind a serialized message so that a bytes field has one more value."""
-    return _number(field << 3 | _BYTES) + _number(len(value)), value
+def bytes_head(field: int, size: int) -> bytes:
+    """What to put behind a serialized message, and `size` bytes behind that, so that a bytes field has them as one more value."""
+    return _number(field << 3 | _BYTES) + _number(size)
 
 
 def _number(number: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from oip_asgi import InferenceServer, TensorSpec
-from oip_asgi._core import http
+from oip_asgi._core import documents, http, rest
 from oip_asgi._core.bodies import Body
 from oip_asgi._core.datatypes import DTYPES, Buffer
 from oip_asgi._core.encodings import Coding, coding_of, preferred
@@ -23,7 +23,7 @@ from oip_asgi._core.json_data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
 from oip_asgi._core.rest import decode_request, encode_response
 from oip_asgi._core.tensors import InferenceResponse
-from oip_asgi._core.wire import bytes_field, split
+from oip_asgi._core.wire import bytes_head, split
 from oip_asgi._drive import drive
 
 from ..table import rows
@@ -80,9 +80,20 @@ def exchange(data: bytes) -> None:
 
 
 def document(data: bytes) -> None:
-    """A body with its JSON's length in the first two bytes, and what comes of answering it with its own inputs."""
-    length, body = int.from_bytes(data[:2], "big"), data[2:]
-    request = decode_request(body, length if length else None).request
+    """A body with its JSON's length in the first two bytes, with and without its outline; and its own inputs as the answer."""
+    length, body = int.from_bytes(data[:2], "big") or None, data[2:]
+    request = decode_request(body, length).request
+    head, behind = rest._split(body, length)
+    try:
+        whole = rest._to_request(documents.request_document(head), behind)
+    except InferenceError as error:
+        raise AssertionError("only its outline was taken") from error
+    assert repr([request.id, request.parameters, [(output.name, output.parameters) for output in request.outputs]]) == repr(
+        [whole.id, whole.parameters, [(output.name, output.parameters) for output in whole.outputs]]
+    )
+    for tensor, other in zip(request.inputs, whole.inputs, strict=True):
+        assert (tensor.name, tensor.datatype, tensor.shape) == (other.name, other.datatype, other.shape)
+        assert to_raw(tensor.array) == to_raw(other.array)
     for binary in (True, False):
         request.parameters = {"binary_data_output": binary}
         text, _ = encode_response(InferenceResponse(request.inputs), request)
@@ -136,7 +147,7 @@ def message(data: bytes) -> None:
     kept, taken = split(data, FIELD)
     if not taken:
         return  # it comes back whole, or there was none
-    again = b"".join([kept, *(part for value in taken for part in bytes_field(FIELD, value))])
+    again = b"".join([kept, *(part for value in taken for part in (bytes_head(FIELD, len(value)), value))])
     assert split(again, FIELD) == (kept, taken)
 
 
