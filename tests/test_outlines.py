@@ -46,6 +46,18 @@ TEXTS: Final = {
     "called data": b'{"inputs":[{"name":"data","shape":[2],"datatype":"FP32","data":[1,2]}]}',
     "called a lot": b'{"inputs":[{"name":"\\"data\\":[1]}","shape":[2],"datatype":"FP32","data":[1,2]}]}',
     "called as the placeholder": b'{"inputs":[{"name":"[7.77e-77]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id in front": b'{"id": "7\xe2\x98\x83" , "inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id of no text": b'{"id":"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is null": b'{"id":null,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is no text": b'{"id":7,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id with an escape": b'{"id":"\\u0041\\"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is no UTF-8": b'{"id":"\xff","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id with a control character": b'{"id":"\n","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "two ids": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"b"}',
+    "an id and null": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":null}',
+    "an id alone": b'{"id":"a"}',
+    "an id and nothing": b'{"id":"a",}',
+    "called id": b'{"id":"a","inputs":[{"name":"id","shape":[2],"datatype":"FP32","data":[1,2]}]}',
     "the placeholder": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}]}',
     "space before the colon": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data" : [1,2]}]}',
     "data twice": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"data":[2]}]}',
@@ -159,7 +171,24 @@ def test_outlines_are_shared_by_requests_whose_numbers_differ() -> None:
     assert [rest.decode_request(TEXTS[name], None).outline for name in UNKNOWN] == [None] * len(UNKNOWN)
 
 
-PIECES: Final = [b'"data":', b'"data"', b"[", b"]", b"[1,2]", b"}", b"{", b",", b'"x"', b":", b"1", b" ", b'\\"', PLACEHOLDER]
+PIECES: Final = [
+    b'"id":"b",',
+    b'"id"',
+    b'"data":',
+    b'"data"',
+    b"[",
+    b"]",
+    b"[1,2]",
+    b"}",
+    b"{",
+    b",",
+    b'"x"',
+    b":",
+    b"1",
+    b" ",
+    b'\\"',
+    PLACEHOLDER,
+]
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.data())
@@ -185,6 +214,9 @@ ONE: Final = np.float32(1).tobytes()
 MESSAGES_OF: Final[dict[str, Any]] = {
     "as clients write it": wire_request("m", [shaped("FP32", 1)], [ONE]),
     "with an id": wire_request("m", [shaped("FP32", 1)], [ONE], id="7"),
+    "with a version and an id": wire_request("m", [shaped("FP32", 1)], [ONE], id="☃", model_version="1"),
+    "with a long id": wire_request("m", [shaped("FP32", 1)], [ONE], id="7" * 128),
+    "with an id, typed": wire_request("m", [shaped("FP32", 1, contents={"fp32_contents": [1]})], id="7"),
     "colons in names": wire_request("m", [shaped("FP32", 1, name=":::\x04:::")], [ONE]),
     "a lot of colons": wire_request("m", [shaped("FP32", 1, name=":" * 200)], [ONE]),
     "too long": wire_request("m", [shaped("FP32", 1)], [ONE * 2]),
@@ -205,8 +237,18 @@ MESSAGES_OF: Final[dict[str, Any]] = {
     "as many bytes as no shape has": wire_request("m", [shaped("FP32", 2**61, 8)], [ONE]),
 }
 BARE: Final = wire_request("m", [shaped("FP32", 1)])
+WHOLE: Final = wire_request("m", [shaped("FP32", 1)], [ONE]).SerializeToString()
 BYTES_OF: Final = {
     **{name: message.SerializeToString() for name, message in MESSAGES_OF.items()},
+    "an id in front": field(3, b"7") + WHOLE,
+    "two ids": field(1, b"m") + field(3, b"7") + field(3, b"8") + WHOLE,
+    "an id at the end": WHOLE + field(3, b"7"),
+    "an id that is taken back": field(1, b"m") + field(3, b"7") + field(3, b"") + WHOLE,
+    "an id that is taken back at once": field(1, b"m") + field(3, b"") + field(3, b"7") + WHOLE,
+    "an id that is no UTF-8": field(1, b"m") + field(3, b"\xff") + WHOLE[3:],
+    "an id longer than the message": field(1, b"m") + b"\x1a\x7f" + WHOLE[3:],
+    "an id alone": field(3, b"7"),
+    "a name of no length": b"\x0a",
     "raw contents first": field(7, ONE) + BARE.SerializeToString(),
     "raw contents in between": field(1, b"m") + field(7, ONE) + field(5, BARE.inputs[0].SerializeToString()),
     "what looks like raw contents at the end": BARE.SerializeToString() + field(9, b":\4" + ONE),
@@ -220,7 +262,7 @@ BYTES_OF: Final = {
 }
 
 
-def assert_no_difference_over_grpc(server: InferenceServer, body: bytes) -> None:
+def assert_no_difference_over_grpc(server: InferenceServer, body: bytes) -> rpc.Reply:
     def reply() -> rpc.Reply:
         return drive(rpc.exchange(server.core, METHOD, body, None), server.running)
 
@@ -228,6 +270,7 @@ def assert_no_difference_over_grpc(server: InferenceServer, body: bytes) -> None
         patch.setattr(rpc, "_recognized", lambda *_: None)
         expected = reply()
     assert [reply(), reply()] == [expected, expected]
+    return expected
 
 
 def echo_server() -> InferenceServer:
@@ -237,11 +280,24 @@ def echo_server() -> InferenceServer:
     return server
 
 
-@pytest.mark.parametrize("body", BYTES_OF.values(), ids=BYTES_OF)
-def test_a_message_means_the_same_whether_its_outline_is_known_or_not(body: bytes) -> None:
-    server = echo_server()
-    assert_no_difference_over_grpc(server, body)
+ANSWERED: Final = {
+    *("as clients write it", "with an id", "with a long id", "with an id, typed", "nothing", "typed", "raw contents first"),
+    *("raw contents in between", "a tag in two bytes", "a length in two bytes", "an id in front", "two ids", "an id at the end"),
+    *("an id that is taken back", "an id that is taken back at once", "that behind raw contents"),
+}
+RECOGNIZED: Final = {
+    *("as clients write it", "with an id", "with a version and an id", "colons in names", "nothing", "a scalar", "an id in front"),
+    *("an unknown model", "an unknown input", "a length in two bytes"),
+}
+
+
+@pytest.mark.parametrize("case", BYTES_OF)
+def test_a_message_means_the_same_whether_its_outline_is_known_or_not(case: str) -> None:
+    server, body = echo_server(), BYTES_OF[case]
+    reply = assert_no_difference_over_grpc(server, body)
+    assert (reply.code == "OK") is (case in ANSWERED), reply
     assert_no_difference_over_grpc(server, body.replace(b"\x0a\x01m", b"\x0a\x03any", 1))
+    assert (rpc._recognized(METHOD, body) is not None) is (case in RECOGNIZED)
 
 
 @given(st.sampled_from(sorted(BYTES_OF)), st.data())
@@ -250,7 +306,11 @@ def test_no_change_of_a_message_makes_a_difference(name: str, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(body)))
         end = data.draw(st.integers(start, min(len(body), start + 4)))
-        body = body[:start] + data.draw(st.sampled_from([b"", b":", b":\4", b":\0", b"\0", b"\x12\1a", ONE])) + body[end:]
+        body = (
+            body[:start]
+            + data.draw(st.sampled_from([b"", b":", b":\4", b":\0", b"\0", b"\x12\1a", b"\x1a\0", b"\x1a\1b", ONE]))
+            + body[end:]
+        )
     assert_no_difference_over_grpc(echo_server(), body)
 
 
@@ -360,7 +420,7 @@ def test_what_is_remembered_is_bounded() -> None:
         answered(server, data=[0.5] * size)
     assert 0 < len(server.core.models.find("m", None).accepted) <= REMEMBERED
     assert rest._outlined.cache_info().currsize <= REMEMBERED
-    for cached in (rest._outlined, rest._text_around, rpc._outlined, rpc._head):
+    for cached in (rest._outlined, rest._text_around, rpc._outlined, rpc._around):
         assert cached.cache_info().maxsize == REMEMBERED
 
 

@@ -41,6 +41,7 @@ LONG: Final = 2**12
 
 _DATA: Final = b'"data"'
 _DATA_IS: Final = _DATA + b":"
+_ID: Final = re.compile(rb'\{[ \t\r\n]*"id"[ \t\r\n]*:[ \t\r\n]*"([^"\\\0-\x1f]*)"[ \t\r\n]*,')
 _OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[")
 PLACEHOLDER: Final = b"[7.77e-77]"
 """What stands in a text for `data` that was cut out of it."""
@@ -74,6 +75,18 @@ def data_apart(text: bytes, most: int) -> tuple[bytes, Buffer] | None:
         return None
     data = text[start:end] if end - start < LONG else memoryview(text)[start:end]
     return text[:start] + PLACEHOLDER + text[end:], data
+
+
+def id_apart(text: bytes) -> tuple[bytes, str] | None:
+    """The JSON of a request without the `id` that it begins with, and that; None where it does not begin so, or says it again.
+
+    Raises:
+        UnicodeDecodeError: It is not valid UTF-8.
+    """
+    found = _ID.match(text)
+    if found is None or text.find(b'"id"', found.end()) >= 0:
+        return None
+    return b"{" + text[found.end() :], found[1].decode()
 
 
 def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:

@@ -41,17 +41,18 @@ class Outline(msgspec.Struct, frozen=True, eq=False):
     parameters: Parameters
     outputs: list[RequestOutput]
 
-    def filled(self, arrays: Iterable[Array]) -> InferenceRequest:
+    def filled(self, arrays: Iterable[Array], identifier: str | None) -> InferenceRequest:
         """A request of its own, which models may change.
 
         Args:
             arrays: The inputs' arrays, in order, of the dtypes and shapes that it says.
+            identifier: The `id`, where that was cut out of what the outline is of; None where it was not.
         """
         inputs = []
         for item, array in zip(self.inputs, arrays, strict=True):
             inputs.append(Tensor(item.name, array, item.parameters.copy()))
         outputs = [_own(output) for output in self.outputs] if self.outputs else []
-        return InferenceRequest(inputs, self.id, self.parameters.copy(), outputs)
+        return InferenceRequest(inputs, self.id if identifier is None else identifier, self.parameters.copy(), outputs)
 
 
 def _own(output: RequestOutput) -> RequestOutput:

@@ -71,15 +71,19 @@ def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
     Raises:
         InvalidRequest: Its numbers are not what the outline says. Where among the tensors is not told.
     """
-    if text[1:5] == b'"id"':
-        return None  # it will hardly come again, and mostly stands in front
     data: Buffer = b""
     if behind is None:
         apart = documents.data_apart(text, SHORT)
         if apart is None:
             return None
         text, data = apart
-    outlined = _outlined(text) if len(text) <= SHORT else None
+    if len(text) > SHORT:
+        return None
+    identified = documents.id_apart(text) if text[1:5] == b'"id"' else None
+    identifier = None
+    if identified is not None:
+        text, identifier = identified
+    outlined = _outlined(text)
     if outlined is None or (outlined.sizes is None) != (behind is None):
         return None
     outline = outlined.outline
@@ -92,7 +96,7 @@ def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
         for item, size in zip(outline.inputs, outlined.sizes, strict=True):
             arrays.append(from_raw(binary.take(size), item.dtype, item.shape))
         binary.finish()
-    return Received(outline.filled(arrays), outline)
+    return Received(outline.filled(arrays, identifier), outline)
 
 
 class _Outlined(msgspec.Struct, frozen=True, eq=False):
@@ -312,7 +316,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    if len(response.outputs) == 1 and response.id is None and not response.parameters:
+    if len(response.outputs) == 1 and not response.parameters:
         tensor = response.outputs[0]
         if not tensor.parameters and len(tensor.name) <= SHORT:
             return _encode_only(response, tensor, asked.get(tensor.name, every))
@@ -324,23 +328,28 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 def _encode_only(response: InferenceResponse, tensor: Tensor, is_binary: object) -> tuple[bytes, list[Buffer]]:
     """A response that says nothing but its only output: all of its text but the `data` is that of others of the shape."""
     array = tensor.array
-    if is_binary:
-        content = view_raw(array)
-        text, _ = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, len(content))
-        return text, [content]
-    before, behind = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, None)
-    return before + _data(tensor, "output", _REMEDY) + behind, []
+    content = view_raw(array) if is_binary else None
+    size = None if content is None else len(content)
+    before, behind = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, size)
+    if response.id is not None:
+        behind = b"".join((behind[:-1], b',"id":', _encode(response.id), b"}"))
+    if content is not None:
+        return before + behind, [content]
+    return b"".join((before, _data(tensor, "output", _REMEDY), behind)), []
 
 
 @lru_cache(REMEMBERED)
 def _text_around(
     model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...], size: int | None
 ) -> tuple[bytes, bytes]:
-    """The text before and behind the `data` of a response's only output; all of it comes before where `size` bytes follow instead."""
+    """The text before and behind the `data` of a response's only output; behind it is the last brace alone where `size` bytes follow."""
     data = msgspec.Raw(_MARK) if size is None else msgspec.UNSET
     parameters: Parameters = {} if size is None else {"binary_data_size": size}
     output = schemas.ResponseOutput(name, shape, datatype_of(dtype) or "", parameters, data)
-    before, _, behind = _encode(schemas.InferenceResponse(model_name, [output], model_version)).partition(_MARK)
+    text = _encode(schemas.InferenceResponse(model_name, [output], model_version))
+    if size is not None:
+        return text[:-1], text[-1:]
+    before, _, behind = text.partition(_MARK)
     return before, behind
 
 

@@ -32,7 +32,7 @@ from .raw import from_raw, view_raw
 from .server import Server, own_fault
 from .steps import LARGE, Call, Steps
 from .tensors import InferenceResponse, joined
-from .wire import bytes_head, ending, second_field, split
+from .wire import apart, bytes_head, ending, split
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
@@ -204,20 +204,23 @@ class _Recognized(msgspec.Struct, frozen=True, eq=False):
 
 def _recognized(method: Method, body: bytes) -> _Recognized | None:
     """A message whose outline is remembered; None for any other, and where something is wrong, which the message as a whole tells."""
-    # what has an id will hardly come again; it stands behind the name
-    ends = ending(body, _RAW_INPUT_CONTENTS) if len(body) <= _SPLIT_ABOVE and second_field(body) != _ID else None
-    if ends is None or len(ends[0]) > SHORT:
+    if len(body) > _SPLIT_ABOVE:
         return None
-    outlined = _outlined(method.parse, ends[0])
-    if outlined is None:
-        return None
-    model_name, model_version, outline = outlined
-    item = outline.inputs[0]
+    identifier = None
+    identified = apart(body, _ID)
     try:
+        if identified is not None:
+            body, identifier = identified[0], identified[1].decode()
+        ends = ending(body, _RAW_INPUT_CONTENTS)
+        outlined = _outlined(method.parse, ends[0]) if ends is not None and len(ends[0]) <= SHORT else None
+        if ends is None or outlined is None:
+            return None
+        model_name, model_version, outline = outlined
+        item = outline.inputs[0]
         array = from_raw(body[ends[1] :], item.dtype, item.shape)
-    except InvalidRequest:
+    except (InvalidRequest, UnicodeDecodeError):
         return None
-    return _Recognized(model_name, model_version, Received(outline.filled([array]), outline))
+    return _Recognized(model_name, model_version, Received(outline.filled([array], identifier), outline))
 
 
 @lru_cache(REMEMBERED)
@@ -228,7 +231,9 @@ def _outlined(parse: Callable[[bytes], Any], head: bytes) -> tuple[str, str, Out
         outline = outline_of(message)
     except InvalidRequest:
         return None
-    return None if outline is None else (message.model_name, message.model_version, outline)
+    # what is written in another way than usual may say a thing twice, such as the id
+    is_usual = message.ByteSize() == len(head) and not message.id
+    return (message.model_name, message.model_version, outline) if is_usual and outline is not None else None
 
 
 class _Caller(msgspec.Struct, frozen=True, eq=False):
@@ -243,12 +248,14 @@ class _Caller(msgspec.Struct, frozen=True, eq=False):
 
 
 def _encode(response: InferenceResponse, make: Callable[[], Any], typed: bool) -> bytes:
-    if len(response.outputs) == 1 and not typed and response.id is None and not response.parameters:
+    if len(response.outputs) == 1 and not typed and not response.parameters:
         tensor = response.outputs[0]
         array = tensor.array
         if not tensor.parameters and not array.dtype.hasobject and len(tensor.name) <= SHORT:
-            head = _head(make, response.model_name, response.model_version, tensor.name, array.dtype, array.shape, array.nbytes)
-            return b"".join((head, view_raw(array)))
+            name, head = _around(make, response.model_name, response.model_version, tensor.name, array.dtype, array.shape, array.nbytes)
+            identifier = b"" if response.id is None else response.id.encode()
+            given = bytes_head(_ID, len(identifier)) if identifier else b""
+            return b"".join((name, given, identifier, head, view_raw(array)))
     message = make()
     contents = encode_response(response, message, typed=typed)
     parts: list[Buffer] = [message.SerializeToString()]
@@ -258,16 +265,17 @@ def _encode(response: InferenceResponse, make: Callable[[], Any], typed: bool) -
 
 
 @lru_cache(REMEMBERED)
-def _head(
+def _around(
     make: Callable[[], Any], model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...], size: int
-) -> bytes:
-    """What is before the raw contents of a response that says nothing but its only output."""
-    message = make()
-    message.model_name = model_name
+) -> tuple[bytes, bytes]:
+    """What is before the id of a response that says nothing else but its only output, and what is between that and its raw contents."""
+    named = make()
+    named.model_name = model_name
     if model_version is not None:
-        message.model_version = model_version
-    message.outputs.add(name=name, datatype=datatype_of(dtype), shape=shape)
-    return b"".join((message.SerializeToString(), bytes_head(_RAW_OUTPUT_CONTENTS, size)))
+        named.model_version = model_version
+    described = make()
+    described.outputs.add(name=name, datatype=datatype_of(dtype), shape=shape)
+    return named.SerializeToString(), described.SerializeToString() + bytes_head(_RAW_OUTPUT_CONTENTS, size)
 
 
 def _find(server: Server, name: str, version: str) -> Model:

@@ -89,11 +89,26 @@ def ending(message: bytes, field: int) -> tuple[bytes, int] | None:
     return None
 
 
-def second_field(message: bytes) -> int:
-    """The number of the field behind a first bytes field of less than 128 bytes; 0 where there is none, or none of so low a number."""
-    size = len(message)
-    place = 2 + message[1] if size > 1 and message[0] & 7 == _BYTES else size
-    return message[place] >> 3 if place < size and message[1] < 0x80 and message[place] < 0x80 else 0
+def apart(message: bytes, field: int) -> tuple[bytes, bytes] | None:
+    """A serialized message that begins with short bytes fields, without one of them.
+
+    Args:
+        message: The message.
+        field: The number of the field. Those before it have lower numbers, as they are mostly written.
+
+    Returns:
+        The message without the field, and its value; None where it is not found.
+    """
+    place, end = 0, len(message) - 1
+    while place < end:
+        tag, size = message[place], message[place + 1]
+        if tag & 7 != _BYTES or tag > field << 3 | _BYTES or size > 0x7F:
+            return None
+        behind = place + 2 + size
+        if tag >> 3 == field:
+            return (message[:place] + message[behind:], message[place + 2 : behind]) if behind <= end else None
+        place = behind
+    return None
 
 
 def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
