@@ -210,7 +210,7 @@ def _recognized(method: Method, body: bytes) -> _Recognized | None:
     identified = apart(body, _ID)
     try:
         if identified is not None:
-            body, identifier = identified[0], identified[1].decode()
+            body, identifier = identified[0], identified[1].decode() or None
         ends = ending(body, _RAW_INPUT_CONTENTS)
         outlined = _outlined(method.parse, ends[0]) if ends is not None and len(ends[0]) <= SHORT else None
         if ends is None or outlined is None:
