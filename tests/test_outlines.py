@@ -317,7 +317,8 @@ def test_no_change_of_a_message_makes_a_difference(name: str, data: st.DataObjec
 def test_an_id_of_no_text_is_none_over_grpc() -> None:
     recognized = rpc._recognized(METHOD, field(1, b"m") + field(3, b"") + WHOLE[3:])
     assert recognized is not None
-    assert recognized.decode().request.id is None
+    assert recognized.received is not None
+    assert recognized.received.request.id is None
 
 
 def test_where_a_message_ends_with_a_field() -> None:

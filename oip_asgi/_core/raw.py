@@ -68,6 +68,8 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
+    if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
+        return np.ndarray(shape, dtype, data)
     array = np.frombuffer(data, dtype)  # which keeps whoever owns the bytes from moving them, as np.ndarray does not
     if not array.flags.aligned:
         array = array.copy()

@@ -124,9 +124,10 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
         yield from server.admit(model)
     place = server.enter(model)
     try:
-        if asked.effort() > LARGE:
+        received = asked.received
+        if received is None and asked.effort() > LARGE:
             received = yield Call(asked.decode, "conversion", for_client=True)
-        else:
+        elif received is None:
             received = asked.decode()
         response = yield from server.infer(model, place, received, _Caller(method, transport))
     finally:
@@ -138,13 +139,14 @@ def _infer(server: Server, method: Method, body: bytes, transport: Any) -> Steps
     return _encode(response, method.response, typed)
 
 
-class _Parsed(msgspec.Struct, frozen=True, eq=False):
-    """A `ModelInferRequest` as its message.
+class _Asked(msgspec.Struct, frozen=True, eq=False):
+    """A `ModelInferRequest`: read already, where that was by way of its outline, else as its message.
 
     Args:
         model_name: The model that is asked for.
         model_version: Its version, "" for the default.
-        message: The message.
+        received: The request; None where it is still to be decoded.
+        message: The message; None where there is the request.
         raw: Its `raw_input_contents`.
         size: How many bytes it has.
         parsed: How many of them were parsed; the others are raw contents that were split off.
@@ -152,10 +154,11 @@ class _Parsed(msgspec.Struct, frozen=True, eq=False):
 
     model_name: str
     model_version: str
-    message: Any
-    raw: Sequence[Buffer]
-    size: int
-    parsed: int
+    received: Received | None
+    message: Any = None
+    raw: Sequence[Buffer] = ()
+    size: int = 0
+    parsed: int = 0
 
     def effort(self) -> int:
         """How many bytes `decode` looks at one by one, where they may be many."""
@@ -171,10 +174,10 @@ class _Parsed(msgspec.Struct, frozen=True, eq=False):
 
     def is_typed(self) -> bool:
         """Whether its inputs came in `contents`."""
-        return not self.raw and is_typed(self.message)
+        return self.received is None and not self.raw and is_typed(self.message)
 
 
-def _parsed(method: Method, body: bytes) -> _Parsed:
+def _parsed(method: Method, body: bytes) -> _Asked:
     rest, raw = body, list[memoryview]()
     if len(body) > _SPLIT_ABOVE:
         keep_at_hand()
@@ -182,27 +185,10 @@ def _parsed(method: Method, body: bytes) -> _Parsed:
     message = method.parse(rest)
     raw_contents = raw or message.raw_input_contents
     check_message(message, raw_contents)
-    return _Parsed(message.model_name, message.model_version, message, raw_contents, len(body), len(rest))
+    return _Asked(message.model_name, message.model_version, None, message, raw_contents, len(body), len(rest))
 
 
-class _Recognized(msgspec.Struct, frozen=True, eq=False):
-    """A `ModelInferRequest` that was read by way of its outline, so its request is there already. The methods are those of `_Parsed`."""
-
-    model_name: str
-    model_version: str
-    received: Received
-
-    def effort(self) -> int:
-        return 0
-
-    def decode(self) -> Received:
-        return self.received
-
-    def is_typed(self) -> bool:
-        return False
-
-
-def _recognized(method: Method, body: bytes) -> _Recognized | None:
+def _recognized(method: Method, body: bytes) -> _Asked | None:
     """A message whose outline is remembered; None for any other, and where something is wrong, which the message as a whole tells."""
     if len(body) > _SPLIT_ABOVE:
         return None
@@ -220,7 +206,7 @@ def _recognized(method: Method, body: bytes) -> _Recognized | None:
         array = from_raw(body[ends[1] :], item.dtype, item.shape)
     except (InvalidRequest, UnicodeDecodeError):
         return None
-    return _Recognized(model_name, model_version, Received(outline.filled([array], identifier), outline))
+    return _Asked(model_name, model_version, Received(outline.filled([array], identifier), outline))
 
 
 @lru_cache(REMEMBERED)
