@@ -55,6 +55,11 @@ TEXTS: Final = {
     "an id with a control character": b'{"id":"\n","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
     "two ids": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"b"}',
     "an id and null": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":null}',
+    "an id at the end": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}] , "id" : "7\xe2\x98\x83" } \n',
+    "an id in the middle": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7","parameters":{}}',
+    "an id of an input": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2],"id":"7"}]}',
+    "an id among parameters": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{"a":1,"id":"7"}}',
+    "an id and something behind": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7"}}',
     "an id alone": b'{"id":"a"}',
     "an id and nothing": b'{"id":"a",}',
     "called id": b'{"id":"a","inputs":[{"name":"id","shape":[2],"datatype":"FP32","data":[1,2]}]}',
@@ -155,8 +160,28 @@ def test_a_head_means_the_same_whether_it_is_known_or_not(head: bytes, data: byt
     assert_no_difference(head + data, len(head) - 1)
 
 
-KNOWN: Final = ["as clients write it", "nested", "parameters behind", "outputs behind", "the placeholder", "truth", "nothing", "long"]
-UNKNOWN: Final = ["called as the placeholder", "data twice", "two inputs", "strings", "an unknown field", "long around", "data first"]
+IDENTIFIED: Final = ["an id in front", "an id at the end"]
+KNOWN: Final = [
+    "as clients write it",
+    "nested",
+    "parameters behind",
+    "outputs behind",
+    "the placeholder",
+    "truth",
+    "nothing",
+    "long",
+    *IDENTIFIED,
+]
+UNKNOWN: Final = [
+    "called as the placeholder",
+    "data twice",
+    "two inputs",
+    "strings",
+    "an unknown field",
+    "long around",
+    "data first",
+    "an id in the middle",
+]
 
 
 def test_outlines_are_shared_by_requests_whose_numbers_differ() -> None:
@@ -165,6 +190,7 @@ def test_outlines_are_shared_by_requests_whose_numbers_differ() -> None:
         assert first.outline is not None
         assert first.outline is second.outline
         assert first.request is not second.request
+    assert [rest.decode_request(TEXTS[name], None).request.id for name in IDENTIFIED] == ["7☃", "7☃"]
     other = rest.decode_request(TEXTS["as clients write it"].replace(b"2.5", b"-7e3"), None)
     assert other.outline is rest.decode_request(TEXTS["as clients write it"], None).outline
     assert other.request["x"].tolist() == [[1, -7000]]

@@ -41,7 +41,13 @@ LONG: Final = 2**12
 
 _DATA: Final = b'"data"'
 _DATA_IS: Final = _DATA + b":"
-_ID: Final = re.compile(rb'\{[ \t\r\n]*"id"[ \t\r\n]*:[ \t\r\n]*"([^"\\\0-\x1f]*)"[ \t\r\n]*,')
+ID: Final = b'"id"'
+"""Where an `id` is said in a text, if it is."""
+
+_SPACE: Final = rb"[ \t\r\n]*"
+_SAID_ID: Final = _SPACE.join([ID, b":", rb'"([^"\\\0-\x1f]*)"'])
+_FIRST_ID: Final = re.compile(_SPACE.join([rb"\{", _SAID_ID, b","]))
+_LAST_ID: Final = re.compile(_SPACE.join([b",", _SAID_ID, rb"\}", rb"\Z"]))
 _OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[")
 PLACEHOLDER: Final = b"[7.77e-77]"
 """What stands in a text for `data` that was cut out of it."""
@@ -78,15 +84,16 @@ def data_apart(text: bytes, most: int) -> tuple[bytes, Buffer] | None:
 
 
 def id_apart(text: bytes) -> tuple[bytes, str] | None:
-    """The JSON of a request without the `id` that it begins with, and that; None where it does not begin so, or says it again.
+    """The JSON of a request without its `id`, and that; None where it is not the first or the last that is said, or looks to be said twice.
 
     Raises:
         UnicodeDecodeError: It is not valid UTF-8.
     """
-    found = _ID.match(text)
-    if found is None or text.find(b'"id"', found.end()) >= 0:
+    first = _FIRST_ID.match(text)
+    found = first or _LAST_ID.search(text)
+    if found is None or text.count(ID) > 1:
         return None
-    return b"{" + text[found.end() :], found[1].decode()
+    return text[:1] + text[found.end() :] if first else text[: found.start()] + b"}", found[1].decode()
 
 
 def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:

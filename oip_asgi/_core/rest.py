@@ -79,9 +79,11 @@ def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
         text, data = apart
     if len(text) > SHORT:
         return None
-    identified = documents.id_apart(text) if text[1:5] == b'"id"' else None
     identifier = None
-    if identified is not None:
+    if text.find(documents.ID) >= 0:
+        identified = documents.id_apart(text)
+        if identified is None:
+            return None
         text, identifier = identified
     outlined = _outlined(text)
     if outlined is None or (outlined.sizes is None) != (behind is None):
