@@ -1,8 +1,8 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
 from ._core.errors import InferenceError
-from ._core.schemas import RequestOutput
-from ._core.specs import TensorSpec
+from ._core.models.specs import TensorSpec
+from ._core.rest.schemas import RequestOutput
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ._core import http
-from ._core.bodies import Body
+from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._drive import drive_async
-from ._running import Running
-from ._waiting import ClientGone
+from ._core.http import exchange as http
+from ._runtime.drive import drive_async
+from ._runtime.threads import Running
+from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from . import wsgi
-from ._core import http
-from ._core.bodies import Body
+from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._core.steps import Pool, Response
-from ._drive import drive_async
+from ._core.effects import Pool, Response
+from ._core.http import exchange as http
+from ._runtime.drive import drive_async
 from .server import InferenceServer
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._core import http
-from ._core.bodies import Body
+from ._core.body import Body
 from ._core.datatypes import Buffer
 from ._core.errors import TooLarge
+from ._core.http import exchange as http
 from .server import InferenceServer
 
 

@@ -20,10 +20,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ._core import rpc
 from ._core.errors import InvalidRequest
-from ._drive import drive, drive_async
-from ._waiting import ClientGone
+from ._core.grpc import exchange as rpc
+from ._runtime.drive import drive, drive_async
+from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 
-from ._core.codecs.known import AnyCodec, Codecs
-from ._core.models import Model
-from ._core.server import Server
-from ._core.signature import is_async
-from ._core.specs import TensorSpec
-from ._drive import drive, drive_async
-from ._running import Running, cpus
+from ._core.codecs.registry import AnyCodec, Codecs
+from ._core.models.model import Model
+from ._core.models.signature import is_async
+from ._core.models.specs import TensorSpec
+from ._core.serving.engine import Server
+from ._runtime.drive import drive, drive_async
+from ._runtime.threads import Running, cpus
 
 F = TypeVar("F", bound=Callable[..., Any])
 

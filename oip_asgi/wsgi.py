@@ -14,12 +14,12 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._core import http
-from ._core.bodies import Body
+from ._core.body import Body
 from ._core.datatypes import Buffer
+from ._core.effects import Response
 from ._core.errors import InvalidRequest
-from ._core.steps import Response
-from ._drive import drive
+from ._core.http import exchange as http
+from ._runtime.drive import drive
 from .server import InferenceServer
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from litestar.types import Receive, Scope, Send
 from quart import Quart
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
-from oip_asgi._core.models import Models
+from oip_asgi._core.models.model import Models
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 

@@ -19,17 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._core import rest
 from oip_asgi._core.codecs.pandas_json import PandasJSONCodec
-from oip_asgi.codecs import (
-    Base64Codec,
-    DatetimeCodec,
-    NumpyCodec,
-    NumpyRequestCodec,
-    PandasCodec,
-    StringCodec,
-    StringRequestCodec,
-)
+from oip_asgi._core.rest import body as rest
+from oip_asgi.codecs import Base64Codec, DatetimeCodec, NumpyCodec, NumpyRequestCodec, PandasCodec, StringCodec, StringRequestCodec
 
 from .asking import ask, get, outputs
 

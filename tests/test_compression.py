@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
-from oip_asgi._core.bodies import Body
-from oip_asgi._core.encodings import Decoder, preferred
+from oip_asgi._core.body import Body
 from oip_asgi._core.errors import InferenceError, TooLarge
+from oip_asgi._core.http.codings import Decoder, preferred
 
 from .ways import Answer, Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi
 

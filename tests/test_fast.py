@@ -15,9 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import OIPApp
-from oip_asgi._core import documents, fast, json_data, pieces, rest
 from oip_asgi._core.datatypes import DTYPES, dtype_of
 from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json import accelerators as fast
+from oip_asgi._core.json import chunks as pieces
+from oip_asgi._core.json import data as json_data
+from oip_asgi._core.json import documents
+from oip_asgi._core.rest import body as rest
 
 from .table import Row, rows, table_server
 from .ways import Way, over_asgi

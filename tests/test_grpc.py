@@ -17,8 +17,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import dtype_of
+from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi.grpc import add_to_server
 
 from .grpc_ways import SERVICE, SERVINGS, Client, Serving, blocking, made, wire_request
@@ -459,7 +459,7 @@ def test_a_model_that_raises_what_is_no_exception_of_a_common_kind(
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
     serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oip_asgi._core.rpc._encode", None)
+    monkeypatch.setattr("oip_asgi._core.grpc.exchange._encode", None)
     server = InferenceServer()
     server.register("m", lambda: 1)
     with serving(server) as address:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
-from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import dtype_of
+from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi._core.raw import to_raw
 
 from .asking import error

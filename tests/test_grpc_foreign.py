@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
-from oip_asgi._core import rpc
-from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import DTYPES
-from oip_asgi._core.steps import Pool
-from oip_asgi._drive import drive, drive_async
+from oip_asgi._core.effects import Pool
+from oip_asgi._core.grpc import exchange as rpc
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._runtime.drive import drive, drive_async
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 

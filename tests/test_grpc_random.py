@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer
-from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.wire import bytes_head, split
 from oip_asgi._core.raw import to_raw
 from oip_asgi._core.tensors import object_array
-from oip_asgi._core.wire import bytes_head, split
 
 from .grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
 

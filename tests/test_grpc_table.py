@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._core.contents import TYPED
 from oip_asgi._core.datatypes import Array, DType, dtype_of
 from oip_asgi._core.errors import InferenceError
-from oip_asgi._core.json_data import from_json
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.json.data import from_json
 from oip_asgi._core.raw import from_raw, to_raw
 
 from .grpc_ways import SERVINGS, Client, made

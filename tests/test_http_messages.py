@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
-from oip_asgi._core import rest
 from oip_asgi._core.datatypes import DTYPES, Array
+from oip_asgi._core.rest import body as rest
 
 from .ways import Request, over_asgi
 

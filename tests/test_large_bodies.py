@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
-from oip_asgi._core import encodings, http, rest
-from oip_asgi._core.bodies import Body
+from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.steps import Response
+from oip_asgi._core.effects import Response
+from oip_asgi._core.http import codings as encodings
+from oip_asgi._core.http import exchange as http
+from oip_asgi._core.rest import body as rest
 from oip_asgi._core.tensors import lasting, read_only
 
 from .talk import Talk

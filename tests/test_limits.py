@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
-from oip_asgi._core import rest
+from oip_asgi._core.rest import body as rest
 
 from .talk import EMPTY, Talk, until
 from .ways import Answer, Request, over_asgi, over_wsgi

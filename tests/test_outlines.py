@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, TensorSpec
-from oip_asgi._core import rest, rpc
-from oip_asgi._core.documents import PLACEHOLDER
 from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.grpc import exchange as rpc
+from oip_asgi._core.grpc.wire import bytes_head, ending
+from oip_asgi._core.json.documents import PLACEHOLDER
 from oip_asgi._core.outlines import REMEMBERED, SHORT
 from oip_asgi._core.raw import to_raw
+from oip_asgi._core.rest import body as rest
 from oip_asgi._core.tensors import InferenceResponse, Tensor
-from oip_asgi._core.wire import bytes_head, ending
-from oip_asgi._drive import drive
+from oip_asgi._runtime.drive import drive
 from oip_asgi.grpc import _parse
 
 from .grpc_ways import MESSAGES, wire_request

@@ -282,7 +282,7 @@ def test_an_array_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oip_asgi._core.http.rest.encode_response", None)
+    monkeypatch.setattr("oip_asgi._core.http.exchange.rest.encode_response", None)
     assert error(ask(returning(1), "m")) == (500, "internal error: see the server's log")
     assert "an error of oip_asgi itself" in caplog.text
 

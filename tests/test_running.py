@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
-from oip_asgi._running import WorkerThreads
+from oip_asgi._runtime.threads import WorkerThreads
 
 from .asking import ask, error, get, outputs
 from .ways import Answer, Request, Way, over_asgi, over_wsgi

@@ -10,7 +10,7 @@ import pytest
 from oip_asgi import TensorSpec
 from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
 from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json_data import from_json, to_json
+from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
 
 from .vectors import VECTORS, Vector

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from .datatypes import Array, DType
-from .schemas import Parameters, RequestOutput
+from .rest.schemas import Parameters, RequestOutput
 from .tensors import InferenceRequest, Tensor
 
 SHORT: Final = 2**10

@@ -13,7 +13,7 @@ import numpy as np
 
 from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
-from .schemas import Parameters, RequestOutput
+from .rest.schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
@@ -286,7 +286,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
         Specification: Inference Request JSON Object, Binary Tensor Data Extension.
         """
-        from .rest import to_http  # a convenience: what is below knows no wire form
+        from .rest.body import to_http  # a convenience: what is below knows no wire form
 
         return to_http(self, binary=binary)
 
@@ -334,7 +334,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
 
         Specification: Inference Response JSON Object, Binary Tensor Data Extension.
         """
-        from .rest import from_http  # as in InferenceRequest.to_http
+        from .rest.body import from_http  # as in InferenceRequest.to_http
 
         return from_http(headers, body)
 

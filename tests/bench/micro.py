@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oip_asgi import InferenceResponse, InferenceServer, OIPApp
-from oip_asgi._core import http, rest
+from oip_asgi._core.effects import Read
+from oip_asgi._core.http import exchange as http
 from oip_asgi._core.outlines import Received
-from oip_asgi._core.steps import Read
+from oip_asgi._core.rest import body as rest
 
 from .machine import described
 from .models import make_server

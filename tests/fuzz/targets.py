@@ -14,17 +14,19 @@ from typing import Any, Final
 import numpy as np
 
 from oip_asgi import InferenceServer, TensorSpec
-from oip_asgi._core import documents, http, rest
-from oip_asgi._core.bodies import Body
+from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import DTYPES, Buffer
-from oip_asgi._core.encodings import Coding, coding_of, preferred
 from oip_asgi._core.errors import InferenceError
-from oip_asgi._core.json_data import from_json, to_json
+from oip_asgi._core.grpc.wire import bytes_head, split
+from oip_asgi._core.http import exchange as http
+from oip_asgi._core.http.codings import Coding, coding_of, preferred
+from oip_asgi._core.json import documents
+from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
-from oip_asgi._core.rest import decode_request, encode_response
+from oip_asgi._core.rest import body as rest
+from oip_asgi._core.rest.body import decode_request, encode_response
 from oip_asgi._core.tensors import InferenceResponse
-from oip_asgi._core.wire import bytes_head, split
-from oip_asgi._drive import drive
+from oip_asgi._runtime.drive import drive
 
 from ..table import rows
 

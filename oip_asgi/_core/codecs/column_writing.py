@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..schemas import Parameters
+from ..rest.schemas import Parameters
 from ..tensors import Tensor, object_array
 from .base import InputCodec
 from .base64 import Base64Codec

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, final
 
 import msgspec
 
-from .bodies import Body
+from .body import Body
 from .datatypes import Buffer
 from .errors import ModelFault
-from .signature import is_async
+from .models.signature import is_async
 
 T = TypeVar("T")
 

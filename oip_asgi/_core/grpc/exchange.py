@@ -13,8 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from .bodies import keep_at_hand
-from .contents import (
+from ..body import keep_at_hand
+from ..datatypes import Buffer, DType, datatype_of
+from ..effects import LARGE, Call, Steps
+from ..errors import InferenceError, InvalidRequest, NotFound, shown
+from ..models.model import Model
+from ..outlines import REMEMBERED, SHORT, Outline, Received
+from ..raw import from_raw, view_raw
+from ..serving.engine import Server, own_fault
+from ..tensors import InferenceResponse, joined
+from .messages import (
     check_message,
     decode_request,
     decoding_effort,
@@ -24,14 +32,6 @@ from .contents import (
     is_typed,
     outline_of,
 )
-from .datatypes import Buffer, DType, datatype_of
-from .errors import InferenceError, InvalidRequest, NotFound, shown
-from .models import Model
-from .outlines import REMEMBERED, SHORT, Outline, Received
-from .raw import from_raw, view_raw
-from .server import Server, own_fault
-from .steps import LARGE, Call, Steps
-from .tensors import InferenceResponse, joined
 from .wire import apart, bytes_head, ending, split
 
 SERVICE: Final = "inference.GRPCInferenceService"

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from ..codecs.registry import WholeReader
+from ..errors import InvalidRequest, shown
+from ..tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned
-from .codecs.known import WholeReader
-from .errors import InvalidRequest, shown
 from .specs import InputNames, TensorSpec
-from .tensors import InferenceContext, InferenceRequest, Tensor
 
 
 class Given(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .datatypes import Buffer
+from ..datatypes import Buffer
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

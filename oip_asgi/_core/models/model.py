@@ -11,16 +11,16 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from . import schemas
+from ..codecs.registry import Codecs
+from ..errors import NotFound, shown
+from ..outlines import REMEMBERED, Outline
+from ..rest import schemas
+from ..serving.limiter import Gate
+from ..tensors import plain_name
 from .annotations import Outputs
 from .binding import Binding
-from .codecs.known import Codecs
-from .errors import NotFound, shown
-from .gates import Gate
-from .outlines import REMEMBERED, Outline
 from .signature import bind, is_async
 from .specs import TensorSpec
-from .tensors import plain_name
 
 State: TypeAlias = Literal["waiting", "loading", "ready", "failed"]
 """A model with `load` waits for it; one without is ready from the start."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from .datatypes import Array, Buffer
+from ..datatypes import Array, Buffer
 
 PIECE: Final = 2**16
 """Bytes of text in a piece: some thousand numbers, and a fraction of a millisecond."""

@@ -11,9 +11,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
-from .datatypes import MAX_RANK, Array, DType, dtype_of
-from .errors import InvalidRequest, listed, shown
-from .tensors import InferenceRequest, plain_name
+from ..datatypes import MAX_RANK, Array, DType, dtype_of
+from ..errors import InvalidRequest, listed, shown
+from ..tensors import InferenceRequest, plain_name
 
 _name_of: Final = attrgetter("name")
 

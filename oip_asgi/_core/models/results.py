@@ -11,18 +11,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from ..codecs.base import AnyInputCodec
+from ..codecs.column_writing import column_to_tensor
+from ..codecs.pandas import is_series
+from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
+from ..codecs.registry import Codecs
+from ..datatypes import NUMBERS, Array, cast
+from ..effects import no_coroutine
+from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
+from ..rest.schemas import Parameters, RequestOutput
+from ..tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 from .annotations import Outputs
-from .codecs.base import AnyInputCodec
-from .codecs.column_writing import column_to_tensor
-from .codecs.known import Codecs
-from .codecs.pandas import is_series
-from .codecs.pandas_dtypes import CATEGORIES, DTYPE
-from .datatypes import NUMBERS, Array, cast
-from .errors import InferenceError, InvalidRequest, ModelFault, listed, shown
-from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
-from .steps import no_coroutine
-from .tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 
 T = TypeVar("T")
 

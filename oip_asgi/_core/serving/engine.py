@@ -14,28 +14,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from . import schemas
-from .binding import Binding
-from .codecs.known import Codecs
-from .errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
-from .gates import Place
-from .loading import Loading
-from .log import log_raised
-from .models import ENDLESS, Accepted, Model, Models
-from .outlines import Received
-from .results import check_asked, select, to_response
-from .schemas import Parameters, RequestOutput
-from .steps import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from .tensors import (
-    UNSUPPORTED,
-    InferenceContext,
-    InferenceRequest,
-    InferenceResponse,
-    Tensor,
-    check_supported,
-    lasting,
-    read_only,
-)
+from ..codecs.registry import Codecs
+from ..effects import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
+from ..log import log_raised
+from ..models.binding import Binding
+from ..models.loading import Loading
+from ..models.model import ENDLESS, Accepted, Model, Models
+from ..models.results import check_asked, select, to_response
+from ..outlines import Received
+from ..rest import schemas
+from ..rest.schemas import Parameters, RequestOutput
+from ..tensors import UNSUPPORTED, InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, lasting, read_only
+from .limiter import Place
 
 EXTENSIONS: Final = ("binary_tensor_data",)
 

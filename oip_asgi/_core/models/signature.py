@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..codecs.base import AnyInputCodec, AnyRequestCodec
+from ..codecs.registry import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
+from ..tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned, meaning_of, read_as, returned_as
 from .binding import Binding, Taker, constant, context_of, request_of, tensor_of, tensor_or, unclaimed_of
-from .codecs.base import AnyInputCodec, AnyRequestCodec
-from .codecs.known import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
 from .specs import InputNames, TensorSpec
-from .tensors import InferenceContext, InferenceRequest, Tensor
 
 
 def is_async(function: Callable[..., Any]) -> bool:

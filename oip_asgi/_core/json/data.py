@@ -18,11 +18,12 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from . import fast, pieces
-from .datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
-from .errors import InvalidRequest, shown
-from .raw import count
-from .tensors import integer_array, object_array
+from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
+from ..errors import InvalidRequest, shown
+from ..raw import count
+from ..tensors import integer_array, object_array
+from . import accelerators as fast
+from . import chunks as pieces
 
 _ELEMENT: Final[dict[str, tuple[Any, str]]] = {
     "b": (bool | Literal[0, 1], "true, false, 0 or 1"),

@@ -12,14 +12,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from . import documents, schemas
-from .datatypes import Array, Buffer, DType, datatype_of, dtype_of
-from .errors import InvalidRequest, InvalidResponse, shown
-from .json_data import from_json, to_json
-from .outlines import FEW, REMEMBERED, SHORT, InputOutline, Outline, Received
-from .raw import count, from_raw, view_raw
+from ..datatypes import Array, Buffer, DType, datatype_of, dtype_of
+from ..errors import InvalidRequest, InvalidResponse, shown
+from ..json import documents
+from ..json.data import from_json, to_json
+from ..outlines import FEW, REMEMBERED, SHORT, InputOutline, Outline, Received
+from ..raw import count, from_raw, view_raw
+from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
+from . import schemas
 from .schemas import Parameters, RequestOutput
-from .tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from .datatypes import Buffer
-from .encodings import Coding, Decoder
 from .errors import InvalidRequest, TooLarge
+from .http.codings import Coding, Decoder
 
 _TRUSTED: Final = 2**20
 """Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is

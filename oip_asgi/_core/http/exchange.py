@@ -16,16 +16,17 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec.structs import replace
 
-from . import rest, schemas
-from .bodies import Body
-from .datatypes import Buffer
-from .encodings import Coding, coding_of, encode, preferred
-from .errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
-from .models import Model
-from .outlines import Received
-from .server import Server, own_fault
-from .steps import LARGE, Call, Exchange, Read, Response, Steps
-from .tensors import InferenceRequest, joined
+from ..body import Body
+from ..datatypes import Buffer
+from ..effects import LARGE, Call, Exchange, Read, Response, Steps
+from ..errors import InferenceError, InvalidRequest, LengthRequired, MethodNotAllowed, NotFound, shown
+from ..models.model import Model
+from ..outlines import Received
+from ..rest import body as rest
+from ..rest import schemas
+from ..serving.engine import Server, own_fault
+from ..tensors import InferenceRequest, joined
+from .codings import Coding, coding_of, encode, preferred
 
 HEADER_LENGTH: Final = rest.HEADER_LENGTH.lower().encode()
 

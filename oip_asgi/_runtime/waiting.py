@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 
-from ._core.steps import Apart, CancelledWithin, DeadlinePassed
+from .._core.effects import Apart, CancelledWithin, DeadlinePassed
 
 T = TypeVar("T")
 

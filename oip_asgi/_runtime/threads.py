@@ -15,8 +15,8 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ._core.steps import CancelledWithin, Pool, QuitWithin, Stopped
-from ._waiting import attended, done, finished
+from .._core.effects import CancelledWithin, Pool, QuitWithin, Stopped
+from .waiting import attended, done, finished
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .datatypes import Array, DType, cast
+from ..datatypes import Array, DType, cast
 
 _READ_AS: Final = {"f": ("d", np.dtype("<f8")), "i": ("i", np.dtype("<i8")), "u": ("u", np.dtype("<u8"))}
 """For each kind of dtype: what pysimdjson calls the widest of it, and what numpy does."""

@@ -9,9 +9,9 @@ import inspect
 import logging
 import threading
 
-from .log import log_raised
-from .models import Model, Models
-from .steps import Apart, Call, Steps, Together, Wait, no_coroutine
+from ..effects import Apart, Call, Steps, Together, Wait, no_coroutine
+from ..log import log_raised
+from .model import Model, Models
 
 
 class Loading:

@@ -14,10 +14,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
-from ._core.bodies import Body
-from ._core.steps import Apart, Call, DeadlinePassed, Pool, QuitWithin, Read, Step, Steps, Together, Wait
-from ._running import Running
-from ._waiting import ClientGone, Gone, all_of, attended, begin, finished
+from .._core.body import Body
+from .._core.effects import Apart, Call, DeadlinePassed, Pool, QuitWithin, Read, Step, Steps, Together, Wait
+from .threads import Running
+from .waiting import ClientGone, Gone, all_of, attended, begin, finished
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from . import schemas
-from .datatypes import FLOATING, Buffer
-from .errors import InvalidRequest
+from ..datatypes import FLOATING, Buffer
+from ..errors import InvalidRequest
+from ..rest import schemas
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""

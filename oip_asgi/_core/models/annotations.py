@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from .codecs.base import AnyInputCodec, AnyRequestCodec
-from .codecs.known import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
+from ..codecs.base import AnyInputCodec, AnyRequestCodec
+from ..codecs.registry import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
 from .specs import TensorSpec
 
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import schemas
-from .datatypes import Array, Buffer, DType, dtype_of
-from .errors import InvalidRequest, shown
-from .outlines import FEW, InputOutline, Outline
-from .raw import count, from_raw, view_raw
-from .schemas import Parameters, RequestOutput
-from .tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
+from ..datatypes import Array, Buffer, DType, dtype_of
+from ..errors import InvalidRequest, shown
+from ..outlines import FEW, InputOutline, Outline
+from ..raw import count, from_raw, view_raw
+from ..rest import schemas
+from ..rest.schemas import Parameters, RequestOutput
+from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,0 +1,1 @@
+"""The gRPC form of requests and responses, and the table of methods. Knows no gRPC library and no protobuf."""

@@ -1,0 +1,1 @@
+"""JSON text <-> documents and arrays. Knows no transport."""
