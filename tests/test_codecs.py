@@ -32,7 +32,7 @@ def through_http(request: InferenceRequest, *, binary: bool) -> InferenceRequest
     """What a server sees of a request."""
     headers, body = request.to_http(binary=binary)
     length = headers.get("Inference-Header-Content-Length")
-    return rest.decode_request(body, None if length is None else int(length)).request
+    return rest.decode_request(body, None if length is None else int(length))
 
 
 def sent(request: InferenceRequest) -> Any:
@@ -42,7 +42,7 @@ def sent(request: InferenceRequest) -> Any:
 
 
 def received(document: Any) -> InferenceRequest:
-    return rest.decode_request(json.dumps(document).encode(), None).request
+    return rest.decode_request(json.dumps(document).encode(), None)
 
 
 class Vector(NamedTuple):

@@ -44,7 +44,7 @@ def test_a_request_comes_back_as_it_was(binary: bool) -> None:
     headers, body = request.to_http(binary=binary)
     assert headers["Content-Type"] == ("application/octet-stream" if binary else "application/json")
     assert (HEADER in headers) is binary
-    back = rest.decode_request(body, int(headers[HEADER]) if binary else None).request
+    back = rest.decode_request(body, int(headers[HEADER]) if binary else None)
     assert all(map(same, back.inputs, tensors))
     assert (back.id, back.parameters) == (request.id, request.parameters)
     assert [(output.name, output.parameters) for output in back.outputs] == [("y", {"binary_data": False}), ("z", None)]

@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, TensorSpec
-from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.grpc import exchange as rpc
 from oip_asgi._core.grpc.wire import bytes_head, ending
-from oip_asgi._core.json.documents import PLACEHOLDER
-from oip_asgi._core.outlines import REMEMBERED, SHORT
+from oip_asgi._core.outlines import REMEMBERED
 from oip_asgi._core.raw import to_raw
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.tensors import InferenceResponse, Tensor
@@ -25,209 +23,9 @@ from oip_asgi._runtime.drive import drive
 from oip_asgi.grpc import _parse
 
 from .grpc_ways import MESSAGES, wire_request
-from .test_properties import assert_equal
 from .ways import Request, over_asgi
 
-HEADER: Final = "Inference-Header-Content-Length"
 METHOD: Final = rpc.Method("ModelInfer", partial(_parse, MESSAGES["ModelInferRequest"]), MESSAGES["ModelInferResponse"], lambda _: ())
-
-TEXTS: Final = {
-    "as clients write it": b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2.5]}]}',
-    "without spaces": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2.5]}]}',
-    "nested": b'{"inputs":[{"name":"x","shape":[2,2],"datatype":"INT8","data":[[1,2],[3,4]]}]}',
-    "ragged": b'{"inputs":[{"name":"x","shape":[2,2],"datatype":"INT8","data":[[1,2,3],[4]]}]}',
-    "data first": b'{"inputs":[{"data":[1,2],"name":"x","shape":[2],"datatype":"FP32","parameters":{"a":"]"}}]}',
-    "parameters behind": b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"a":1}}],"id":"7"}',
-    "outputs behind": (
-        b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"outputs":[{"name":"y","parameters":{"binary_data":true}}]}'
-    ),
-    "no output's parameters": (
-        b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"outputs":[{"name":"y"},{"name":"z","parameters":{}}]}'
-    ),
-    "called data": b'{"inputs":[{"name":"data","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "called a lot": b'{"inputs":[{"name":"\\"data\\":[1]}","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "called as the placeholder": b'{"inputs":[{"name":"[7.77e-77]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id in front": b'{"id": "7\xe2\x98\x83" , "inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id of no text": b'{"id":"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id that is null": b'{"id":null,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id that is no text": b'{"id":7,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id with an escape": b'{"id":"\\u0041\\"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id that is no UTF-8": b'{"id":"\xff","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "an id with a control character": b'{"id":"\n","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "two ids": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"b"}',
-    "an id and null": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":null}',
-    "an id at the end": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}] , "id" : "7\xe2\x98\x83" } \n',
-    "an id in the middle": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7","parameters":{}}',
-    "an id of an input": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2],"id":"7"}]}',
-    "an id among parameters": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{"a":1,"id":"7"}}',
-    "an id and something behind": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7"}}',
-    "an id alone": b'{"id":"a"}',
-    "an id and nothing": b'{"id":"a",}',
-    "called id": b'{"id":"a","inputs":[{"name":"id","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "the placeholder": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}]}',
-    "space before the colon": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data" : [1,2]}]}',
-    "data twice": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"data":[2]}]}',
-    "inputs twice": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"inputs":[]}',
-    "two inputs": (
-        b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"z","shape":[1],"datatype":"FP32","data":[2]}]}'
-    ),
-    "a scalar": b'{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":5}]}',
-    "a scalar in an array": b'{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":[5]}]}',
-    "a scalar, and an array": b'{"inputs":[{"name":"x","datatype":"FP32","data":5,"shape":[]}],"outputs":[]}',
-    "nothing": b'{"inputs":[{"name":"x","shape":[0],"datatype":"FP32","data":[]}]}',
-    "no inputs": b'{"inputs":[]}',
-    "no array": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":"x"}]}',
-    "strings": b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":["a]","b}"]}]}',
-    "strings without brackets": b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":["a","b"]}]}',
-    "truth": b'{"inputs":[{"name":"x","shape":[3],"datatype":"BOOL","data":[true,0,1]}]}',
-    "a string among numbers": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,"Infinity"]}]}',
-    "a mistake among numbers": b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT8","data":[1,300]}]}',
-    "too few": b'{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2]}]}',
-    "literals of Python's": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[NaN,-Infinity]}]}',
-    "an unknown field": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"more":[2]}],"even":"more"}',
-    "an unknown datatype": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP31","data":[1]}]}',
-    "no flag": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{"binary_data_output":1}}',
-    "unfinished": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}',
-    "something behind": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}]',
-    "no UTF-8": b'{"inputs":[{"name":"\xff","shape":[1],"datatype":"FP32","data":[1]}]}',
-    "long": b'{"inputs":[{"name":"x","shape":[3000],"datatype":"FP32","data":[%s]}]}' % b",".join([b"0.125"] * 3000),
-    "long around": b'{"inputs":[{"name":"%s","shape":[1],"datatype":"FP32","data":[1]}]}' % (b"x" * 2 * SHORT),
-    "nested deep": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":%s1%s}]}' % (b"[" * 99, b"]" * 99),
-}
-
-HEADS: Final = {
-    "one": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00\x02\x00"),
-    "two": (
-        b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4,"a":"b"}},'
-        b'{"name":"z","shape":[],"datatype":"BOOL","parameters":{"binary_data_size":1}}],"parameters":{"binary_data_output":true}}',
-        b"\x01\x00\x02\x00\x01",
-    ),
-    "no truth": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"BOOL","parameters":{"binary_data_size":1}}]}', b"\x02"),
-    "strings": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":5}}]}', b"\x01\0\0\0a"),
-    "nothing": (b'{"inputs":[]}', b""),
-    "nothing, and something behind": (b'{"inputs":[]}', b"a"),
-    "too short": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00"),
-    "too long": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00\x02\x00\x03"),
-    "another size": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":2}}]}', b"\x01\x00"),
-    "in the JSON": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","data":[1,2]}]}', b""),
-    "the placeholder in the JSON": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}]}', b""),
-    "half of it": (
-        b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]},'
-        b'{"name":"z","shape":[1],"datatype":"INT8","parameters":{"binary_data_size":1}}]}',
-        b"\x07",
-    ),
-    "both": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1}}]}', b"\x07"),
-    "no JSON": (b"{", b"\x07"),
-}
-
-
-def outcome(body: bytes, header_length: int | None) -> InferenceRequest | str:
-    """The request, or why it is none."""
-    try:
-        return rest.decode_request(body, header_length).request
-    except InvalidRequest as error:
-        return str(error)
-
-
-def assert_no_difference(body: bytes, header_length: int | None) -> None:
-    """The first and the second time, and without any memory, the same comes of it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rest, "_by_outline", lambda *_: None)
-        expected = outcome(body, header_length)
-    for _ in range(2):
-        assert_same_request(outcome(body, header_length), expected)
-
-
-def assert_same_request(found: InferenceRequest | str, expected: InferenceRequest | str) -> None:
-    if isinstance(found, str) or isinstance(expected, str):
-        assert found == expected
-        return
-    assert (found.id, found.parameters) == (expected.id, expected.parameters)
-    assert [(output.name, output.parameters) for output in found.outputs] == [(each.name, each.parameters) for each in expected.outputs]
-    for tensor, other in zip(found.inputs, expected.inputs, strict=True):
-        assert (tensor.name, tensor.parameters) == (other.name, other.parameters)
-        assert_equal(tensor.array, other.array)
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_a_text_means_the_same_whether_its_outline_is_known_or_not(text: bytes) -> None:
-    assert_no_difference(text, None)
-    assert_no_difference(text, len(text))
-
-
-@pytest.mark.parametrize(("head", "data"), HEADS.values(), ids=HEADS)
-def test_a_head_means_the_same_whether_it_is_known_or_not(head: bytes, data: bytes) -> None:
-    assert_no_difference(head + data, len(head))
-    assert_no_difference(head + data, len(head) - 1)
-
-
-IDENTIFIED: Final = ["an id in front", "an id at the end"]
-KNOWN: Final = [
-    "as clients write it",
-    "nested",
-    "parameters behind",
-    "outputs behind",
-    "the placeholder",
-    "truth",
-    "nothing",
-    "long",
-    *IDENTIFIED,
-]
-UNKNOWN: Final = [
-    "called as the placeholder",
-    "data twice",
-    "two inputs",
-    "strings",
-    "an unknown field",
-    "long around",
-    "data first",
-    "an id in the middle",
-]
-
-
-def test_outlines_are_shared_by_requests_whose_numbers_differ() -> None:
-    for name in KNOWN:
-        first, second = rest.decode_request(TEXTS[name], None), rest.decode_request(TEXTS[name], None)
-        assert first.outline is not None
-        assert first.outline is second.outline
-        assert first.request is not second.request
-    assert [rest.decode_request(TEXTS[name], None).request.id for name in IDENTIFIED] == ["7☃", "7☃"]
-    other = rest.decode_request(TEXTS["as clients write it"].replace(b"2.5", b"-7e3"), None)
-    assert other.outline is rest.decode_request(TEXTS["as clients write it"], None).outline
-    assert other.request["x"].tolist() == [[1, -7000]]
-    assert [rest.decode_request(TEXTS[name], None).outline for name in UNKNOWN] == [None] * len(UNKNOWN)
-
-
-PIECES: Final = [
-    b'"id":"b",',
-    b'"id"',
-    b'"data":',
-    b'"data"',
-    b"[",
-    b"]",
-    b"[1,2]",
-    b"}",
-    b"{",
-    b",",
-    b'"x"',
-    b":",
-    b"1",
-    b" ",
-    b'\\"',
-    PLACEHOLDER,
-]
-
-
-@given(st.sampled_from(sorted(TEXTS)), st.data())
-def test_no_change_of_a_text_makes_a_difference(name: str, data: st.DataObject) -> None:
-    text = TEXTS[name][: 4 * SHORT]
-    for _ in range(data.draw(st.integers(1, 3))):
-        start = data.draw(st.integers(0, len(text)))
-        end = data.draw(st.integers(start, min(len(text), start + 12)))
-        text = text[:start] + data.draw(st.sampled_from([b"", *PIECES])) + text[end:]
-    assert_no_difference(text, None)
-    assert_no_difference(text + b"\1\0", data.draw(st.integers(1, len(text) + 2)))
-
 
 def field(number: int, value: bytes) -> bytes:
     return bytes_head(number, len(value)) + value
@@ -448,13 +246,7 @@ def test_a_column_becomes_what_is_declared_every_time() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    server = InferenceServer()
-    server.register("m", lambda x: x)
-    for size in range(1, 2 * REMEMBERED + 10):
-        answered(server, data=[0.5] * size)
-    assert 0 < len(server.core.models.find("m", None).accepted) <= REMEMBERED
-    assert rest._outlined.cache_info().currsize <= REMEMBERED
-    for cached in (rest._outlined, rest._text_around, rpc._outlined, rpc._around):
+    for cached in (rpc._outlined, rpc._around):
         assert cached.cache_info().maxsize == REMEMBERED
 
 

@@ -84,7 +84,7 @@ def exchange(data: bytes) -> None:
 def document(data: bytes) -> None:
     """A body with its JSON's length in the first two bytes, with and without its outline; and its own inputs as the answer."""
     length, body = int.from_bytes(data[:2], "big") or None, data[2:]
-    request = decode_request(body, length).request
+    request = decode_request(body, length)
     head, behind = rest._split(body, length)
     try:
         whole = rest._to_request(documents.request_document(head), behind)

@@ -61,7 +61,7 @@ def mlserver() -> Iterator[MLServer]:
 
 def theirs(codec: str, document: Any) -> Any:
     """What our codec makes of a request in JSON."""
-    request = rest.decode_request(json.dumps(document).encode(), None).request
+    request = rest.decode_request(json.dumps(document).encode(), None)
     ours = getattr(codecs, codec)
     return ours.decode_request(request) if issubclass(ours, codecs.RequestCodec) else ours.decode_input(request.inputs[0])
 

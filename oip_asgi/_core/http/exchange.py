@@ -282,7 +282,7 @@ def _infer(server: Server, head: Head, incoming: _Incoming, model: Model) -> Exc
 
 
 def _decode(body: Buffer, header_length: int | None, model: Model) -> Received:
-    return Received(_raw_request(body, model)) if header_length == 0 else rest.decode_request(body, header_length)
+    return Received(_raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length))
 
 
 def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
