@@ -27,6 +27,7 @@ from .ways import Request, over_asgi
 
 METHOD: Final = rpc.Method("ModelInfer", partial(_parse, MESSAGES["ModelInferRequest"]), MESSAGES["ModelInferResponse"], lambda _: ())
 
+
 def field(number: int, value: bytes) -> bytes:
     return bytes_head(number, len(value)) + value
 
