@@ -14,9 +14,13 @@ import msgspec
 
 from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._core.http import exchange as http
+from ._core.effects import Run
+from ._core.http.exchange import exchange
+from ._core.http.paths import behind, encoded, prefix_of
+from ._core.http.request import Head
+from ._core.http.response import CLIENT_GONE
 from ._runtime.drive import drive_async
-from ._runtime.threads import Running
+from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
@@ -56,14 +60,14 @@ class OIPApp:
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
-        encoded = http.encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
-        head = http.Head(scope["method"], encoded, list(scope["headers"]), True, scope, self._compress)
-        server = self._server
+        target = None if raw_path is None else raw_path.decode("latin-1")
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
+        engine, runtime = self._server._inside
         try:
-            client = _Client(receive, server.running)
-            response = await drive_async(http.exchange(server.core, head), server.running, client.read, client.is_gone)
+            client = _Client(receive, runtime)
+            response = await drive_async(exchange(engine, head), runtime, client.read, client.is_gone)
         except ClientGone:
-            response = http.CLIENT_GONE
+            response = CLIENT_GONE
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
         for body, more in response.messages():
             await send({"type": "http.response.body", "body": body, "more_body": more})
@@ -82,7 +86,7 @@ class OIPApp:
         """
         from starlette.routing import Mount, Route
 
-        prefix = http.prefix(path)
+        prefix = prefix_of(path)
         app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         host_lifespan = app.router.lifespan_context
 
@@ -123,14 +127,14 @@ class OIPMiddleware:
         self._host = app
         self._server = server
         self._app = OIPApp(server, compress_responses=compress_responses)
-        self._prefix = http.prefix(path)
+        self._prefix = prefix_of(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = http.behind(_path(scope), self._prefix)
+            path = behind(_path(scope), self._prefix)
             if path is not None:
                 await self._app.answer(scope, receive, send, path)
                 return
@@ -149,9 +153,9 @@ def _path(scope: Scope) -> str:
         return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
-        behind = http.behind(path, prefix)
-        if behind is not None:
-            return behind
+        rest = behind(path, prefix)
+        if rest is not None:
+            return rest
     return path
 
 
@@ -159,7 +163,7 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
     """Whoever sends a request: its body comes first, and behind it word that it has gone."""
 
     receive: Receive
-    running: Running
+    runtime: Runtime
 
     async def read(self, body: Body) -> Buffer:
         """Feed what comes into the body."""
@@ -169,7 +173,7 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
             return chunk
         while message["type"] != "http.disconnect":
             if body.is_compressed:
-                await self.running.in_thread(partial(body.feed, chunk), "conversion")
+                await self.runtime.run(Run(partial(body.feed, chunk), "conversion"))
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):

@@ -5,9 +5,9 @@ Knows Django's requests and responses, under WSGI and under ASGI; the answers co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -19,12 +19,14 @@ from django.views.decorators.csrf import csrf_exempt
 from . import wsgi
 from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._core.effects import Pool, Response
-from ._core.http import exchange as http
+from ._core.effects import Run
+from ._core.http.exchange import exchange
+from ._core.http.paths import encoded
+from ._core.http.request import Head
+from ._core.http.response import Response
 from ._runtime.drive import drive_async
+from ._runtime.waiting import Gone, arrival, signalled
 from .server import InferenceServer
-
-T = TypeVar("T")
 
 
 def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[URLPattern]:
@@ -42,7 +44,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
     """
 
-    def head(request: HttpRequest, path: str) -> http.Head:
+    def head(request: HttpRequest, path: str) -> Head:
         head = _head(request, path)
         head.compress = compress_responses
         return head
@@ -59,7 +61,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         async def read(body: Body) -> Buffer:
             return await sync_to_async(wsgi.read)(request, body)
 
-        return _response(await drive_async(http.exchange(server.core, head(request, path)), _RequestThread(), read))
+        return _response(await drive_async(exchange(server._inside.engine, head(request, path)), _RequestThread(), read))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -67,23 +69,26 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
         transaction.non_atomic_requests(alias)(async_view)
 
-    is_async = any(model.run == "async" for model in server.core.models)
+    is_async = any(model.kind == "async" for model in server._inside.engine.models)
     return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
 
 
 class _RequestThread:
     """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
 
-    async def in_thread(self, function: Callable[[], T], pool: Pool) -> T:  # noqa: ARG002  (nothing queues in it)
-        return await sync_to_async(function)()
+    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+        if effect.after is not None:
+            await signalled(effect.after, effect.deadline)
+        result = asyncio.ensure_future(sync_to_async(effect.function)())
+        return await arrival(result, effect.deadline, None)
 
 
-def _head(request: HttpRequest, path: str) -> http.Head:
+def _head(request: HttpRequest, path: str) -> Head:
     head = wsgi.head(request.META, path, request)
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head.path, head.body_is_bounded = http.encoded(path, target), True
+        head.path, head.body_is_bounded = encoded(path, target), True
     return head
 
 

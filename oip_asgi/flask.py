@@ -14,7 +14,7 @@ from . import wsgi
 from ._core.body import Body
 from ._core.datatypes import Buffer
 from ._core.errors import TooLarge
-from ._core.http import exchange as http
+from ._core.http.paths import prefix_of
 from .server import InferenceServer
 
 
@@ -44,7 +44,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
         endpoint = f"{state.name_prefix}.{state.name}.v2".lstrip(".")
-        prefix = http.prefix(state.url_prefix or "/")
+        prefix = prefix_of(state.url_prefix or "/")
         state.app.view_functions[endpoint] = view
         state.app.url_map.converters["oip_anything"] = _Anything
         for rule in (prefix or "/", f"{prefix}/<oip_anything:path>"):

@@ -1,4 +1,4 @@
-"""The way in over gRPC, for servers of grpc and of grpc.aio. It translates calls and decides nothing.
+"""The adapter for gRPC, for servers of grpc and of grpc.aio. It translates calls and decides nothing.
 
 Knows grpc and protobuf, the extra `[grpc]`; the answers come from the core.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,8 +19,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from ._core.effects import Signal
 from ._core.errors import InvalidRequest
-from ._core.grpc import exchange as rpc
+from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, exchange
+from ._core.grpc.method import Method
 from ._runtime.drive import drive, drive_async
 from ._runtime.waiting import ClientGone
 from .server import InferenceServer
@@ -52,9 +53,9 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto/grpc_predict_v2.binpb").read_bytes()).file:
         pool.Add(file)
-    names = [rpc.SERVICE]
+    names = [SERVICE]
     if health and _add_health(pool):
-        names.append(rpc.HEALTH)
+        names.append(HEALTH)
     grpc_server.add_generic_rpc_handlers([_handler(server, pool, name, grpc_server) for name in names])
     if reflection:
         _add_reflection(names, pool, grpc_server)
@@ -78,9 +79,9 @@ def _add_reflection(names: list[str], pool: DescriptorPool, grpc_server: GRPCSer
     reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], grpc_server, pool)
 
 
-def _method(described: MethodDescriptor) -> rpc.Method:
+def _method(described: MethodDescriptor) -> Method:
     request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return rpc.Method(described.name, partial(_parse, request), response, _metadata)
+    return Method(described.name, partial(_parse, request), response, _metadata)
 
 
 def _parse(kind: type[Message], data: bytes) -> Message:
@@ -101,15 +102,17 @@ def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_s
     described = pool.FindServiceByName(service).methods_by_name
     # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        name: grpc.unary_unary_rpc_method_handler(answerer(server, _method(described[name]))) for name in rpc.METHODS[service]
+        name: grpc.unary_unary_rpc_method_handler(answerer(server, _method(described[name]))) for name in METHODS[service]
     }
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
-def _blocking(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+def _blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    engine, runtime = server._inside
+
     def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
-            reply = drive(rpc.exchange(server.core, method, request, context), server.running, gone=_end(context))
+            reply = drive(exchange(engine, method, request, context), runtime, gone=_end(context))
         except ClientGone:
             return b""  # nobody hears it
         if reply.code != "OK":
@@ -119,17 +122,19 @@ def _blocking(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, g
     return answer
 
 
-def _end(context: grpc.ServicerContext) -> Future[None]:
-    """Done when the call has ended: is answered, cancelled, or has passed its deadline."""
-    end: Future[None] = Future()
-    if not context.add_callback(partial(end.set_result, None)):
-        end.set_result(None)
+def _end(context: grpc.ServicerContext) -> Signal:
+    """Set when the call has ended: is answered, cancelled, or has passed its deadline."""
+    end = Signal()
+    if not context.add_callback(end.set):
+        end.set()
     return end
 
 
-def _awaiting(server: InferenceServer, method: rpc.Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+    engine, runtime = server._inside
+
     async def answer(request: bytes, context: AwaitingContext) -> bytes:
-        reply = await drive_async(rpc.exchange(server.core, method, request, context), server.running)
+        reply = await drive_async(exchange(engine, method, request, context), runtime)
         if reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message

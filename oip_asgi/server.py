@@ -1,4 +1,4 @@
-"""`InferenceServer`, the one object that users register models with and hand to a way in. Joins the core with what runs it."""
+"""`InferenceServer`, the one object that users register models with and hand to an adapter. Joins the core with what runs it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from ._core.codecs.registry import AnyCodec, Codecs
+from ._core.models.callables import is_async
 from ._core.models.model import Model
-from ._core.models.signature import is_async
-from ._core.models.specs import TensorSpec
-from ._core.serving.engine import Server
+from ._core.models.options import ModelKeywords, ModelOptions
+from ._core.serving.engine import Engine
 from ._runtime.drive import drive, drive_async
-from ._runtime.threads import Running, cpus
+from ._runtime.runtime import Runtime
+from ._runtime.threads import cpus
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,21 +24,16 @@ _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""
 
 
-class ModelOptions(TypedDict, total=False):
-    """What `InferenceServer.model` hands on to `register`, which describes each."""
+class Inside(NamedTuple):
+    """What adapters need of a server, and users do not.
 
-    version: str | None
-    platform: str
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
-    content_type: str | None
-    run: Literal["thread", "inline"]
-    writable: bool
-    load: Callable[[], Any] | None
-    ready: Callable[[], Any] | None
-    max_concurrency: int | None
-    max_queue: int
-    timeout: float | None
+    Args:
+        engine: The protocol without any transport.
+        runtime: What carries out its effects.
+    """
+
+    engine: Engine
+    runtime: Runtime
 
 
 class InferenceServer:
@@ -83,7 +79,7 @@ class InferenceServer:
             raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
         if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
-        self.core = Server(
+        engine = Engine(
             name,
             package_version("oip_asgi") if version is None else version,
             max_body_bytes=max_body_bytes,
@@ -91,29 +87,12 @@ class InferenceServer:
             debug=debug,
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
         )
-        self.running = Running(worker_threads)
+        self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
 
-    def register(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        *,
-        version: str | None = None,
-        platform: str = "python",
-        inputs: Sequence[TensorSpec] = (),
-        outputs: Sequence[TensorSpec] = (),
-        content_type: str | None = None,
-        run: Literal["thread", "inline"] = "thread",
-        writable: bool = False,
-        load: Callable[[], Any] | None = None,
-        ready: Callable[[], Any] | None = None,
-        max_concurrency: int | None = None,
-        max_queue: int = 100,
-        timeout: float | None = None,
-    ) -> None:
+    def register(self, name: str, function: Callable[..., Any], **options: Unpack[ModelKeywords]) -> None:
         """Register a callable as a model.
 
         A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
@@ -150,27 +129,11 @@ class InferenceServer:
 
         Specification: Model Metadata; Content Types.
         """
-        self.core.models.add(
-            Model(
-                name,
-                function,
-                version=version,
-                platform=platform,
-                inputs=inputs,
-                outputs=outputs,
-                run=run,
-                writable=writable,
-                load=load,
-                ready=ready,
-                max_concurrency=_at_once(function) if max_concurrency is None else max_concurrency,
-                max_queue=max_queue,
-                timeout=timeout,
-                content_type=content_type,
-                codecs=self.core.codecs,
-            )
-        )
+        engine = self._inside.engine
+        model_options = ModelOptions(name=name, function=function, **options)
+        engine.models.add(Model(model_options, engine.codecs, _at_once(function)))
 
-    def model(self, name: str, **options: Unpack[ModelOptions]) -> Callable[[F], F]:
+    def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
 
         Raises:
@@ -191,16 +154,18 @@ class InferenceServer:
     def start(self) -> None:
         """Load the models, for hosts that block. Without it they load at the first request that needs one."""
         self._begin()
-        drive(self.core.loading.start(), self.running)
+        engine, runtime = self._inside
+        drive(engine.start(), runtime)
 
     def stop(self) -> None:
         """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
 
-        While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for their turn then.
+        While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for a slot then.
         Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again at the next start.
         """
         if self._is_last():
-            drive(self.core.stop(self._shutdown_timeout), self.running)
+            engine, runtime = self._inside
+            drive(engine.stop(self._shutdown_timeout), runtime)
             self._end()
 
     @asynccontextmanager
@@ -210,13 +175,14 @@ class InferenceServer:
         A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
         """
         self._begin()
+        engine, runtime = self._inside
         try:
-            await drive_async(self.core.loading.start(), self.running)
+            await drive_async(engine.start(), runtime)
             yield
         finally:
             if self._is_last():
                 try:
-                    await drive_async(self.core.stop(self._shutdown_timeout), self.running)
+                    await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
                     self._end()
 
@@ -230,8 +196,8 @@ class InferenceServer:
             return self._starts == 0
 
     def _end(self) -> None:
-        self.running.stop()
-        self.core.stopped()
+        self._inside.runtime.stop()
+        self._inside.engine.stopped()
 
 
 def _at_once(function: Callable[..., Any]) -> int:

@@ -16,9 +16,11 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._core.effects import Response
 from ._core.errors import InvalidRequest
-from ._core.http import exchange as http
+from ._core.http.exchange import exchange
+from ._core.http.paths import behind, encoded, prefix_of
+from ._core.http.request import Head
+from ._core.http.response import Response
 from ._runtime.drive import drive
 from .server import InferenceServer
 
@@ -74,10 +76,10 @@ class OIPWSGIMiddleware:
     def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
         self._app = OIPWSGIApp(server, compress_responses=compress_responses)
-        self._prefix = http.prefix(path)
+        self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = http.behind(_path(environ), self._prefix)
+        path = behind(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
@@ -89,20 +91,21 @@ def _path(environ: WSGIEnvironment) -> str:
     return path.encode("latin-1").decode(errors="replace")
 
 
-def head(environ: WSGIEnvironment, path: str, transport: object) -> http.Head:
+def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """A request's head from its `environ`, for a path behind the mount that is already known."""
-    return http.Head(
+    return Head(
         method=environ["REQUEST_METHOD"],
-        path=http.encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
+        path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
     )
 
 
-def answer(server: InferenceServer, head: http.Head, read: Callable[[Body], Any]) -> Response:
+def answer(server: InferenceServer, head: Head, read: Callable[[Body], Any]) -> Response:
     """Answer a request in this thread."""
-    return drive(http.exchange(server.core, head), server.running, read)
+    engine, runtime = server._inside
+    return drive(exchange(engine, head), runtime, read)
 
 
 def headers(response: Response) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, AnyStr, Final, TypeAlias
 
 import msgspec
@@ -26,20 +26,6 @@ ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
 
 _MANY: Final = 2**12
-
-MAX_TENSORS: Final = 100_000
-"""More columns than any frame has. Each tensor that is named, however small, costs objects of fifteen times its text."""
-
-
-def check_numbers(inputs: Sized, outputs: Sized) -> None:
-    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
-
-    Raises:
-        InvalidRequest: More than `MAX_TENSORS` of one.
-    """
-    if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
-        number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
-        raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
 
 
 def check_supported(parameters: Parameters, where: str) -> None:

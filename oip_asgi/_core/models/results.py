@@ -17,11 +17,11 @@ from ..codecs.pandas import is_series
 from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
 from ..datatypes import NUMBERS, Array, cast
-from ..effects import no_coroutine
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from ..rest.schemas import Parameters, RequestOutput
 from ..tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 from .annotations import Outputs
+from .callables import no_coroutine
 from .specs import TensorSpec
 
 T = TypeVar("T")

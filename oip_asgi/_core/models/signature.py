@@ -17,13 +17,6 @@ from .binding import Binding, Taker, constant, context_of, request_of, tensor_of
 from .specs import InputNames, TensorSpec
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling gives something to await: an `async def`, a partial of one, or an object whose `__call__` is one."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
 def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
     """Decide how a callable is called.
 

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
 
-from ..datatypes import Array, Buffer, DType, datatype_of, dtype_of
+from ..datatypes import Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, to_json
-from ..outlines import FEW, REMEMBERED, SHORT, InputOutline, Outline, Received
 from ..raw import count, from_raw, view_raw
 from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
 from . import schemas
@@ -39,7 +37,7 @@ _FEW: Final = 2**12
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None) -> Received:
+def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
 
     Args:
@@ -54,81 +52,13 @@ def decode_request(body: Buffer, header_length: int | None) -> Received:
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     try:
-        received = _by_outline(text, behind)
-        if received is not None:
-            return received
         if len(text) >= documents.LONG:
             document = documents.request_apart(text)
             if document is not None:
-                return Received(_to_request(document, behind))
+                return _to_request(document, behind)
     except (InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # whatever is wrong shows in the text as a whole
-    return Received(_to_request(documents.request_document(text), behind))
-
-
-def _by_outline(text: bytes, behind: Buffer | None) -> Received | None:
-    """A request by way of its outline; None where that is none that is remembered.
-
-    Raises:
-        InvalidRequest: Its numbers are not what the outline says. Where among the tensors is not told.
-    """
-    data: Buffer = b""
-    if behind is None:
-        apart = documents.data_apart(text, SHORT)
-        if apart is None:
-            return None
-        text, data = apart
-    if len(text) > SHORT:
-        return None
-    identifier = None
-    if text.find(documents.ID) >= 0:
-        identified = documents.id_apart(text)
-        if identified is None:
-            return None
-        text, identifier = identified
-    outlined = _outlined(text)
-    if outlined is None or (outlined.sizes is None) != (behind is None):
-        return None
-    outline = outlined.outline
-    arrays: list[Array] = []
-    if behind is None or outlined.sizes is None:
-        item = outline.inputs[0]
-        arrays.append(from_json(data, item.dtype, item.shape))
-    else:
-        binary = _BinaryData(behind)
-        for item, size in zip(outline.inputs, outlined.sizes, strict=True):
-            arrays.append(from_raw(binary.take(size), item.dtype, item.shape))
-        binary.finish()
-    return Received(outline.filled(arrays, identifier), outline)
-
-
-class _Outlined(msgspec.Struct, frozen=True, eq=False):
-    """An outline, and how many bytes of binary data each input has; None where the `data` of the only input were cut out of the JSON."""
-
-    outline: Outline
-    sizes: list[int] | None
-
-
-@lru_cache(REMEMBERED)
-def _outlined(text: bytes) -> _Outlined | None:
-    """The outline that a text is; None where it is none to be remembered, or something is wrong with it."""
-    try:
-        document = documents.strict_document(text)
-        check_numbers(document.inputs, document.outputs or ())
-        described = [_described(item) for item in document.inputs]
-        outputs = _asked(document)
-    except (InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    inputs = [item for item, _ in described]
-    sizes = [size for _, size in described if size is not None]
-    if any(item.dtype.hasobject for item in inputs) or len(inputs) > FEW or len(outputs) > FEW:
-        return None
-    outline = Outline(inputs, document.id, document.parameters or {}, outputs)
-    if len(sizes) == len(inputs):
-        return _Outlined(outline, sizes)
-    # a second placeholder was sent, and might be what was looked at
-    is_around = len(inputs) == 1 and bytes(document.inputs[0].data) == documents.PLACEHOLDER and text.count(documents.PLACEHOLDER) == 1
-    return _Outlined(outline, None) if is_around else None
+    return _to_request(documents.request_document(text), behind)
 
 
 def _to_request(document: _Document, behind: Buffer | None) -> InferenceRequest:
@@ -267,32 +197,23 @@ def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: B
 
 
 def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Tensor:
-    described, size = _described(item)
-    if size is None:
-        array = from_json(item.data, described.dtype, described.shape)
-    elif size and binary is None:
-        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
-    else:
-        array = from_raw(b"" if binary is None else binary.take(size), described.dtype, described.shape)
-    return Tensor(described.name, array, described.parameters)
-
-
-def _described(item: schemas.RequestInput) -> tuple[InputOutline, int | None]:
-    """What is said of a tensor, and how many bytes of binary data it has; None where it has `data`."""
     parameters = item.parameters or {}
-    described = InputOutline(item.name, dtype_of(item.datatype), tuple(item.shape), parameters)
+    dtype, shape = dtype_of(item.datatype), tuple(item.shape)
     absent = _is_absent(item.data)
     if "binary_data_size" not in parameters:
         if absent:
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return described, None
+        return Tensor(item.name, from_json(item.data, dtype, shape), parameters)
     if not absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    size = parameters.pop("binary_data_size")
+    size = parameters["binary_data_size"]
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-    return described, size
+    if size and binary is None:
+        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+    array = from_raw(b"" if binary is None else binary.take(size), dtype, shape)
+    return Tensor(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
 def _is_absent(data: msgspec.Raw) -> bool:
@@ -319,50 +240,18 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    if len(response.outputs) == 1 and not response.parameters:
-        tensor = response.outputs[0]
-        if not tensor.parameters and len(tensor.name) <= SHORT:
-            return _encode_only(response, tensor, asked.get(tensor.name, every))
     outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     return _encode(document), binary
 
 
-def _encode_only(response: InferenceResponse, tensor: Tensor, is_binary: object) -> tuple[bytes, list[Buffer]]:
-    """A response that says nothing but its only output: all of its text but the `data` is that of others of the shape."""
-    array = tensor.array
-    content = view_raw(array) if is_binary else None
-    size = None if content is None else len(content)
-    before, behind = _text_around(response.model_name, response.model_version, tensor.name, array.dtype, array.shape, size)
-    if response.id is not None:
-        behind = b"".join((behind[:-1], b',"id":', _encode(response.id), b"}"))
-    if content is not None:
-        return before + behind, [content]
-    return b"".join((before, _data(tensor, "output", _REMEDY), behind)), []
-
-
-@lru_cache(REMEMBERED)
-def _text_around(
-    model_name: str, model_version: str | None, name: str, dtype: DType, shape: tuple[int, ...], size: int | None
-) -> tuple[bytes, bytes]:
-    """The text before and behind the `data` of a response's only output; behind it is the last brace alone where `size` bytes follow."""
-    data = msgspec.Raw(_MARK) if size is None else msgspec.UNSET
-    parameters: Parameters = {} if size is None else {"binary_data_size": size}
-    output = schemas.ResponseOutput(name, shape, datatype_of(dtype) or "", parameters, data)
-    text = _encode(schemas.InferenceResponse(model_name, [output], model_version))
-    if size is not None:
-        return text[:-1], text[-1:]
-    before, _, behind = text.partition(_MARK)
-    return before, behind
-
-
-def decoding_effort(body: Buffer, header_length: int | None) -> int:
+def decoding_cost(body: Buffer, header_length: int | None) -> int:
     """How many bytes of a request's body `decode_request` looks at one by one. Those of numbers in binary data are not."""
     text = body if header_length is None else memoryview(body)[:header_length]
     return len(text) if header_length is None or b"BYTES" not in bytes(text) else len(body)
 
 
-def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
+def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
     """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
     is_binary = request.parameters.get("binary_data_output", False)
     effort = 0

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ..datatypes import Buffer
-from ..errors import InvalidRequest, UnsupportedEncoding, shown
+from .datatypes import Buffer
+from .errors import InvalidRequest, UnsupportedEncoding, shown
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 

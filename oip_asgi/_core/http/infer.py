@@ -1,0 +1,66 @@
+"""The REST form of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..datatypes import Buffer
+from ..effects import Steps
+from ..errors import InvalidRequest
+from ..models.model import Model
+from ..rest import body as rest
+from ..tensors import InferenceRequest, InferenceResponse
+from .request import HEADER_LENGTH, Head, Incoming
+from .response import BINARY, JSON, Response, respond
+
+
+class RestForm:
+    """One request over HTTP.
+
+    Args:
+        head: Its head.
+        incoming: Its body.
+    """
+
+    __slots__ = ("_head", "_incoming")
+
+    def __init__(self, head: Head, incoming: Incoming) -> None:
+        self._head = head
+        self._incoming = incoming
+
+    @property
+    def transport(self) -> Any:
+        return self._head.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self._head.named_headers()
+
+    def read(self) -> Steps[Buffer]:
+        body: Buffer = yield self._incoming.read()
+        return body
+
+    def decoding_cost(self, body: Buffer) -> int:
+        return rest.decoding_cost(body, self._incoming.header_length)
+
+    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+        header_length = self._incoming.header_length
+        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
+
+    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
+        return rest.encoding_cost(response, request)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
+        text, binary = rest.encode_response(response, request)
+        if not binary:
+            return respond(200, [JSON], [text])
+        return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
+    specs = model.handler.inputs
+    if len(specs) != 1:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+        )
+    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))

@@ -1,0 +1,119 @@
+"""The table of routes, and which of them a path names. Knows no headers, no bodies and no models but by name.
+
+A pattern is a path behind the mount. `{model}` is a model's name, which may hold slashes, and `[/versions/{version}]` may be left out.
+
+Specification: HTTP/REST API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from ..errors import MethodNotAllowed, NotFound, shown
+
+Handler: TypeAlias = Callable[..., Any]
+
+_MODEL: Final = "{model}[/versions/{version}]"
+
+
+class Route(NamedTuple):
+    """One line of the table.
+
+    Args:
+        method: The HTTP method. HEAD is answered where GET is.
+        pattern: The path.
+        handler: What answers it.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+
+
+class Match(NamedTuple):
+    """What a path names.
+
+    Args:
+        handlers: What answers it, by method.
+        name: The model's name; None where the pattern has none.
+        version: Its version; None where the path has none.
+        is_split: Whether the name is made of several segments, which only a registered name may be.
+    """
+
+    handlers: Mapping[str, Handler]
+    name: str | None = None
+    version: str | None = None
+    is_split: bool = False
+
+    def handler(self, method: str) -> Handler:
+        """What answers a method.
+
+        Raises:
+            MethodNotAllowed: Nothing does; the error has `Allow`.
+        """
+        handler = self.handlers.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            allowed = ", ".join([*self.handlers, "HEAD"] if "GET" in self.handlers else self.handlers)
+            raise MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
+        return handler
+
+
+class Routes:
+    """A table of routes, in the form in which paths are looked up.
+
+    Args:
+        table: The routes.
+    """
+
+    def __init__(self, table: Iterable[Route]) -> None:
+        self._fixed: dict[str, dict[str, Handler]] = {}
+        self._of_models: dict[str, dict[str, dict[str, Handler]]] = {}
+        for route in table:
+            before, model, behind = route.pattern.partition(_MODEL)
+            of = self._of_models.setdefault(before, {}) if model else self._fixed
+            of.setdefault(behind if model else before, {})[route.method] = route.handler
+
+    def match(self, path: str) -> Match:
+        """What a path names.
+
+        Args:
+            path: Behind the mount, percent-encoded. One slash at its end does not count.
+
+        Raises:
+            NotFound: Nothing that is in the table.
+        """
+        path = path.removesuffix("/")
+        fixed = self._fixed.get(path if "%" not in path else unquote(path))
+        if fixed is not None:
+            return Match(fixed)
+        for before, actions in self._of_models.items():
+            if path.startswith(before) and len(path) > len(before):
+                return _of_model(path[len(before) :].split("/"), actions)
+        raise unknown_path(path)
+
+
+def _of_model(segments: list[str], actions: Mapping[str, Mapping[str, Handler]]) -> Match:
+    """Which action of which model is named by what is behind `/models/`."""
+    handlers = actions.get("/" + unquote(segments[-1])) if len(segments) > 1 else None
+    if handlers is None:
+        handlers = actions[""]
+    else:
+        segments = segments[:-1]
+    version = None
+    if len(segments) > 2 and unquote(segments[-2]) == "versions":
+        version = unquote(segments[-1])
+        segments = segments[:-2]
+    if len(segments) == 1:
+        return Match(handlers, unquote(segments[0]), version)
+    # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
+    return Match(handlers, "/".join(map(unquote, segments)), version, is_split=True)
+
+
+def unknown_path(path: str) -> NotFound:
+    """The error for a path that nothing answers."""
+    return NotFound(
+        f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
+        "with /versions/{version} and /ready or /infer behind it"
+    )

@@ -1,0 +1,107 @@
+"""What a user says of a model when registering it, as one frozen struct that checks itself. Knows no signature and no requests."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Literal, TypedDict
+
+import msgspec
+
+from ..errors import shown
+from ..tensors import plain_name
+from .callables import is_async
+from .specs import TensorSpec
+
+NO_TIMEOUT: Final = 10**6
+"""Seconds from which a timeout counts as none: the clocks of operating systems do not take every number."""
+
+
+class ModelKeywords(TypedDict, total=False):
+    """The keywords of `InferenceServer.register` and `InferenceServer.model`, which describes each."""
+
+    version: str | None
+    platform: str
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    content_type: str | None
+    run: Literal["thread", "inline"]
+    writable: bool
+    load: Callable[[], Any] | None
+    ready: Callable[[], Any] | None
+    max_concurrency: int | None
+    max_queue: int
+    timeout: float | None
+
+
+class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A model's function and options. `InferenceServer.register` describes each.
+
+    Raises:
+        TypeError: One has the wrong type; the text says what to write.
+        ValueError: One has a value that it cannot have.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    version: str | None = None
+    platform: str = "python"
+    inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
+    content_type: str | None = None
+    run: Literal["thread", "inline"] = "thread"
+    writable: bool = False
+    load: Callable[[], Any] | None = None
+    ready: Callable[[], Any] | None = None
+    max_concurrency: int | None = None
+    max_queue: int = 100
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
+        msgspec.structs.force_setattr(self, "name", plain_name(self.name, self))
+        if self.version is not None and (not isinstance(self.version, str) or not self.version):
+            raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
+        self._check_callables()
+        for name, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
+            if not isinstance(specs, Collection) or not all(isinstance(spec, TensorSpec) for spec in specs):
+                raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
+        if self.run not in ("thread", "inline"):
+            raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
+        if self.run == "inline" and is_async(self.function):
+            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        self._check_limits()
+
+    def _check_callables(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"{self}: {shown(self.function)} cannot be called: register a function, or a method such as model.predict")
+        if inspect.isclass(self.function):
+            raise TypeError(f"{self}: {self.function.__qualname__} is a class: register an instance, or one of its methods")
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
+        for name, hook in (("load", self.load), ("ready", self.ready)):
+            if hook is not None and not callable(hook):
+                raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+
+    def _check_limits(self) -> None:
+        limits = [("max_queue", self.max_queue, 0)]
+        if self.max_concurrency is not None:
+            limits.insert(0, ("max_concurrency", self.max_concurrency, 1))
+        for name, given, least in limits:
+            if type(given) is not int or given < least:
+                raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
+        timeout = self.timeout
+        if timeout is None:
+            return
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+            raise ValueError(f"{self}: timeout={timeout!r} must be a positive number of seconds, or None for no limit")
+        if self.run == "inline":
+            raise ValueError(
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
+            )
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f" version {self.version!r}"
+        return f"model {self.name!r}{version}"

@@ -1,0 +1,245 @@
+"""One call of a model: decode and check its request, make its arguments, call the function, take its result, encode the response.
+
+Plain functions: which of them runs in which thread, and when, is decided in `pipeline`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from ..codecs.registry import Codecs
+from ..datatypes import Buffer
+from ..effects import DeadlinePassed, Stopped
+from ..errors import InferenceError, InvalidRequest, shown
+from ..log import log_raised
+from ..models.binding import Binding
+from ..models.limiter import Slot
+from ..models.model import Model
+from ..models.options import NO_TIMEOUT
+from ..models.results import check_asked, select, to_response
+from ..rest.schemas import Parameters, RequestOutput
+from ..tensors import UNSUPPORTED, InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
+from .engine import Engine
+from .form import Form
+from .lasting import is_new, lasting
+
+T = TypeVar("T")
+
+_CHECKED: Final = frozenset({*UNSUPPORTED, "content_type"})
+
+
+class ModelRaised(Exception):
+    """User code raised what is its cause, or returned what cannot be a response."""
+
+
+class Call(Generic[T]):
+    """One call of a model.
+
+    Args:
+        engine: The server.
+        model: The model.
+        form: How the request arrived and the response leaves.
+        body: The request's body.
+    """
+
+    __slots__ = (
+        "_asked", "_body", "_form", "_outputs", "binding", "content_type", "deadline", "engine", "model", "request", "seconds", "since",
+        "slot", "tensors",
+    )  # fmt: skip
+
+    binding: Binding
+    request: InferenceRequest
+    tensors: dict[str, Tensor]
+    content_type: str | None
+    slot: Slot
+
+    def __init__(self, engine: Engine, model: Model, form: Form[T], body: Buffer) -> None:
+        self.engine = engine
+        self.model = model
+        self._form = form
+        self._body: Buffer | None = body
+        self._asked: dict[str, str] = {}
+        self.since = engine.clock()
+        self.seconds = model.timeout
+        self.deadline = self.since + self.seconds
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether the request is there."""
+        return self._body is None
+
+    @property
+    def id(self) -> str | None:
+        """The request's identifier, None where it has none or is not decoded yet."""
+        return self.request.id if self._body is None else None
+
+    def decode(self) -> None:
+        """Decode the request, and check it against the model.
+
+        Raises:
+            InvalidRequest: The body is no request, or not one that the model takes.
+        """
+        assert self._body is not None  # each body is decoded once
+        request = self._form.decode(self._body, self.model)
+        self._check(request)
+        self.request, self._body = request, None
+
+    def _check(self, request: InferenceRequest) -> None:
+        _check_parameters(request, self.engine.codecs)
+        said = request.parameters.get("content_type")
+        content_type = None if said is None else str(said)
+        handler = self.model.handler
+        binding = handler.binding_for(content_type)
+        if "timeout" in request.parameters:
+            self._shorten(request.parameters["timeout"])
+        for tensor in request.inputs:
+            if self.model.options.writable:
+                tensor.array = tensor.array.copy()
+            elif tensor.array.flags.writeable:
+                read_only(tensor.array)
+        self.tensors = binding.accept(request, content_type)
+        if request.outputs:
+            if handler.outputs:
+                check_asked(request.outputs, [spec.name for spec in handler.outputs])
+            self._asked = _asked_types(request.outputs)
+        self.binding = binding
+        self.content_type = content_type if binding.whole is None else None
+
+    def _shorten(self, asked: object) -> None:
+        """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
+
+        Specification: Triton's Schedule Policy Extension.
+        """
+        if type(asked) is not int or asked < 0:
+            raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected an integer, 0 or more, in microseconds")
+        if 0 < asked < NO_TIMEOUT * 10**6:
+            self.seconds = min(self.seconds, asked / 1e6)
+            self.deadline = self.since + self.seconds
+
+    def in_thread(self) -> T | None:
+        """All of the call, in a worker thread and in its slot.
+
+        Returns:
+            The response as it leaves; None where the request turned out to ask for a shorter timeout, which nobody has waited with.
+        """
+        if not self.slot.begin():
+            raise Stopped
+        is_last = True
+        try:
+            if self._body is not None:
+                deadline = self.deadline
+                self.decode()
+                if self.deadline < deadline:
+                    is_last = False
+                    return None
+            answer = self.encode(self.run())
+            if self.engine.clock() >= self.deadline:
+                raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
+            return answer
+        finally:
+            self.slot.end(is_last=is_last)
+
+    def decode_in_thread(self) -> None:
+        """`decode`, in a worker thread and in its slot."""
+        if not self.slot.begin():
+            raise Stopped
+        try:
+            self.decode()
+        finally:
+            self.slot.end(is_last=False)
+
+    def encode_in_thread(self, response: InferenceResponse) -> T:
+        """`encode`, in a worker thread and in its slot."""
+        if not self.slot.begin():
+            raise Stopped
+        try:
+            return self.encode(response)
+        finally:
+            self.slot.end(is_last=True)
+
+    def run(self) -> InferenceResponse:
+        """Call the function.
+
+        Raises:
+            InferenceError: The function raised it, or a tensor does not hold what its content type says.
+            ModelRaised: It raised something else, or its result cannot be a response.
+        """
+        try:
+            args, kwargs = self.binding.arguments(self)
+            result = self.model.handler.function(*args, **kwargs)
+            new = is_new(result)
+            return self._respond(result, new)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
+
+    async def run_async(self) -> InferenceResponse:
+        """`run` for a coroutine function."""
+        try:
+            args, kwargs = self.binding.arguments(self)
+            result = await self.model.handler.function(*args, **kwargs)
+            new = is_new(result)
+            return self._respond(result, new)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
+
+    def _respond(self, result: Any, new: bool) -> InferenceResponse:
+        request, model = self.request, self.model
+        response = to_response(result, model.handler.answers, self._asked)
+        if request.outputs:
+            response.outputs = select(response.outputs, request.outputs)
+        for tensor in response.outputs:
+            if not (new and tensor.array is result):
+                tensor.array = lasting(tensor.array, request)
+        response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        return response
+
+    def encoding_cost(self, response: InferenceResponse) -> int:
+        """How much `encode` costs."""
+        return self._form.encoding_cost(self.request, response)
+
+    def encode(self, response: InferenceResponse) -> T:
+        """The response as it leaves."""
+        return self._form.encode(self.request, response)
+
+    def context(self) -> InferenceContext:
+        """What surrounds the request, for models that take it."""
+        request, model = self.request, self.model
+        return InferenceContext(request.id, self._form.named_headers(), request.parameters, model.name, model.version, self._form.transport)
+
+    def failed_late(self, error: BaseException) -> None:
+        """Log what user code raised when its request had been answered 504."""
+        if isinstance(error, ModelRaised):
+            cause = error.__cause__ or error
+            log_raised(logging.ERROR, cause, "%s failed on the request with id %s, after its timeout", self.model, shown(self.id))
+
+
+def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:
+    """The content types that a request asks outputs to have."""
+    return {
+        output.name: str(output.parameters["content_type"])
+        for output in outputs
+        if output.parameters and "content_type" in output.parameters
+    }
+
+
+def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
+    if request.parameters and not _CHECKED.isdisjoint(request.parameters):
+        _check(request.parameters, "the request", codecs, whole=True)
+    for tensor in request.inputs:
+        if tensor.parameters and not _CHECKED.isdisjoint(tensor.parameters):
+            _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
+    for output in request.outputs:
+        if output.parameters and not _CHECKED.isdisjoint(output.parameters):
+            _check(output.parameters, f"requested output {shown(output.name)}", codecs)
+
+
+def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
+    check_supported(parameters, where)
+    if "content_type" in parameters:
+        codecs.check(parameters["content_type"], where, whole=whole)

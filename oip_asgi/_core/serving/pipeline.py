@@ -1,0 +1,136 @@
+"""The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
+
+Knows no HTTP, no gRPC and no JSON: a `Form` decodes the request and encodes the response.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Steps, Stopped, Wait
+from ..errors import Busy, InferenceError, ModelFailed, NotReady, TimedOut, shown
+from ..limits import ON_LOOP
+from ..log import log_raised
+from ..models.limiter import Slot
+from ..models.model import Model
+from ..tensors import InferenceResponse
+from .call import Call, ModelRaised
+from .engine import Engine
+from .form import Form
+
+T = TypeVar("T")
+
+_RETRY: Final = {"Retry-After": "1"}
+"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
+    """Answer one inference request, with at most one call of user code.
+
+    Args:
+        engine: The server.
+        model: The model that is asked for.
+        form: How the request arrives and the response leaves.
+
+    Raises:
+        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
+    """
+    limiter = model.limiter
+    if model.life.state != "ready" or engine.stopping or limiter.is_full():
+        yield from _admit(engine, model)
+    body = yield from form.read()
+    call = Call(engine, model, form, body)
+    if form.decoding_cost(body) <= ON_LOOP:
+        call.decode()
+    if engine.stopping:
+        raise _stopping(model)
+    slot = limiter.enter()
+    if slot is None:
+        raise _busy(model)
+    call.slot = slot
+    try:
+        if model.kind == "thread":
+            return (yield from _in_one_trip(call, slot))
+        return (yield from _stage_by_stage(call, slot))
+    except DeadlinePassed as passed:
+        raise _too_late(call, passed.__cause__) from None
+    except Stopped:
+        raise _stopping(model) from None
+    except (ModelRaised, QuitWithin, CancelledWithin) as raised:
+        raise _failure(call, raised.__cause__ or raised) from raised.__cause__
+    finally:
+        slot.give_up()
+
+
+def _admit(engine: Engine, model: Model) -> Steps[None]:
+    """Let a request in before its body is read, as soon as the model is loaded.
+
+    Raises:
+        NotReady: The model is loading, or its load failed, or the server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    if engine.stopping:
+        raise _stopping(model)
+    yield from model.life.settle()
+    state = model.life.state
+    if state != "ready":
+        reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
+        raise NotReady(f"{model} is not ready: {reason}")
+    if model.limiter.is_full():
+        raise _busy(model)
+
+
+def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
+    """A blocking model: everything in one trip to a worker thread."""
+    while True:
+        deadline = call.deadline
+        late = None if deadline == math.inf else call.failed_late
+        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline, for_client=True, late=late)
+        if answer is not None:
+            return answer
+        # the decoded request asks for a shorter timeout than the trip had
+
+
+def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
+    """A model on the event loop, or one that this thread calls: what may take long beside it runs in worker threads."""
+    if not call.is_decoded:
+        yield Run(call.decode_in_thread, "conversion", slot.turn, call.deadline, for_client=True)
+    elif slot.turn is not None:
+        yield Wait(slot.turn, call.deadline, for_client=True)
+    if slot.is_left:
+        raise Stopped
+    if call.model.kind == "async":
+        response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
+    else:
+        response = yield Run(call.run, "inline")
+    if call.encoding_cost(response) <= ON_LOOP:
+        return call.encode(response)
+    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", None, call.deadline, for_client=True)
+    return encoded
+
+
+def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id))
+    if raised is not None:
+        call.failed_late(raised)
+    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
+
+
+def _failure(call: Call[Any], error: BaseException) -> InferenceError:
+    model = call.model
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id))
+    return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
+
+
+def _busy(model: Model) -> Busy:
+    limiter = model.limiter
+    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _stopping(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
