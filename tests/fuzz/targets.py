@@ -27,8 +27,7 @@ from oip_asgi._core.rest import body as rest
 from oip_asgi._core.rest.body import decode_request, encode_response
 from oip_asgi._core.tensors import InferenceResponse
 from oip_asgi._runtime.drive import drive
-
-from ..table import rows
+from tests.table.rows import rows
 
 SECONDS: Final = 1.0
 SECONDS_PER_BYTE: Final = 1e-4

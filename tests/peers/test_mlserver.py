@@ -25,9 +25,8 @@ from hypothesis import strategies as st
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
 from oip_asgi._core.datatypes import Array
 from oip_asgi._core.rest import body as rest
-
-from ..processes import free_port, serving
-from ..test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.support.processes import free_port, serving
 
 PYTHON = os.environ.get("MLSERVER_PYTHON")
 
