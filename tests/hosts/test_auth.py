@@ -21,7 +21,7 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIMiddleware
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import flask_app, litestar_mounted
 from tests.support.ways import Way, over_asgi, over_wsgi
-from tests.table.rows import GOOD, infer, inputs
+from tests.table.row import GOOD, infer, inputs
 
 
 class Nobody(AuthenticationBackend):

@@ -22,7 +22,7 @@ from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.ways import over_asgi, over_wsgi
-from tests.table.rows import ECHOED, GOOD, answer, infer, inputs
+from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
 BODY = inputs(GOOD)
 INFER = "/v2/models/echo/infer"

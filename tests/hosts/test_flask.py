@@ -15,7 +15,7 @@ from werkzeug.test import EnvironBuilder
 
 from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.flask import blueprint
-from tests.table.rows import ECHOED, GOOD, answer, inputs
+from tests.table.row import ECHOED, GOOD, answer, inputs
 
 BODY = inputs(GOOD)
 INFER = "/v2/models/echo/infer"

@@ -23,7 +23,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, O
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app
 from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi
-from tests.table.rows import GOOD, infer, inputs
+from tests.table.row import GOOD, infer, inputs
 
 Events: TypeAlias = list[str]
 

@@ -28,7 +28,7 @@ from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app, litestar_mounted, quart_app, staying
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
-from tests.table.rows import ECHOED, GOOD, answer, infer, inputs
+from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
 
 def named(name: str) -> InferenceServer:

@@ -9,7 +9,8 @@ import pytest
 from oip_asgi import OIPApp
 from tests.support.host_ways import host_ways
 from tests.support.ways import Way, over_asgi
-from tests.table.rows import Row, rows, table_server
+from tests.table.row import Row, table_server
+from tests.table.rows import rows
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,10 @@ from oip_asgi._core.json.data import from_json
 from oip_asgi._core.raw import from_raw, to_raw
 from tests.support.grpc_ways import SERVINGS, Client, made
 from tests.support.ways import Answer, Request, over_asgi
-from tests.table.rows import Row, document_rows, limit_rows, raw_request_rows, rows, table_server
+from tests.table.body_rows import limit_rows, raw_request_rows
+from tests.table.json_rows import document_rows
+from tests.table.row import Row, table_server
+from tests.table.rows import rows
 
 PATH: Final = re.compile(r"/models/(?P<name>.+?)(/versions/(?P<version>[^/]+))?(?P<action>/ready|/infer)?")
 LENGTH: Final = "inference-header-content-length"

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.support.ways import Way, ways_into
-from tests.table.rows import Row, rows, table_server
+from tests.table.row import Row, table_server
+from tests.table.rows import rows
 
 ROWS = rows()
 

@@ -17,8 +17,8 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from oip_asgi.codecs import InputCodec, NumpyRequestCodec, RequestCodec
-from tests.core.codecs.test_content_types import assert_same, bytes_tensor, send
 from tests.support.asking import error
+from tests.support.content_types import assert_same, bytes_tensor, send
 
 ELEMENT: Final = b"20220111"
 

@@ -23,7 +23,8 @@ from oip_asgi._core.json import data as json_data
 from oip_asgi._core.json import documents
 from oip_asgi._core.rest import body as rest
 from tests.support.ways import Way, over_asgi
-from tests.table.rows import Row, rows, table_server
+from tests.table.row import Row, table_server
+from tests.table.rows import rows
 
 pytest.importorskip("simdjson")
 pytest.importorskip("orjson")

@@ -14,12 +14,13 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPAp
 from oip_asgi._core.datatypes import dtype_of
 from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi._core.raw import to_raw
-from tests.core.codecs.test_codecs import VECTORS, Vector
-from tests.core.codecs.test_codecs import assert_same as assert_same_value
-from tests.core.codecs.test_content_types import BAD, CASES, Bad, Case, assert_same, http, make_server
 from tests.support.asking import error
+from tests.support.content_types import assert_same, http, make_server
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.ways import over_asgi
+from tests.table.codec_vectors import VECTORS, Vector
+from tests.table.codec_vectors import assert_same as assert_same_value
+from tests.table.content_types import BAD, CASES, Bad, Case
 from tests.table.test_grpc import assert_same_inference, fill_parameters, received
 
 FORMS: Final = ["typed", "raw"]
