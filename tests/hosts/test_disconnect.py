@@ -18,6 +18,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from oip_asgi import InferenceServer, OIPApp
+from tests.support.inside import wait_until_idle, waiting_calls
 from tests.support.talk import block_until
 
 REQUEST = b'POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"inputs":[]}'
@@ -82,14 +83,13 @@ def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> Non
             assert entered.wait(30)
         assert ended.wait(30)
         entered.clear()
-        gate = server.core.models.find("blocks", None).gate
         with socket.create_connection(address, 30) as first, socket.create_connection(address, 30) as second:
             first.sendall(REQUEST % b"blocks")
             assert entered.wait(30)
             second.sendall(REQUEST % b"blocks")
-            block_until(lambda: gate.waiting() == 1)
-        block_until(lambda: gate.waiting() == 0)
+            block_until(lambda: waiting_calls(server, "blocks") == 1)
+        block_until(lambda: waiting_calls(server, "blocks") == 0)
         leave.set()
-        assert gate.empty().result(30) is None
+        wait_until_idle(server, "blocks")
     assert queued_ran == [1]
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

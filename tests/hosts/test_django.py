@@ -21,6 +21,7 @@ from django.urls import include, path
 from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
+from tests.support.inside import model_names
 from tests.support.ways import over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
@@ -112,7 +113,7 @@ def test_middleware_decides_who_gets_in(asking: Asker, server: InferenceServer, 
         for method, target in (("GET", "/v2"), ("GET", "/v2/models"), ("POST", "/v2/models/who/infer")):
             assert asking(method, target, b'{"inputs":[]}').status_code == 401
         assert calls == []
-        models = [model.name for model in server.core.models if model.name != "echo"]
+        models = [name for name in model_names(server) if name != "echo"]
         for model in models:
             found = asking("POST", f"/v2/models/{model}/infer", b'{"inputs":[]}', **{"X-User": "ada"})
             assert found.status_code == 200

@@ -22,6 +22,7 @@ from starlette.middleware import Middleware
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app
+from tests.support.inside import states
 from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi
 from tests.table.row import GOOD, infer, inputs
 
@@ -141,8 +142,7 @@ def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Ev
 
     asyncio.run(live())
     assert events == ["host starts", "load", "host stops"]
-    [model] = server.core.models
-    assert model.state == "waiting"  # loaded again at the next start
+    assert [*states(server).values()] == ["waiting"]  # loaded again at the next start
 
 
 def around_django(server: InferenceServer) -> Any:
@@ -283,7 +283,7 @@ def test_a_host_that_fails_to_stop_has_let_the_models_go() -> None:
                 await running.task
 
     asyncio.run(live())
-    assert [model.state for model in server.core.models] == ["waiting"]
+    assert [*states(server).values()] == ["waiting"]
 
 
 def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
@@ -429,10 +429,10 @@ def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
             await first.say("startup")
             await second.say("startup")
             await first.say("shutdown")
-            assert [model.state for model in server.core.models] == ["ready"]
+            assert [*states(server).values()] == ["ready"]
             assert await ask(two) == 200
             await second.say("shutdown")
-            assert [model.state for model in server.core.models] == ["waiting"]
+            assert [*states(server).values()] == ["waiting"]
 
     asyncio.run(live())
     assert events == ["load"]

@@ -22,9 +22,9 @@ from litestar.types import Receive, Scope, Send
 from quart import Quart
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
-from oip_asgi._core.models.model import Models
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
+from tests.support.inside import without_models
 from tests.support.ways import Way, over_asgi, over_wsgi
 
 
@@ -111,11 +111,8 @@ def staying(app: Any) -> Any:
 
 def urls_before_models(server: InferenceServer, **options: bool) -> list[URLPattern]:
     """Patterns made before the models were registered, so that their view is a plain one."""
-    models, server.core.models = server.core.models, Models()
-    try:
+    with without_models(server):
         return urls(server, **options)
-    finally:
-        server.core.models = models
 
 
 @contextmanager

@@ -58,8 +58,3 @@ def serve(model: Any, **arguments: Any) -> InferenceServer:
     server = InferenceServer()
     server.register("m", model, **arguments)
     return server
-
-
-def is_empty(server: InferenceServer) -> bool:
-    """Whether no call runs or waits."""
-    return all(model.gate.empty().done() for model in server.core.models)

@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from oip_asgi import InferenceRequest
-from oip_asgi._core.rest import body as rest
+from tests.support.inside import decode_request
 
 
 def through_http(request: InferenceRequest, *, binary: bool) -> InferenceRequest:
     """What a server sees of a request."""
     headers, body = request.to_http(binary=binary)
     length = headers.get("Inference-Header-Content-Length")
-    return rest.decode_request(body, None if length is None else int(length)).request
+    return decode_request(body, None if length is None else int(length))
 
 
 def sent(request: InferenceRequest) -> Any:
@@ -23,4 +23,4 @@ def sent(request: InferenceRequest) -> Any:
 
 
 def received(document: Any) -> InferenceRequest:
-    return rest.decode_request(json.dumps(document).encode(), None).request
+    return decode_request(json.dumps(document).encode())

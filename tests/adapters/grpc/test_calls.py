@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from oip_asgi import InferenceServer
 from tests.support.grpc_demo import health_of, logged
 from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
+from tests.support.inside import wait_until_idle, waiting_calls
 from tests.support.talk import block_until
 
 
@@ -76,16 +77,15 @@ class Blocked:
 def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
     server, blocked = InferenceServer(), Blocked()
     server.register("blocked", blocked, max_concurrency=1)
-    gate = server.core.models.find("blocked", None).gate
     with serving(server) as address:
         client = Client(address)
         first = client.begin("ModelInfer", wire_request("blocked"))
         assert blocked.begun.acquire(timeout=30)
         second = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
-        block_until(lambda: gate.waiting() == 1)
+        block_until(lambda: waiting_calls(server, "blocked") == 1)
         if way_out == "cancelled":
             second.cancel()
-        block_until(lambda: gate.waiting() == 0)
+        block_until(lambda: waiting_calls(server, "blocked") == 0)
         blocked.release.set()
         assert first.result().outputs[0].name == "output_0"
         assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
@@ -114,7 +114,6 @@ def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_clie
     """Or all its threads would be held by models that nobody waits for."""
     server, blocked = InferenceServer(), Blocked()
     server.register("blocked", blocked, timeout=60)
-    gate = server.core.models.find("blocked", None).gate
     with blocking(server, executor=ThreadPoolExecutor(1)) as address:
         client = Client(address)
         call = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
@@ -123,7 +122,7 @@ def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_clie
             call.cancel()
         assert client.ask("ServerLive", timeout=10).live is True
         blocked.release.set()
-        assert gate.empty().result(timeout=30) is None
+        wait_until_idle(server, "blocked")
 
 
 def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:

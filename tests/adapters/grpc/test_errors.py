@@ -13,6 +13,7 @@ from oip_asgi import InferenceServer
 from oip_asgi._core.grpc.messages import TYPED
 from tests.support.grpc_demo import TWO_FLOATS, fp32, logged
 from tests.support.grpc_ways import SERVICE, Client, Serving, wire_request
+from tests.support.inside import break_encoding
 
 BAD = {
     "raw too short": (wire_request("echo", [fp32()], [b"1234567"]), "inputs[0] ('x'): 7 bytes of binary data, but shape [1, 2] needs 8"),
@@ -204,7 +205,7 @@ def test_a_model_that_raises_what_is_no_exception_of_a_common_kind(
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
     serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oip_asgi._core.grpc.exchange._encode", None)
+    break_encoding(monkeypatch)
     server = InferenceServer()
     server.register("m", lambda: 1)
     with serving(server) as address:

@@ -5,10 +5,9 @@ Format: Protocol Buffers, Encoding.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import tracemalloc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,11 +15,9 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
 from oip_asgi._core.datatypes import DTYPES
-from oip_asgi._core.effects import Pool
-from oip_asgi._core.grpc import exchange as rpc
 from oip_asgi._core.grpc.messages import TYPED
-from oip_asgi._runtime.drive import drive, drive_async
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
+from tests.support.inside import Messages, answer_grpc, trips_of_grpc
 
 T = TypeVar("T")
 
@@ -208,6 +205,8 @@ def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
     assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 outputs: expected 100000 at most")
 
 
+INFER = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
+
 MILLION = {
     "inputs": (field(5, b"") * 1_000_000, "the request has 1000000 inputs: expected 100000 at most"),
     "outputs": (field(6, b"") * 1_000_000, "the request has 1000000 outputs: expected 100000 at most"),
@@ -223,10 +222,9 @@ MILLION = {
 def test_a_million_of_anything_is_refused_before_anything_is_made_of_it(message: bytes, text: str) -> None:
     server = InferenceServer()
     server.register("echo", lambda x: x)
-    method = rpc.Method("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"], lambda _: ())
     tracemalloc.start()
     try:
-        reply = drive(rpc.exchange(server.core, method, MODEL + message, None), server.running)
+        reply = answer_grpc(server, INFER, MODEL + message)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -252,18 +250,6 @@ def test_nesting_never_hurts(client: Client, case: str) -> None:
     assert client.ask("ServerLive").live is True
 
 
-class Noted:
-    """The worker threads of a server, which note what they are given."""
-
-    def __init__(self, server: InferenceServer) -> None:
-        self._threads = server.running
-        self.trips: list[Pool] = []
-
-    def in_thread(self, function: Callable[[], T], pool: Pool) -> Coroutine[Any, Any, T]:
-        self.trips.append(pool)
-        return self._threads.in_thread(function, pool)
-
-
 MANY = 100_000
 X = {"name": "x", "shape": [MANY]}
 
@@ -286,11 +272,9 @@ def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: An
     async def echo(x: np.ndarray) -> np.ndarray:
         return x
 
-    method = rpc.Method("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"], lambda _: ())
-    threads = Noted(server)
     data = wire_request("echo", [tensor], raw).SerializeToString()
-    reply = asyncio.run(drive_async(rpc.exchange(server.core, method, data, None), threads))
+    reply, trips_made = trips_of_grpc(server, INFER, data)
     server.stop()
     answer = MESSAGES["ModelInferResponse"].FromString(reply.message)
     assert list(answer.raw_output_contents) == raw
-    assert (reply.code, threads.trips) == ("OK", ["conversion"] * trips)
+    assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)

@@ -18,10 +18,8 @@ from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
 from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
 from oip_asgi._core.effects import Response
-from oip_asgi._core.http import codings as encodings
-from oip_asgi._core.http import exchange as http
-from oip_asgi._core.rest import body as rest
 from oip_asgi._core.tensors import lasting, read_only
+from tests.support.inside import before_compressing, before_decoding, before_encoding
 from tests.support.talk import Talk
 
 MIB = 2**20
@@ -199,14 +197,11 @@ def test_a_buffer_that_a_thread_uses_again_is_not_part_of_two_answers(monkeypatc
             second_has_run.set()
         return buffer
 
-    encode = rest.encode_response
-
-    def encode_later(response: Any, request: Any) -> Any:
+    def encode_later(request: InferenceRequest) -> None:
         if request["x"][0] == 1:
             assert second_has_run.wait(20)
-        return encode(response, request)
 
-    monkeypatch.setattr(rest, "encode_response", encode_later)
+    before_encoding(monkeypatch, encode_later)
 
     async def scenario() -> None:
         bodies = [f'{{"inputs":[{{"name":"x","shape":[4],"datatype":"INT32","data":[{n},{n},{n},{n}]}}]}}'.encode() for n in (1, 2)]
@@ -239,11 +234,7 @@ def test_large_answers_are_compressed_off_the_event_loop(monkeypatch: pytest.Mon
 
     ran_in: list[str] = []
 
-    def encode(parts: Any, coding: Any) -> bytes:
-        ran_in.append(threading.current_thread().name)
-        return encodings.encode(parts, coding)
-
-    monkeypatch.setattr(http, "encode", encode)
+    before_compressing(monkeypatch, lambda: ran_in.append(threading.current_thread().name))
     exchange = Exchange(np.zeros(MIB, "<f4"), headers=[(b"accept-encoding", b"gzip")])
     asyncio.run(exchange.run(OIPApp(server, compress_responses=True)))
     assert ran_in == ["oip_asgi worker"]
@@ -264,15 +255,8 @@ def test_many_numbers_are_converted_off_the_event_loop(run: str, monkeypatch: py
             server.register("m", lambda x: x, run=run)  # type: ignore[arg-type]
         ran_in: list[str] = []
 
-        def seen(function: Any) -> Any:
-            def wrapper(*args: Any) -> Any:
-                ran_in.append(threading.current_thread().name)
-                return function(*args)
-
-            return wrapper
-
-        for name in ("decode_request", "encode_response"):
-            monkeypatch.setattr(rest, name, seen(getattr(rest, name)))
+        before_decoding(monkeypatch, lambda: ran_in.append(threading.current_thread().name))
+        before_encoding(monkeypatch, lambda _: ran_in.append(threading.current_thread().name))
         data = list(range(20_000))
         body = json.dumps({"inputs": [{"name": "x", "shape": [20_000], "datatype": "INT32", "data": data}]})
         status, answer = await Talk(server, body=body.encode()).answer()
@@ -287,13 +271,7 @@ def test_many_numbers_are_converted_off_the_event_loop(run: str, monkeypatch: py
 def test_a_long_text_of_an_async_model_is_written_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     server = InferenceServer()
     ran_in: list[str] = []
-    write = rest.encode_response
-
-    def seen(*args: Any) -> Any:
-        ran_in.append(threading.current_thread().name)
-        return write(*args)
-
-    monkeypatch.setattr(rest, "encode_response", seen)
+    before_encoding(monkeypatch, lambda _: ran_in.append(threading.current_thread().name))
 
     @server.model("m")
     async def model(length: np.ndarray) -> str:

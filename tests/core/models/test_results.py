@@ -14,6 +14,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.asking import ask, error, outputs
+from tests.support.inside import break_encoding
 
 FP32, INT8 = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1])
 
@@ -281,7 +282,7 @@ def test_an_array_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oip_asgi._core.http.exchange.rest.encode_response", None)
+    break_encoding(monkeypatch)
     assert error(ask(returning(1), "m")) == (500, "internal error: see the server's log")
     assert "an error of oip_asgi itself" in caplog.text
 

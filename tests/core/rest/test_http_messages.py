@@ -14,7 +14,7 @@ import requests
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
 from oip_asgi._core.datatypes import DTYPES, Array
-from oip_asgi._core.rest import body as rest
+from tests.support.inside import decode_request
 from tests.support.ways import Request, over_asgi
 
 HEADER = "Inference-Header-Content-Length"
@@ -43,7 +43,7 @@ def test_a_request_comes_back_as_it_was(binary: bool) -> None:
     headers, body = request.to_http(binary=binary)
     assert headers["Content-Type"] == ("application/octet-stream" if binary else "application/json")
     assert (HEADER in headers) is binary
-    back = rest.decode_request(body, int(headers[HEADER]) if binary else None).request
+    back = decode_request(body, int(headers[HEADER]) if binary else None)
     assert all(map(same, back.inputs, tensors))
     assert (back.id, back.parameters) == (request.id, request.parameters)
     assert [(output.name, output.parameters) for output in back.outputs] == [("y", {"binary_data": False}), ("z", None)]

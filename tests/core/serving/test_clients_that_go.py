@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
-from tests.support.limited import INFER, Awaiting, Blocking, is_empty, serve
+from tests.support.inside import is_idle, states
+from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
@@ -28,7 +29,7 @@ def test_an_async_model_of_a_client_that_has_gone_is_cancelled_and_awaited() -> 
         assert model.events == ["cleaned up"]
 
     asyncio.run(main())
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_a_queued_call_of_a_client_that_has_gone_never_starts(blocking: Blocking) -> None:
@@ -46,7 +47,7 @@ def test_a_queued_call_of_a_client_that_has_gone_never_starts(blocking: Blocking
 
     asyncio.run(main())
     assert blocking.started == 2
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_the_answer_of_a_thread_whose_client_has_gone_is_dropped(blocking: Blocking) -> None:
@@ -57,10 +58,10 @@ def test_the_answer_of_a_thread_whose_client_has_gone_is_dropped(blocking: Block
         await until(lambda: blocking.started == 1)
         talk.go()
         assert await talk.answer() == (499, None)
-        assert not is_empty(server)
+        assert not is_idle(server)
         assert (await Talk(server).answer())[0] == 503
         blocking.leave.set()
-        await until(lambda: is_empty(server))
+        await until(lambda: is_idle(server))
 
     asyncio.run(main())
     assert blocking.ended == 1
@@ -82,7 +83,7 @@ def test_a_thread_that_raises_after_its_client_has_gone_is_not_logged() -> None:
         talk.go()
         await talk.answer()
         leave.set()
-        await until(lambda: is_empty(server))
+        await until(lambda: is_idle(server))
 
     asyncio.run(main())
 
@@ -105,7 +106,7 @@ def test_what_waits_for_a_thread_and_is_given_up_never_starts(blocking: Blocking
     asyncio.run(main())
     server.stop()
     assert started == []
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_a_short_call_is_not_watched() -> None:
@@ -163,7 +164,7 @@ def test_a_loading_model_does_not_end_with_the_client_who_came_first() -> None:
         with pytest.raises(asyncio.CancelledError):
             await first.task
         leave.set()
-        await until(lambda: server.core.models.find("m", None).state == "ready")
+        await until(lambda: states(server)["m"] == "ready")
         assert (await Talk(server).answer())[0] == 200
 
     asyncio.run(main())
@@ -186,7 +187,7 @@ def test_a_host_that_cancels_a_request(where: str, blocking: Blocking) -> None:
             await talk.task
         assert talk.sent == []
         blocking.leave.set()
-        await until(lambda: is_empty(server))
+        await until(lambda: is_idle(server))
 
     asyncio.run(main())
     assert blocking.started + awaiting.started == 1
@@ -219,4 +220,4 @@ def test_under_trio_a_client_that_goes() -> None:
     anyio.run(main, backend="trio")
     assert ended == ["cancelled"]
     assert sent[0]["status"] == 499
-    assert is_empty(server)
+    assert is_idle(server)

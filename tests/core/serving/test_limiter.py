@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from oip_asgi import OIPApp, OIPWSGIApp
-from tests.support.limited import INFER, Blocking, is_empty, serve
+from tests.support.inside import bounds, is_idle
+from tests.support.limited import INFER, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi
 
@@ -38,7 +39,7 @@ def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Block
 
     asyncio.run(main())
     assert (blocking.most, blocking.started) == (2, 4)
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
@@ -68,7 +69,7 @@ def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
         blocking.leave.set()
         assert sorted(future.result(20).status for future in answers) == [200, 200, 503]
     assert (blocking.most, blocking.started) == (1, 2)
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def iter_done(futures: list[Any]) -> Iterator[Answer]:
@@ -114,7 +115,7 @@ def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
         await first.answer()
 
     asyncio.run(main())
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_several_event_loops_and_threads_share_one_gate() -> None:
@@ -137,7 +138,7 @@ def test_several_event_loops_and_threads_share_one_gate() -> None:
         thread.join(60)
     assert (blocking.started, blocking.ended) == (360, 360)
     assert blocking.most == 3
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 @pytest.mark.parametrize("run", ["async", "inline"])
@@ -154,7 +155,7 @@ def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
             assert (await Talk(server).answer())[0] == 200
 
     asyncio.run(main())
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,7 +169,7 @@ def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixtur
             assert (await Talk(server).answer())[0] == 500
 
     asyncio.run(main())
-    assert is_empty(server)
+    assert is_idle(server)
     caplog.clear()
 
 
@@ -211,7 +212,7 @@ def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
             answer = pool.submit(ask, INFER).result(20)
             assert (answer.status, json.loads(answer.body)) == (500, {"error": "model 'm' failed: see the server's log"})
         assert pool.submit(ask, Request("POST", "/models/next/infer", (), EMPTY)).result(20).status == 200
-    assert is_empty(server)
+    assert is_idle(server)
     assert [end.__name__ in logging.Formatter().format(record) for record in caplog.records] == [True, True]
     caplog.clear()
     server.stop()
@@ -225,7 +226,7 @@ def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseExceptio
     server = serve(model, max_concurrency=1, max_queue=0)
     with pytest.raises(end):
         over_wsgi(OIPWSGIApp(server), "")(INFER)
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -287,7 +288,7 @@ def test_the_defaults() -> None:
 
     server = serve(model)
     server.register("thread", lambda: 1)
-    gates = {each.name: (each.gate.max_concurrency, each.gate.max_queue) for each in server.core.models}
-    assert gates["m"] == (256, 100)
-    assert gates["thread"][0] >= 2
-    assert gates["thread"][1] == 100
+    found = bounds(server)
+    assert found["m"] == (256, 100)
+    assert found["thread"][0] >= 2
+    assert found["thread"][1] == 100

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
-from oip_asgi._core.rest import body as rest
-from tests.support.limited import INFER, Awaiting, Blocking, is_empty, serve
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.inside import before_encoding, is_idle, wait_until_idle
+from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
 from tests.support.ways import Request, over_asgi, over_wsgi
 
@@ -33,7 +33,7 @@ def test_an_async_model_that_takes_too_long_is_cancelled_and_awaited() -> None:
         status, body = await Talk(server).answer()
         assert (status, body) == (504, {"error": TOO_LATE.format("0.02")})
         assert model.events == ["cleaned up"]
-        assert is_empty(server)
+        assert is_idle(server)
         model.leave.set()
         assert (await Talk(server).answer())[0] == 200
 
@@ -70,7 +70,7 @@ def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogC
         assert task.cancelling() == 0  # the host's task goes on as if nothing had been
 
     asyncio.run(main())
-    assert is_empty(server)
+    assert is_idle(server)
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage() for record in errors] == ["model 'm' failed on the request with id None, after its timeout"] * (
         how == "raises"
@@ -85,7 +85,7 @@ def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Bl
         assert (await Talk(server).answer())[0] == 504
         assert (await Talk(server).answer())[0] == 503
         blocking.leave.set()
-        await until(lambda: is_empty(server))
+        await until(lambda: is_idle(server))
         assert (await Talk(server).answer())[0] == 200
 
     asyncio.run(main())
@@ -99,7 +99,7 @@ def test_under_wsgi_a_thread_that_takes_too_long(blocking: Blocking) -> None:
     assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format(STARTED)})
     assert way(INFER).status == 503
     blocking.leave.set()
-    assert server.core.models.find("m", None).gate.empty().result(20) is None
+    wait_until_idle(server, "m")
     assert way(INFER).status == 200
     server.stop()
 
@@ -109,7 +109,7 @@ def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited(
     server = serve(model, timeout=0.02)
     assert over_wsgi(OIPWSGIApp(server), "")(INFER).status == 504
     assert model.events == ["cleaned up"]
-    assert is_empty(server)
+    assert is_idle(server)
     server.stop()
 
 
@@ -140,7 +140,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     leave.set()
     server.stop()  # waits for the thread
-    assert is_empty(server)
+    assert is_idle(server)
     late = caplog.records[1:]
     if isinstance(raised, ValueError):
         [record] = late
@@ -186,7 +186,7 @@ def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bo
 
     asyncio.run(main())
     assert blocking.started == 1
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 @pytest.mark.parametrize(("timeout", "asked", "seconds"), [(5, 20_000, "0.02"), (0.02, 5_000_000, "0.02"), (None, 20_000, "0.02")])
@@ -217,20 +217,18 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
 
     asyncio.run(main())
     server.stop()
-    assert is_empty(server)
+    assert is_idle(server)
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
 def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
-    encode = rest.encode_response
 
-    def encode_late(response: Any, request: Any) -> Any:
+    def encode_late(request: InferenceRequest) -> None:
         entered.set()
         assert leave.wait(20)
-        return encode(response, request)
 
-    monkeypatch.setattr(rest, "encode_response", encode_late)
+    before_encoding(monkeypatch, encode_late)
     server = serve(lambda: 7, timeout=STARTED)
     timer = threading.Timer(2 * STARTED, leave.set)  # behind the deadline
 
