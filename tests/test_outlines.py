@@ -23,10 +23,9 @@ from oip_asgi._core.rest import body as rest
 from oip_asgi._core.tensors import InferenceResponse, Tensor
 from oip_asgi._runtime.drive import drive
 from oip_asgi.grpc import _parse
-
-from .grpc_ways import MESSAGES, wire_request
-from .test_properties import assert_equal
-from .ways import Request, over_asgi
+from tests.core.rest.test_properties import assert_equal
+from tests.support.grpc_ways import MESSAGES, wire_request
+from tests.support.ways import Request, over_asgi
 
 HEADER: Final = "Inference-Header-Content-Length"
 METHOD: Final = rpc.Method("ModelInfer", partial(_parse, MESSAGES["ModelInferRequest"]), MESSAGES["ModelInferResponse"], lambda _: ())

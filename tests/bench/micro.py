@@ -13,11 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oip_asgi import InferenceResponse, InferenceServer, OIPApp
-from oip_asgi._core.effects import Read
-from oip_asgi._core.http import exchange as http
-from oip_asgi._core.outlines import Received
-from oip_asgi._core.rest import body as rest
+from oip_asgi import OIPApp
+from tests.support.inside import parts_of_http
 
 from .machine import described
 from .models import make_server
@@ -26,17 +23,6 @@ from .rows import HEADER_LENGTH, Row, rows
 from .serve import echo
 
 ROWS: Final = ("JSON 1x4", "binary 1x4")
-
-
-def drive(steps: Any, body: bytes = b"") -> Any:
-    """Finish a generator of the core's, whose calls return at once, in the least that it takes."""
-    value = None
-    while True:
-        try:
-            step = steps.send(value)
-        except StopIteration as end:
-            return end.value
-        value = body if isinstance(step, Read) else step.function(*step.args)
 
 
 @dataclass(frozen=True)
@@ -129,30 +115,17 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
     server.start()
     try:
         size = row.headers.get(HEADER_LENGTH)
-        header_length = None if size is None else int(size)
-        head = http.Head(row.method, row.path, _headers(row), True, None)
-        received = rest.decode_request(row.body, header_length)
-        response = _infer(server, received, head)
+        parts = parts_of_http(server, "identity", row.path, _headers(row), row.body, None if size is None else int(size))
         return Costs(
             best_of_app(OIPApp(server), row, repeats, number),
-            best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
-            best(lambda: rest.decode_request(row.body, header_length), repeats, number),
-            best(lambda: _infer(server, received, head), repeats, number),
-            best(lambda: rest.encode_response(response, received.request), repeats, number),
+            best(parts.exchange, repeats, number),
+            best(parts.decode, repeats, number),
+            best(parts.infer, repeats, number),
+            best(parts.encode, repeats, number),
             best_of_app(echo, row, repeats, number),
         )
     finally:
         server.stop()
-
-
-def _infer(server: InferenceServer, received: Received, head: http.Head) -> InferenceResponse:
-    core = server.core
-    model = core.models.find("identity", None)
-    assert core.is_open(model)
-    place = core.enter(model)
-    response: InferenceResponse = drive(core.infer(model, place, received, head))
-    place.give_up()
-    return response
 
 
 def report(found: Costs, name: str) -> str:

@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
 from oip_asgi._core.datatypes import Array
-from oip_asgi._core.rest import body as rest
-
-from ..processes import free_port, serving
-from ..test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.support.inside import decode_request
+from tests.support.processes import free_port, serving
 
 PYTHON = os.environ.get("MLSERVER_PYTHON")
 
@@ -61,7 +60,7 @@ def mlserver() -> Iterator[MLServer]:
 
 def theirs(codec: str, document: Any) -> Any:
     """What our codec makes of a request in JSON."""
-    request = rest.decode_request(json.dumps(document).encode(), None).request
+    request = decode_request(json.dumps(document).encode())
     ours = getattr(codecs, codec)
     return ours.decode_request(request) if issubclass(ours, codecs.RequestCodec) else ours.decode_input(request.inputs[0])
 

@@ -1,0 +1,208 @@
+"""gRPC calls that are cancelled, have a deadline, wait in a queue, or wait for a model to load."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2
+
+from oip_asgi import InferenceServer
+from tests.support.grpc_demo import health_of, logged
+from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
+from tests.support.inside import wait_until_idle, waiting_calls
+from tests.support.talk import block_until
+
+
+class Held:
+    """An async model that says when it has begun, waits for ever, and says when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.cancelled = threading.Event()
+
+    async def __call__(self) -> Any:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+def test_a_cancelled_call_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server, held = InferenceServer(), Held()
+    server.register("held", held)
+    with serving(server) as address:
+        call = Client(address).begin("ModelInfer", wire_request("held"))
+        assert held.begun.wait(30)
+        assert not held.cancelled.is_set()
+        call.cancel()
+        assert held.cancelled.wait(30)
+    assert not logged(caplog)
+
+
+def test_a_deadline_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server, held = InferenceServer(), Held()
+    server.register("held", held)
+    with serving(server) as address:
+        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=2)
+        assert code == "DEADLINE_EXCEEDED"
+        assert held.begun.is_set()
+        assert held.cancelled.wait(30)
+    assert not logged(caplog)
+
+
+class Blocked:
+    """A model that holds its thread until it is let go, and counts how often it has begun."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.release = threading.Event()
+        self.times = 0
+
+    def __call__(self) -> Any:
+        self.times += 1
+        self.begun.release()
+        assert self.release.wait(30)
+        return np.array([1])
+
+
+@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
+    server, blocked = InferenceServer(), Blocked()
+    server.register("blocked", blocked, max_concurrency=1)
+    with serving(server) as address:
+        client = Client(address)
+        first = client.begin("ModelInfer", wire_request("blocked"))
+        assert blocked.begun.acquire(timeout=30)
+        second = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
+        block_until(lambda: waiting_calls(server, "blocked") == 1)
+        if way_out == "cancelled":
+            second.cancel()
+        block_until(lambda: waiting_calls(server, "blocked") == 0)
+        blocked.release.set()
+        assert first.result().outputs[0].name == "output_0"
+        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
+    assert blocked.times == 2
+    assert not logged(caplog)
+
+
+def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
+    server, load, model = InferenceServer(), Blocked(), Blocked()
+    server.register("blocked", model, load=load)
+    with serving(server) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("blocked"))
+        assert load.begun.acquire(timeout=30)
+        call.cancel()
+        assert client.ask("ServerLive").live is True  # the server has heard of what was before
+        load.release.set()
+        block_until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
+        model.release.set()
+        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
+    assert (load.times, model.times) == (1, 1)
+
+
+@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_client_has_gone(way_out: str) -> None:
+    """Or all its threads would be held by models that nobody waits for."""
+    server, blocked = InferenceServer(), Blocked()
+    server.register("blocked", blocked, timeout=60)
+    with blocking(server, executor=ThreadPoolExecutor(1)) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
+        assert blocked.begun.acquire(timeout=30)
+        if way_out == "cancelled":
+            call.cancel()
+        assert client.ask("ServerLive", timeout=10).live is True
+        blocked.release.set()
+        wait_until_idle(server, "blocked")
+
+
+def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+    server = InferenceServer()
+
+    @server.model("slow")
+    def slow() -> Any:
+        begun.set()
+        assert release.wait(30)
+        ended.set()
+        return np.array([1])
+
+    with serving(server) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("slow"))
+        assert begun.wait(30)
+        call.cancel()
+        assert client.ask("ServerLive").live is True
+        release.set()
+        assert ended.wait(30)
+        assert client.ask("ModelInfer", wire_request("slow")).outputs[0].name == "output_0"
+    assert not logged(caplog)
+
+
+def test_a_blocking_model_does_not_hold_up_health(serving: Serving) -> None:
+    begun, release = threading.Event(), threading.Event()
+    server = InferenceServer()
+
+    @server.model("slow")
+    def slow() -> Any:
+        begun.set()
+        assert release.wait(30)
+        return np.array([1])
+
+    with serving(server) as address:
+        client = Client(address)
+        call = client.begin("ModelInfer", wire_request("slow"))
+        assert begun.wait(30)
+        assert client.ask("ServerReady").ready is True
+        assert not call.done()
+        release.set()
+        assert call.result().outputs[0].name == "output_0"
+
+
+@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
+def test_probes_that_give_up_let_a_model_load_all_the_same(serving: Serving, names: list[str]) -> None:
+    loaded: list[str] = []
+    release = threading.Event()
+    server = InferenceServer()
+    for name in names:
+
+        async def load(name: str = name) -> None:
+            loaded.append(name)
+            while not release.is_set():
+                await asyncio.sleep(0.001)
+
+        server.register(name, lambda: 1, load=load)
+    with serving(server) as address:
+        client = Client(address)
+        health = health_of(client)
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError) as passed:
+                health.Check(health_pb2.HealthCheckRequest(), timeout=0.2)
+            assert passed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        waiting = client.begin("ModelInfer", wire_request("m"))
+        release.set()
+        assert waiting.result().outputs[0].name == "output_0"
+        assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+    assert sorted(loaded) == names
+
+
+def test_models_load_before_the_first_call_that_needs_one(serving: Serving) -> None:
+    loaded: list[int] = []
+    server = InferenceServer()
+    server.register("lazy", lambda: len(loaded), load=lambda: loaded.append(1))
+    with serving(server) as address:
+        client = Client(address)
+        assert client.ask("ServerLive").live is True
+        assert loaded == []
+        for _ in range(2):
+            assert client.ask("ModelInfer", wire_request("lazy")).outputs[0].shape == [1]
+        assert loaded == [1]
