@@ -156,21 +156,6 @@ def read_only(array: Array) -> None:
         part = part.base
 
 
-def lasting(array: Array) -> Array:
-    """An array that nobody writes to any more: itself where neither it nor what it is a view of can be written to, else a copy.
-
-    So an input that a model gives back is not copied, while a buffer that the model uses again is, and answers cannot mix.
-    """
-    part: Any = array
-    while isinstance(part, np.ndarray):
-        if part.flags.writeable:
-            copied = array.copy()
-            copied.flags.writeable = False
-            return copied
-        part = part.base
-    return array
-
-
 def integer_array(elements: list[int], dtype: DType, place: str) -> Array:
     """A flat array of integers that were read as wider ones.
 

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, final
 
 from .._core.effects import DeadlinePassed, Run, Signal, Work
@@ -54,7 +55,7 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            effect.after.then(lambda: pool.submit(effect.function, job))
+            effect.after.then(partial(pool.submit, effect.function, job))
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:
@@ -235,5 +236,5 @@ class _Ending:
     def is_gone(self) -> bool:
         return False
 
-    def receive(self, result: Any, error: BaseException | None) -> None:
+    def receive(self, result: Any, error: BaseException | None) -> None:  # noqa: ARG002  (a generator of its own says what came of it)
         self._ended.set()

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
@@ -52,6 +53,11 @@ async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | Non
     await arrival(future, deadline, gone)
 
 
+def _fail(future: asyncio.Future[Any], reason: Reason) -> None:
+    if not future.done():
+        future.set_exception(reason())
+
+
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -65,16 +71,12 @@ async def arrival(future: asyncio.Future[T], deadline: float, gone: Gone | None)
         ClientGone: The client went first; likewise.
     """
 
-    def stop(reason: Reason) -> None:
-        if not future.done():
-            future.set_exception(reason())
-
-    watch = _Watch(stop, deadline, gone)
+    watch = _Watch(partial(_fail, future), deadline, gone)
     try:
         return await future
     finally:
         await watch.end()
-        del future, stop  # what it raises knows this frame: together they would live until the next garbage collection
+        del future, watch  # what it raises knows this frame: together they would live until the next garbage collection
 
 
 async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None) -> T:

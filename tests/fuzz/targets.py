@@ -15,10 +15,10 @@ import numpy as np
 
 from oip_asgi import InferenceResponse, InferenceServer, TensorSpec
 from oip_asgi._core.body import Body
+from oip_asgi._core.codings import Coding, coding_of, preferred
 from oip_asgi._core.datatypes import DTYPES
 from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.grpc.wire import bytes_head, split
-from oip_asgi._core.http.codings import Coding, coding_of, preferred
 from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
 from tests.support.inside import answer_http, decode_request, decode_request_whole, encode_response

@@ -6,7 +6,8 @@ It needs no extra. Tests of one part of the core, in the folder of that part, im
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -14,17 +15,24 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
+from oip_asgi._core import codings
 from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Pool, Read, Response
+from oip_asgi._core.effects import Read, Run, Work
 from oip_asgi._core.grpc import exchange as grpc_exchange
-from oip_asgi._core.grpc.exchange import Reply
-from oip_asgi._core.http import codings
+from oip_asgi._core.grpc import infer as grpc_infer
+from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.http import exchange as http_exchange
+from oip_asgi._core.http.infer import RestForm
+from oip_asgi._core.http.request import Head, Incoming
+from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
-from oip_asgi._core.models.model import Models
+from oip_asgi._core.models.limiter import Limiter
+from oip_asgi._core.models.repository import Repository
 from oip_asgi._core.rest import body as rest
+from oip_asgi._core.serving.call import Call
 from oip_asgi._runtime.drive import drive, drive_async
+from oip_asgi._runtime.waiting import Gone
 
 T = TypeVar("T")
 
@@ -35,46 +43,55 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 def model_names(server: InferenceServer) -> list[str]:
     """The models' names, in the order of their registration."""
-    return [model.name for model in server.core.models]
+    return [model.name for model in server._inside.engine.models]
 
 
 def states(server: InferenceServer) -> dict[str, str]:
-    """Where each model is in its life, by name: "waiting" (for its load) or "ready", among others."""
-    return {model.name: model.state for model in server.core.models}
+    """Where each model is in its life, by name: "registered" (and waiting for its load) or "ready", among others."""
+    return {model.name: model.life.state for model in server._inside.engine.models}
 
 
 def is_stopping(server: InferenceServer) -> bool:
-    return server.core.stopping
+    return server._inside.engine.stopping
+
+
+def limiter_of(server: InferenceServer, name: str) -> Limiter:
+    """The slots of a model."""
+    return server._inside.engine.models.find(name, None).limiter
 
 
 def waiting_calls(server: InferenceServer, name: str) -> int:
     """How many calls of a model wait for a slot."""
-    return server.core.models.find(name, None).gate.waiting()
+    return limiter_of(server, name).waiting
 
 
 def is_idle(server: InferenceServer) -> bool:
     """Whether no call runs or waits, of any model."""
-    return all(model.gate.empty().done() for model in server.core.models)
+    return not any(model.limiter.running for model in server._inside.engine.models)
 
 
 def wait_until_idle(server: InferenceServer, name: str, seconds: float = 30) -> None:
     """Wait until no call of a model runs or waits, or raise `TimeoutError`."""
-    server.core.models.find(name, None).gate.empty().result(seconds)
+    idle = threading.Event()
+    limiter_of(server, name).idle().then(idle.set)
+    if not idle.wait(seconds):
+        raise TimeoutError(f"{name} still runs")
 
 
 def bounds(server: InferenceServer) -> dict[str, tuple[int, int]]:
     """`max_concurrency` and `max_queue` of each model, by name."""
-    return {model.name: (model.gate.max_concurrency, model.gate.max_queue) for model in server.core.models}
+    return {model.name: (model.limiter.max_concurrency, model.limiter.max_queue) for model in server._inside.engine.models}
 
 
 @contextmanager
 def without_models(server: InferenceServer) -> Iterator[None]:
     """A server as it was before its models were registered."""
-    models, server.core.models = server.core.models, Models()
+    engine = server._inside.engine
+    models, engine.models = engine.models, Repository()
     try:
         yield
     finally:
-        server.core.models = models
+        engine.models = models
 
 
 # Requests, answered without an adapter
@@ -82,7 +99,7 @@ def without_models(server: InferenceServer) -> Iterator[None]:
 
 def decode_request(body: Buffer, header_length: int | None = None) -> InferenceRequest:
     """The request that a body of REST holds; `header_length` is how long its JSON is, where binary data follows."""
-    return rest.decode_request(body, header_length).request
+    return rest.decode_request(body, header_length)
 
 
 def decode_request_whole(body: Buffer, header_length: int | None = None) -> InferenceRequest:
@@ -104,8 +121,8 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
             into.feed(body[start : start + chunk])
         return into.finish()
 
-    head = http_exchange.Head(method, path, headers, True, None, compress=True)
-    return drive(http_exchange.exchange(server.core, head), server.running, read)
+    engine, runtime = server._inside
+    return drive(http_exchange.exchange(engine, Head(method, path, headers, True, None, compress=True)), runtime, read)
 
 
 @dataclass(frozen=True)
@@ -120,24 +137,22 @@ class Parts:
 
 def parts_of_http(server: InferenceServer, model: str, path: str, headers: Headers, body: bytes, header_length: int | None) -> Parts:
     """The parts of an infer request, of a model that is ready, runs inline and lets the call in at once."""
-    core = server.core
-    head = http_exchange.Head("POST", path, headers, True, None)
-    received = rest.decode_request(body, header_length)
+    engine, _ = server._inside
+    found = engine.models.find(model, None)
+    head = Head("POST", path, headers, True, None)
+    form = RestForm(head, Incoming.of(head, None))
 
     def infer() -> InferenceResponse:
-        found = core.models.find(model, None)
-        assert core.is_open(found)
-        place = core.enter(found)
-        response: InferenceResponse = _finish(core.infer(found, place, received, head))
-        place.give_up()
-        return response
+        call = Call(engine, found, form, body)
+        call.decode()
+        return call.run()
 
-    response = infer()
+    request, response = rest.decode_request(body, header_length), infer()
     return Parts(
-        lambda: _finish(http_exchange.exchange(core, head), body),
+        lambda: _finish(http_exchange.exchange(engine, head), body),
         lambda: rest.decode_request(body, header_length),
         infer,
-        lambda: rest.encode_response(response, received.request),
+        lambda: rest.encode_response(response, request),
     )
 
 
@@ -146,10 +161,10 @@ def _finish(steps: Any, body: bytes = b"") -> Any:
     value = None
     while True:
         try:
-            step = steps.send(value)
+            effect = steps.send(value)
         except StopIteration as end:
             return end.value
-        value = body if isinstance(step, Read) else step.function(*step.args)
+        value = body if isinstance(effect, Read) else effect.function()
 
 
 class Messages(NamedTuple):
@@ -160,19 +175,20 @@ class Messages(NamedTuple):
     make: Callable[[], Any]
 
 
-def _method(messages: Messages) -> grpc_exchange.Method:
-    return grpc_exchange.Method(messages.method, messages.read, messages.make, lambda _: ())
+def _method(messages: Messages) -> Method:
+    return Method(messages.method, messages.read, messages.make, lambda _: ())
 
 
 def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
     """What the core answers to a message of gRPC, in this thread."""
-    return drive(grpc_exchange.exchange(server.core, _method(messages), data, None), server.running)
+    engine, runtime = server._inside
+    return drive(grpc_exchange.exchange(engine, _method(messages), data, None), runtime)
 
 
-def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Pool]]:
-    """The same on an event loop, and which pools of threads were used beside it, in turn."""
+def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
+    """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
-    reply = asyncio.run(drive_async(grpc_exchange.exchange(server.core, _method(messages), data, None), threads))
+    reply = asyncio.run(drive_async(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None), threads))
     return reply, threads.trips
 
 
@@ -180,12 +196,12 @@ class _Noted:
     """The worker threads of a server, which note what they are given."""
 
     def __init__(self, server: InferenceServer) -> None:
-        self._threads = server.running
-        self.trips: list[Pool] = []
+        self._runtime = server._inside.runtime
+        self.trips: list[Work] = []
 
-    def in_thread(self, function: Callable[[], T], pool: Pool) -> Coroutine[Any, Any, T]:
-        self.trips.append(pool)
-        return self._threads.in_thread(function, pool)
+    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+        self.trips.append(effect.work)
+        return await self._runtime.run(effect, gone)
 
 
 # Where a test steps in
@@ -226,4 +242,4 @@ def before_compressing(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], objec
 def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
     monkeypatch.setattr(rest, "encode_response", None)
-    monkeypatch.setattr(grpc_exchange, "_encode", None)
+    monkeypatch.setattr(grpc_infer, "encode_response", None)

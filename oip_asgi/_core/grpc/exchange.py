@@ -53,16 +53,16 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         return refusal(own_fault(error))
 
 
-def _server_live(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:
     response.live = True
     yield from ()
 
 
-def _server_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_ready()
 
 
-def _server_metadata(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _server_metadata(engine: Engine, _: Any, response: Any) -> Steps[None]:
     document = engine.metadata()
     response.name, response.version = document.name, document.version
     response.extensions.extend(document.extensions)

@@ -15,8 +15,9 @@ from ..datatypes import Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, to_json
+from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
-from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
+from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported
 from . import schemas
 from .schemas import Parameters, RequestOutput
 

@@ -14,8 +14,8 @@ import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
 from oip_asgi._core.body import Body
+from oip_asgi._core.codings import Decoder, preferred
 from oip_asgi._core.errors import InferenceError, TooLarge
-from oip_asgi._core.http.codings import Decoder, preferred
 from tests.support.ways import Answer, Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi
 
 BODY = b'{"inputs":[{"name":"x","shape":[4],"datatype":"FP32","data":[1,2,3,4]}]}'

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
 from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Response
-from oip_asgi._core.tensors import lasting, read_only
+from oip_asgi._core.http.response import Response
+from oip_asgi._core.tensors import read_only
 from tests.support.inside import before_compressing, before_decoding, before_encoding
 from tests.support.talk import Talk
 
