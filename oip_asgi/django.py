@@ -76,7 +76,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 class _RequestThread:
     """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
 
-    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+    async def run(self, effect: Run, _: Gone | None = None) -> Any:
         if effect.after is not None:
             await signalled(effect.after, effect.deadline)
         result = asyncio.ensure_future(sync_to_async(effect.function)())

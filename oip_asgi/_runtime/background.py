@@ -78,6 +78,8 @@ class _Loop:
             return future.result()
         except CancelledError:
             raise Stopped from None
+        finally:
+            del future  # what it raises knows this frame: together they would live until the next garbage collection
 
     def stop(self) -> None:
         with self._lock:

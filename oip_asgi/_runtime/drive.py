@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Threads(Protocol):
     """Worker threads that an event loop may wait for."""
 
-    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+    async def run(self, effect: Run, gone: Gone | None = None, /) -> Any:
         """Run a function in one of them. It goes on if this is cancelled."""
 
 

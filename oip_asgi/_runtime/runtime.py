@@ -182,7 +182,7 @@ class _WaitedJob:
 
     def receive(self, result: Any, error: BaseException | None) -> None:
         with self._lock:
-            self._result, self._error = result, error
+            self._result, self._error = result, None if error is None else as_failure(error)
             is_left = self._is_left
             if not is_left:
                 self._done.set()

@@ -63,7 +63,7 @@ class GRPCForm:
             return 0
         return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, _: Model) -> InferenceRequest:
         message = self._message
         if message is None:
             message = self._method.parse(bytes(body))
@@ -73,10 +73,10 @@ class GRPCForm:
         check_message(message, raw)
         return decode_request(message, raw)
 
-    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
+    def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return encoding_cost(response)
 
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         message = self._method.response()
         contents = encode_response(response, message)
         # the library would copy them twice

@@ -14,7 +14,8 @@ from typing import Final
 
 from ..datatypes import Buffer
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = 0, 1, 2, 3, 4, 5
+_SIZES: Final = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
 
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
@@ -43,7 +44,7 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     start = 0
     try:
         for tag, value, end in _fields(view):
-            if len(kept) + len(taken) == _MAX_FIELDS:
+            if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == _GROUP:
                 return message, []
             if tag == field << 3 | _BYTES:
                 taken.append(view[value:end])
@@ -76,7 +77,7 @@ def find_texts(message: bytes, fields: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
-    """The tag of each field, and where its value begins and ends.
+    """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends.
 
     Raises:
         IndexError: The message is malformed.
@@ -91,7 +92,7 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
         elif tag & 7 == _VARINT:
             _, position = _varint(view, value, _MAX_SHIFT)
         else:
-            position = value + {_FIXED64: 8, _FIXED32: 4}[tag & 7]
+            position = value + _SIZES[tag & 7]
         if position > end:
             raise IndexError
         yield tag, value, position

@@ -29,20 +29,20 @@ class Form(Protocol[T_co]):
     def read(self) -> Steps[Buffer]:
         """Read the request's body."""
 
-    def decoding_cost(self, body: Buffer) -> int:
+    def decoding_cost(self, body: Buffer, /) -> int:
         """How much `decode` costs."""
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, /) -> InferenceRequest:
         """The request that a body is.
 
         Raises:
             InvalidRequest: It is none.
         """
 
-    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
+    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse, /) -> int:
         """How much `encode` costs."""
 
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> T_co:
+    def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
         """The response as it leaves.
 
         Raises:
