@@ -98,9 +98,11 @@ async def drive_async(
                 elif type(effect) is Await:
                     value = await attended(effect.function(), effect.deadline, gone if effect.for_client else None)
                 elif type(effect) is Wait:
-                    value = await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
+                    await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
+                    value = None
                 else:
-                    value = _spawn(effect, threads)
+                    _spawn(effect, threads)
+                    value = None
             except BaseException as error:
                 if isinstance(error, (ClientGone, CancelledError, GeneratorExit)) or is_for_the_host(error):
                     steps.close()  # nobody waits any more: the client has gone, or the host cancels

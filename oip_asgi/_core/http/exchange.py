@@ -64,11 +64,13 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
     if match.name is None:
-        return match.handler(head.method)(request)
+        answer: Response | Steps[Response] = match.handler(head.method)(request)
+        return answer
     if match.is_split and match.name not in models:
         raise unknown_path(head.path)
     model = models.find(match.name, match.version)
-    return match.handler(head.method)(request, model)
+    answer = match.handler(head.method)(request, model)
+    return answer
 
 
 def _server_metadata(request: Exchange) -> Response:
