@@ -96,18 +96,27 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
     decoders: Mapping[str, Decode]
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request. Those that do not say their content type say the declared one from here on.
+        """The value of some tensors of a request. A tensor that does not say its content type has the declared one.
+
+        Args:
+            tensors: The tensors, which stay as they are.
+            request: Their request.
 
         Raises:
-            InvalidRequest: They do not hold one.
+            InvalidRequest: They do not hold such a value.
         """
-        for tensor in tensors:
-            if tensor.name in self.declared:
-                tensor.parameters = {"content_type": self.declared[tensor.name], **tensor.parameters}
+        if self.declared:
+            tensors = list(map(self._as_declared, tensors))
         try:
             return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
+
+    def _as_declared(self, tensor: Tensor) -> Tensor:
+        content_type = self.declared.get(tensor.name)
+        if content_type is None or "content_type" in tensor.parameters:
+            return tensor
+        return Tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
 
 
 class Codecs:

@@ -5,6 +5,7 @@ Nothing here runs the callable: `Binding.arguments` says what to call it with.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
@@ -26,7 +27,7 @@ class Given(Protocol):
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The input tensors by name."""
+        """The input tensors by name, as `Binding.accept` returned them."""
 
     @property
     def content_type(self) -> str | None:
@@ -57,15 +58,19 @@ def unclaimed_of(reader: WholeReader) -> Taker:
     """One value of all tensors that no parameter is named after."""
 
     def take(given: Given) -> Any:
-        request = given.request
-        return reader.read([tensor for tensor in request.inputs if tensor.name not in given.binding.claimed], request)
+        claimed = given.binding.claimed
+        return reader.read([tensor for name, tensor in given.tensors.items() if name not in claimed], given.request)
 
     return take
 
 
 def request_of(given: Given) -> InferenceRequest:
-    """The request."""
-    return given.request
+    """The request, with the tensors as they were accepted."""
+    request = given.request
+    tensors = list(given.tensors.values())
+    if all(map(operator.is_, tensors, request.inputs)):
+        return request
+    return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
 def context_of(given: Given) -> InferenceContext:
@@ -111,23 +116,30 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     of_one: frozenset[str]
     only_whole: frozenset[str]
 
-    def accept(self, request: InferenceRequest, content_type: str | None) -> None:
-        """Hold a request's inputs against the signature. Its one tensor gets the parameter's name where the content type is for the whole.
+    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
+        """Check a request's inputs against the signature. The request itself stays as it is.
 
         Args:
             request: The request.
-            content_type: Its own, None where it has none.
+            content_type: The request's own content type, None where it has none.
+
+        Returns:
+            The tensors that the model is called with, by name. They are the request's own, but for these: a single tensor gets the name
+            of the model's one parameter where the content type is for the whole request, and where a content type is said, `[N, 1]`
+            becomes the declared `[-1]`.
 
         Raises:
-            InvalidRequest: The names, datatypes, shapes or the content type are not what is taken; the text names them.
+            InvalidRequest: The names, datatypes, shapes or the content type are not what the model takes; the text names them.
 
         Specification: Content Types: `np` and `str` at the level of the request are for models of a single tensor.
         """
-        if content_type is not None:
-            self._check_content_type(content_type)
-            if self.sole is not None and content_type in self.of_one and len(request.inputs) == 1:
-                request.inputs[0].name = self.sole
-        self.names.check(request, has_content_type=content_type is not None)
+        inputs = request.inputs
+        if content_type is None:
+            return self.names.take(inputs, has_content_type=False)
+        self._check_content_type(content_type)
+        if self.sole is not None and content_type in self.of_one and len(inputs) == 1 and inputs[0].name != self.sole:
+            inputs = [Tensor(self.sole, inputs[0].array, inputs[0].parameters)]
+        return self.names.take(inputs, has_content_type=True)
 
     def _check_content_type(self, content_type: str) -> None:
         if self.whole is not None and content_type != self.whole.content_type:

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
-from typing import Final
 
 from ..datatypes import MAX_RANK, Array, DType, dtype_of
 from ..errors import InvalidRequest, listed, shown
-from ..tensors import InferenceRequest, plain_name
-
-_name_of: Final = attrgetter("name")
+from ..tensors import Tensor, plain_name
 
 
 @dataclass(frozen=True)
@@ -106,30 +102,38 @@ class InputNames:
         self._known = None if optional is None else required | optional
         self._reserved = reserved
 
-    def check(self, request: InferenceRequest, *, has_content_type: bool) -> None:
-        """Hold a request's inputs against the declaration. Where it says a content type, `[N, 1]` becomes a declared `[-1]`.
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are.
 
         Args:
-            request: The request.
-            has_content_type: Whether it says one for the whole.
+            inputs: The request's inputs.
+            has_content_type: Whether the request says a content type for all of them.
+
+        Returns:
+            The inputs by name, in their order. Where a content type is said and `[-1]` is declared, one of shape `[N, 1]` is replaced by
+            a new tensor of shape `[N]`.
 
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
-        inputs = request.inputs
-        names = list(map(_name_of, inputs))
-        if len(names) != len(self._required) or self._required.symmetric_difference(names):
-            self._check_names(names)
-        for tensor in inputs:
-            spec = self._specs.get(tensor.name)
-            if spec is not None:
-                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
-                    tensor.array = spec.without_unit(tensor.array)
+        tensors = {tensor.name: tensor for tensor in inputs}
+        if tensors.keys() != self._required or len(inputs) != len(tensors):
+            self._check_names([tensor.name for tensor in inputs])
+        if self._specs:
+            for name, tensor in tensors.items():
+                spec = self._specs.get(name)
+                if spec is None:
+                    continue
                 array = tensor.array
+                if array.ndim == 2 and (has_content_type or (tensor.parameters and "content_type" in tensor.parameters)):
+                    array = spec.without_unit(array)
                 if array.dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                if array is not tensor.array:
+                    tensors[name] = Tensor(name, array, tensor.parameters)
+        return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

@@ -144,10 +144,10 @@ class Server:
         request, outline = received.request, received.outline
         accepted = None if outline is None else model.accepted.get(outline)
         if accepted is None:
-            accepted = self._accept(model, received)
-        tensors = {}
-        for tensor in request.inputs:
-            tensors[tensor.name] = tensor
+            accepted, tensors = self._accept(model, received)
+        else:
+            tensors = {tensor.name: tensor for tensor in request.inputs}
+        for tensor in tensors.values():
             if model.writable:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
@@ -172,15 +172,15 @@ class Server:
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
-    def _accept(self, model: Model, received: Received) -> Accepted:
-        """Hold a request against its model. Inputs get the name and shape that the model takes, where a content type says how."""
+    def _accept(self, model: Model, received: Received) -> tuple[Accepted, dict[str, Tensor]]:
+        """Hold a request against its model, and find the tensors that it is called with."""
         request = received.request
         _check_parameters(request, self.codecs)
         said = request.parameters.get("content_type")
         content_type = None if said is None else str(said)
         binding = model.binding_for(content_type)
         seconds = _seconds(model, request)
-        binding.accept(request, content_type)
+        tensors = binding.accept(request, content_type)
         outputs = request.outputs
         if outputs and model.outputs:
             check_asked(outputs, [spec.name for spec in model.outputs])
@@ -191,7 +191,7 @@ class Server:
             is_renamed = content_type is not None or any("content_type" in tensor.parameters for tensor in request.inputs)
             if not is_renamed:
                 model.remember(received.outline, accepted)
-        return accepted
+        return accepted, tensors
 
     def stop(self, seconds: float) -> Steps[None]:
         """Let no new request in, and give those that are in so many seconds to finish. Those that wait for their turn then never have it.
