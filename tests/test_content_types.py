@@ -224,6 +224,11 @@ def bytes_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Ten
     return Tensor(name, array, parameters)
 
 
+def bytes_column(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
+    """As MLServer's clients write lists."""
+    return Tensor(name, bytes_tensor(name, elements).array.reshape(-1, 1), parameters)
+
+
 def request_of(*tensors: Tensor, outputs: Sequence[RequestOutput] = (), **parameters: Any) -> InferenceRequest:
     return InferenceRequest(list(tensors), None, parameters, list(outputs))
 
@@ -301,7 +306,7 @@ CASES = {
     "declared for the tensor": Case("free str", request_of(NAMES), ["Joanne", "Michaël"]),
     "declared in an annotation": Case("annotated str", request_of(NAMES), ["Joanne", "Michaël"]),
     "declared, another said": Case("free str", request_of(BASE64), [b"a", b"\xff"]),
-    "declared, [N, 1] said": Case("free str", request_of(StringCodec.encode_input("x", ["a"])), ["a"]),
+    "declared, [N, 1] said": Case("free str", request_of(bytes_column("x", [b"a"], content_type="str")), ["a"]),
     "declared for the model": Case("model str", request_of(NAMES), ["Joanne", "Michaël"]),
     "strings, by annotation": Case("strings", request_of(NAMES), ["Joanne", "Michaël"]),
     "strings, input-1": Case("strings", StringRequestCodec.encode_request(["a", "b"]), ["a", "b"]),
@@ -314,6 +319,18 @@ CASES = {
     "series, said": Case("series", request_of(DATED), pd.Series([NOON], name="x")),
     "[N, 1] for a declared [-1]": Case("declared", request_of(NumpyCodec.encode_input("x", FLOATS.array)), FLOATS.array),
     "[N, 1] of the whole": Case("declared", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array),
+    "columns, one by one": Case(
+        "two", request_of(FLOATS, bytes_column("names", [b"b"], content_type="str"), content_type="pd"), (FLOATS.array, ["b"])
+    ),
+    "a column for the only parameter": Case("array", request_of(FLOATS, content_type="pd"), FLOATS.array),
+    "a column, [N, 1] for a declared [-1]": Case(
+        "declared", request_of(Tensor("x", FLOATS.array.reshape(2, 1)), content_type="pd"), FLOATS.array
+    ),
+    "columns for the rest": Case(
+        "rest",
+        request_of(NAMES, bytes_column("y", [b"b"], content_type="str"), content_type="pd"),
+        {"x": ["Joanne", "Michaël"], "y": ["b"]},
+    ),
     "rest": Case("rest", request_of(NAMES, bytes_tensor("y", [b"b"])), {"x": ["Joanne", "Michaël"], "y": ["b"]}),
     "two": Case("two", request_of(FLOATS, bytes_tensor("names", [b"b"])), (FLOATS.array, ["b"])),
     "a user's codec, by annotation": Case("colours", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
@@ -377,7 +394,10 @@ BAD = {
     "in other letters": Bad("array", request_of(with_type(FLOATS, "NP")), ("'NP'",)),
     "pd on a tensor": Bad("array", request_of(with_type(FLOATS, "pd")), ("'pd'", "whole request")),
     "str for an array": Bad("array", request_of(with_type(NAMES, "str")), ("'str'", "ndarray")),
-    "pd for an array": Bad("array", request_of(FLOATS, content_type="pd"), ("'pd'", "x: numpy.ndarray")),
+    "pd of other columns for an array": Bad("array", request_of(ONE, content_type="pd"), ("unknown input 'y'", "'pd'", "x: numpy.ndarray")),
+    "a user's whole for an array": Bad("array", request_of(FLOATS, content_type="pair"), ("'pair'", "x: numpy.ndarray")),
+    "a column that is no array": Bad("strings", request_of(FLOATS, content_type="pd"), ("'x'", "FP64", "BYTES")),
+    "numbers for a user's codec": Bad("colours", request_of(FLOATS), ("'x'", "FP64", "BYTES", "'colour'")),
     "np for a frame": Bad("frame", request_of(FLOATS, content_type="np"), ("'np'", "DataFrame")),
     "np for strings": Bad("strings", request_of(with_type(NAMES, "np")), ("'np'", "list[str]")),
     "base64 for strings": Bad("strings", request_of(BASE64), ("'base64'", "list[str]")),
@@ -528,14 +548,14 @@ def described(answer: Answer) -> list[tuple[str, list[int], str | None, Any]]:
 
 
 def test_results_by_their_return_annotation(server: InferenceServer) -> None:
-    assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2, 1], "str", ["Joanne", "Michaël"])]
-    assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
-    assert described(send(server, "datetimes", request_of())) == [("output_0", [0, 1], "datetime", [])]
+    assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2], "str", ["Joanne", "Michaël"])]
+    assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
+    assert described(send(server, "datetimes", request_of())) == [("output_0", [0], "datetime", [])]
     assert described(send(server, "bytes", request_of(bytes_tensor("x", [b"YQ=="])))) == [("output_0", [1], None, ["YQ=="])]
-    assert described(send(server, "rest", request_of(bytes_tensor("y", [b"b"])))) == [("y", [1, 1], "str", ["b"])]
+    assert described(send(server, "rest", request_of(bytes_tensor("y", [b"b"])))) == [("y", [1], "str", ["b"])]
     assert described(send(server, "two", request_of(FLOATS, bytes_tensor("names", [b"b"])))) == [
         ("output_0", [2], None, [1.5, 2.5]),
-        ("output_1", [1, 1], "str", ["b"]),
+        ("output_1", [1], "str", ["b"]),
     ]
     assert described(send(server, "named codec", request_of(COLOURS))) == [("output_0", [1], "colour", ["#ff0001"])]
 
@@ -545,7 +565,7 @@ def test_results_by_their_value(server: InferenceServer) -> None:
     assert described(send(server, "series", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
     server.register("dates", lambda: [NOON, NOON])
     server.register("text", lambda: ["a", "b"])
-    assert described(ask(server, "dates")) == [("output_0", [2, 1], "datetime", ["2022-01-11T11:00:00"] * 2)]
+    assert described(ask(server, "dates")) == [("output_0", [2], "datetime", ["2022-01-11T11:00:00"] * 2)]
     assert described(ask(server, "text")) == [("output_0", [2], None, ["a", "b"])]
 
 
@@ -590,16 +610,17 @@ def test_a_column_that_is_cast_to_its_declaration_is_no_longer_of_its_dtype(data
         ("np", np.array([1, 2]), ([2, 1], [1, 2])),
         ("np", [1, 2], ([2, 1], [1, 2])),
         ("np", np.ones((1, 2)), ([1, 2], [1.0, 1.0])),
-        ("str", np.array(["a"]), ([1, 1], ["a"])),
-        ("str", ["a"], ([1, 1], ["a"])),
-        ("str", pd.Series(["a"]), ([1, 1], ["a"])),
-        ("base64", [b"\xff"], ([1, 1], ["/w=="])),
-        ("datetime", [NOON], ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", pd.Series([NOON]), ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", pd.Series([pd.Timestamp(1, unit="ns")]), ([1, 1], ["1970-01-01T00:00:00.000000001"])),
-        ("datetime", pd.Series([NOON]).dt.tz_localize("Asia/Tokyo"), ([1, 1], ["2022-01-11T11:00:00+09:00"])),
+        ("str", np.array(["a"]), ([1], ["a"])),
+        ("str", np.array([["a"]]), ([1, 1], ["a"])),
+        ("str", ["a"], ([1], ["a"])),
+        ("str", pd.Series(["a"]), ([1], ["a"])),
+        ("base64", [b"\xff"], ([1], ["/w=="])),
+        ("datetime", [NOON], ([1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([NOON]), ([1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([pd.Timestamp(1, unit="ns")]), ([1], ["1970-01-01T00:00:00.000000001"])),
+        ("datetime", pd.Series([NOON]).dt.tz_localize("Asia/Tokyo"), ([1], ["2022-01-11T11:00:00+09:00"])),
         ("datetime", np.array([[NOON]], "M8[ns]"), ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", np.array(["2022-01-11"], "M8[D]"), ([1, 1], ["2022-01-11T00:00:00"])),
+        ("datetime", np.array(["2022-01-11"], "M8[D]"), ([1], ["2022-01-11T00:00:00"])),
         ("colour", RED, ([1], ["#ff0001"])),
     ],
 )
@@ -764,8 +785,9 @@ def test_points_in_time_of_pandas_and_numpy_are_declared_dates(value: Any) -> No
     server.register("declared", lambda: value, outputs=[DATES_OUT])
     server.register("annotated", annotated)
     texts = ["2022-01-11T11:00:00"] * 2
+    column = isinstance(value, np.ndarray) and value.ndim == 2  # an array keeps its shape where none is declared
     assert described(ask(server, "declared")) == [("y", [2], "datetime", texts)]
-    assert described(ask(server, "annotated")) == [("output_0", [2, 1], "datetime", texts)]
+    assert described(ask(server, "annotated")) == [("output_0", [2, 1] if column else [2], "datetime", texts)]
 
 
 @pytest.mark.parametrize(
@@ -1053,4 +1075,87 @@ def test_an_instance_serves_as_a_codec_and_takes_the_place_of_another() -> None:
 
 def test_base64_of_the_client_side() -> None:
     tensor = Base64Codec.encode_input("x", [b"\xff"])
-    assert (tensor.shape, tensor.array.tolist()) == ((1, 1), [[b"/w=="]])
+    assert (tensor.shape, tensor.array.tolist()) == ((1,), [b"/w=="])
+
+
+OF_TENSORS = ["np", "str", "base64", "datetime", "pd_json"]
+SAID = [(None, None), (None, "pd"), *((one, None) for one in OF_TENSORS), *((None, one) for one in OF_TENSORS[:2])]
+SAID += [("str", "pd"), ("pd_json", "pd"), ("np", "str"), ("datetime", "np")]
+ELEMENTS: dict[str, list[Any]] = {"BYTES": [b"YQ==", b"20220111", b'"a"', b"1", b"{}", b"NaT", b"\xff"], "FP64": [1.5], "INT64": [7]}
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1), (-1, -1)], ids=str)
+@pytest.mark.parametrize(("of_tensor", "of_request"), SAID)
+@pytest.mark.parametrize("datatype", ELEMENTS)
+def test_no_content_type_makes_a_declared_model_fail(datatype: str, of_request: str | None, of_tensor: str | None, shape: Any) -> None:
+    """An identity without annotations gives back what a client's content type makes; a 500 would blame the model for it."""
+    server = InferenceServer()
+    spec = TensorSpec("x", datatype, shape)
+    server.register("m", lambda x: x, inputs=[spec], outputs=[TensorSpec("y", datatype, shape)])
+    parameters = {} if of_tensor is None else {"content_type": of_tensor}
+    taken = 0
+    for element in ELEMENTS[datatype]:
+        for sent in ((2,), (2, 1)):
+            array = bytes_tensor("x", [element] * 2).array if datatype == "BYTES" else np.array([element] * 2)
+            request = request_of(Tensor("x", array.reshape(sent), {**parameters}))
+            if of_request is not None:
+                request.parameters["content_type"] = of_request
+            answer = send(server, "m", request, binary=True)
+            assert answer.status in (200, 400), answer.body
+            taken += answer.status == 200
+            if answer.status == 200:
+                [output] = response_of(answer).outputs
+                assert (output.name, output.datatype, len(output.shape)) == ("y", datatype, len(shape))
+    is_plain = (of_tensor or of_request) in ("np", None) or (datatype == "BYTES" and (of_tensor or of_request) != "pd_json")
+    assert taken > 0 or of_request == "pd" or not is_plain
+
+
+@pytest.mark.parametrize("content_type", ["np", "str", "base64", "datetime", "pd_json", "colour"])
+@pytest.mark.parametrize("datatype", ["FP64", "BYTES"])
+def test_no_content_type_of_an_output_makes_a_declared_model_fail(datatype: str, content_type: str) -> None:
+    server = InferenceServer(codecs=[ColourCodec])
+    array: Any = np.ones((2, 2)) if datatype == "FP64" else np.full((2, 2), b"20220111", object)
+    for value, shape in ((array, [-1, -1]), (array[0], [-1]), (array[:, :1], [2, 1]), (array[0].tolist(), [-1])):
+        for model in (lambda value=value: value, lambda value=value: InferenceResponse([Tensor("y", np.asarray(value, array.dtype))])):
+            name = f"m{len(list(server.core.models))}"
+            server.register(name, model, outputs=[TensorSpec("y", datatype, shape)])
+            answer = send(server, name, request_of(outputs=[RequestOutput("y", {"content_type": content_type})]))
+            is_possible = content_type == "np" or (datatype == "BYTES" and content_type not in ("colour", "pd_json"))
+            assert answer.status == 200 if is_possible and shape != [-1, -1] and content_type != "datetime" else answer.status in (200, 400)
+
+
+def test_a_model_that_breaks_its_declaration_is_at_fault_whatever_is_asked() -> None:
+    server = InferenceServer()
+    server.register("m", lambda: np.ones(3), outputs=[TensorSpec("y", "FP64", [2])])
+    server.register("n", lambda x: x.missing, inputs=[TensorSpec("x", "BYTES", [-1])])
+    assert error(send(server, "m", request_of(outputs=[RequestOutput("y", {"content_type": "pd_json"})])))[0] == 500
+    assert error(send(server, "n", request_of(with_type(NAMES, "np"))))[0] == 500
+    status, text = error(send(server, "n", request_of(with_type(NAMES, "str"))))
+    assert (status, text) == (400, "model 'n' failed with the content_type 'str', which is not what it declares: leave it out")
+
+
+def test_strings_as_mlservers_clients_send_them_to_a_declared_column() -> None:
+    """Its StringCodec writes [N, 1], ours [N]; both are taken for what is declared, and so is the list that comes back."""
+    server = InferenceServer()
+    for name, shape in (("any", [-1, -1]), ("one", [-1, 1]), ("list", [-1])):
+        server.register(name, lambda x: x, inputs=[TensorSpec("x", "BYTES", shape)], outputs=[TensorSpec("y", "BYTES", shape)])
+        for tensor in (bytes_column("x", [b"a", b"b"], content_type="str"), StringCodec.encode_input("x", ["a", "b"])):
+            assert described(send(server, name, request_of(tensor))) == [("y", [2] if name == "list" else [2, 1], None, ["a", "b"])]
+
+
+@pytest.mark.parametrize("shape", [[-1, 1], [-1, -1]], ids=str)
+def test_a_list_of_elements_is_declared_as_a_column(shape: list[int]) -> None:
+    def strings() -> list[str]:
+        return ["a", "b"]
+
+    server = InferenceServer(debug=True)
+    server.register("annotated", strings, outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("bytes", lambda: [b"a", b"b"], outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("dates", lambda: [NOON], outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("declared", lambda: {"y": ["a", "b"]}, outputs=[TensorSpec("y", "BYTES", shape, content_type="str")])
+    server.register("array", lambda: np.array(["a", "b"]), outputs=[TensorSpec("y", "BYTES", shape)])
+    assert described(ask(server, "annotated")) == [("y", [2, 1], "str", ["a", "b"])]
+    assert described(ask(server, "bytes")) == [("y", [2, 1], None, ["a", "b"])]
+    assert described(ask(server, "dates")) == [("y", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
+    assert described(ask(server, "declared")) == [("y", [2, 1], "str", ["a", "b"])]
+    assert "has shape [2]" in error(ask(server, "array"))[1]  # an array has the shape it has

@@ -16,7 +16,7 @@ import msgspec
 
 from ..codecs.registry import Codecs
 from ..effects import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
 from ..log import log_raised
 from ..models.binding import Binding
 from ..models.loading import Loading
@@ -31,6 +31,9 @@ from .limiter import Place
 EXTENSIONS: Final = ("binary_tensor_data",)
 
 _CHECKED: Final = frozenset({*UNSUPPORTED, "content_type"})
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
@@ -168,7 +171,7 @@ class Server:
         except Stopped:
             raise _stopping(model) from None
         except Exception as error:
-            raise self._failure(model, request, error) from error
+            raise self._failure(model, call, error) from error
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
@@ -184,8 +187,7 @@ class Server:
         outputs = request.outputs
         if outputs and model.outputs:
             check_asked(outputs, [spec.name for spec in model.outputs])
-        each = content_type if binding.whole is None else None
-        accepted = Accepted(binding, each, seconds, _asked_types(outputs) if outputs else {})
+        accepted = Accepted(binding, binding.content_type_of_tensors(content_type), seconds, _asked_types(outputs) if outputs else {})
         if received.outline is not None:
             # content types rename and reshape inputs, of each request anew
             is_renamed = content_type is not None or any("content_type" in tensor.parameters for tensor in request.inputs)
@@ -222,8 +224,10 @@ class Server:
             _failed_late(model, request, raised)
         return TimedOut(f"{model} did not answer within {seconds:g} seconds, the shorter of its own timeout and the request's")
 
-    def _failure(self, model: Model, request: InferenceRequest, error: Exception) -> ModelFailed:
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(request.id))
+    def _failure(self, model: Model, call: _ModelCall, error: Exception) -> InferenceError:
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.request.id))
+        if (overriding := call.overriding()) is not None and isinstance(error, _OF_ANOTHER_TYPE):
+            return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
         return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
 
 
@@ -263,6 +267,13 @@ class _ModelCall(msgspec.Struct, frozen=True, eq=False):
             return self._answer(await self.model.function(*args, **kwargs))
         finally:
             place.gate.leave(place)
+
+    def overriding(self) -> str | None:
+        """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+        declared = self.model.binding
+        if self.binding is declared:
+            return declared.overridden_by(self.tensors, self.content_type)
+        return str(self.request.parameters["content_type"]) if declared.inputs or self.model.outputs else None
 
     def context(self) -> InferenceContext:
         request, model = self.request, self.model
