@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -733,6 +735,43 @@ def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
     with pytest.raises(InferenceError, match=message) as caught:
         PandasCodec.decode_request(received({"inputs": inputs}))
     assert caught.value.status == 400
+
+
+OPENED = """
+import json, sys
+import numpy as np
+from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi.codecs import PandasCodec
+
+def decode(dtype):
+    column = Tensor("x", np.array([b"2022-01-11"], object), {"content_type": "datetime", "pd_dtype": dtype})
+    return str(PandasCodec.decode_request(InferenceRequest([column]))["x"].dtype)
+
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event in ("open", "os.open", "os.scandir", "os.listdir") else None)
+results = []
+for dtype in json.loads(sys.argv[1]):
+    opened.clear()
+    try:
+        results.append([decode(dtype), []])
+    except InferenceError as error:
+        results.append([str(error), list(opened)])
+print(json.dumps(results))
+"""
+
+
+def test_a_zone_of_the_clients_opens_no_file(tmp_path: Path) -> None:
+    (tmp_path / "zone").write_bytes(b"no time zone")
+    known = ["Europe/Amsterdam", "UTC", "UTC+02:00", "-05:30"]
+    paths = [f"dateutil/{tmp_path}/zone", "dateutil//etc/passwd", "dateutil/Europe/Paris", "dateutil/tzlocal", "/etc/passwd", "posixrules"]
+    odd = ["tzlocal", "Europe", "tzdata", "Nowhere/City", "UTC+02:00:30", "+24:00", "UTC+2", "+0545"]
+    dtypes = [f"datetime64[ns, {zone}]" for zone in [*known, *[path[:50] for path in paths], *odd]]
+    done = subprocess.run([sys.executable, "-c", OPENED, json.dumps(dtypes)], capture_output=True, text=True, check=True, timeout=60)
+    results = json.loads(done.stdout)
+    said = ["Europe/Amsterdam", "UTC", "UTC+02:00", "UTC-05:30"]
+    assert [result for result, _ in results[: len(known)]] == [f"datetime64[ns, {zone}]" for zone in said]
+    for text, opened in results[len(known) :]:
+        assert ("expected UTC, an offset such as UTC+02:00" in text, opened) == (True, [])
 
 
 HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
