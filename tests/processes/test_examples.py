@@ -1,4 +1,4 @@
-"""The README's snippets and every example are run, as they are."""
+"""The snippets of the READMEs and every example are run, as they are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import httpx
@@ -24,10 +25,12 @@ from tests.support.grpc_ways import Client, wire_request
 from tests.support.ways import Request, over_asgi, over_wsgi
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-CURLS = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-HOSTS = ["import FastAPI", "OIPMiddleware(application", "import Flask"]
+READMES = [ROOT / "README.md", *sorted(ROOT.glob("examples/**/README.md")), *sorted(ROOT.glob("tests/**/README.md"))]
+README = READMES[0].read_text()
+TEXT = "".join(path.read_text() for path in READMES)
+CURLS = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", TEXT, re.DOTALL)
+SNIPPETS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+HOSTS = ["OIPMiddleware(application", "import Flask"]
 
 
 @pytest.fixture
@@ -87,8 +90,8 @@ def test_the_models_snippet(run_snippet: Run) -> None:
     data = load_iris().data
     assert outputs(ask(server, "iris", flower=data)) == {"species": names["classifier"].predict(data).tolist()}
     assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
-    assert outputs(ask(server, "sum", x=[1, 2])) == {"output_0": [3]}
-    assert outputs(ask(server, "whoami")) == {"output_0": ["nobody"]}
+    assert outputs(ask(server, "remote", x=[1.5])) == {"x": [1.5], "agent": ["nobody"]}
+    assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
     assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
     assert error(ask(server, "first")) == (422, "send at least one input")
     assert get(server, "/models/iris")[1]["platform"] == "sklearn"
@@ -96,7 +99,7 @@ def test_the_models_snippet(run_snippet: Run) -> None:
 
 def test_the_snippets_of_content_types(run_snippet: Run) -> None:
     server: InferenceServer = run_snippet("async def greet")["server"]
-    client = run_snippet("import httpx")
+    client = run_snippet("PandasCodec.encode_request")
     people = {"First Name": np.array(["Joanne", "Michael"], object), "Age": np.array([34, 12])}
     with serving(Starlette(routes=[Mount("/v2", OIPApp(server))])) as url:
         frame = client["score"](url, pd.DataFrame(people))
@@ -106,6 +109,22 @@ def test_the_snippets_of_content_types(run_snippet: Run) -> None:
     assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
     assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}
     assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
+
+
+def test_the_snippet_of_authentication(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "secret")
+    send = over_asgi(run_snippet("import FastAPI")["app"], "/v2")
+    for path in ("", "/", "/models"):
+        assert send(Request("GET", path)).status == send(Request("GET", path, (("x-api-key", "secret?"),))).status == 401
+        assert send(Request("GET", path, (("x-api-key", "secret"),))).status == 200
+    assert send(Request("GET", "/health/live")).status == 200
+
+
+def test_the_snippet_of_a_test(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ModuleType("app")
+    app.__dict__.update(run_snippet('@server.model("double")'))
+    monkeypatch.setitem(sys.modules, "app", app)
+    run_snippet("def test_double")["test_double"]()
 
 
 @pytest.mark.parametrize("containing", HOSTS)
@@ -127,13 +146,6 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
         names["grpc_server"].stop(0).wait()
 
 
-def test_the_snippet_of_limits(run_snippet: Run) -> None:
-    server: InferenceServer = run_snippet("max_queue=8")["server"]
-    assert outputs(ask(server, "heavy", x=[[1.0, 2.0]])) == outputs(ask(server, "heavy", x=[[2.0, 1.0]])) == {"output_0": [5.0]}
-    assert outputs(ask(server, "remote", x=[1.5])) == {"output_0": [1.5]}
-    assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
-
-
 def test_every_snippet_is_run() -> None:
     assert len(CURLS) == 2
     sources = [(ROOT / "tests" / name).read_text() for name in ("processes/test_examples.py", "hosts/test_readme.py")]
@@ -151,8 +163,24 @@ def test_the_commands_are_those_of_ci() -> None:
 
 
 def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
-    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
+    tables = re.findall(r"(?:^\|.*\n)+", TEXT, re.MULTILINE)
     assert len(tables) > 10
     for table in tables:
         head, *rows = [line.replace(r"\|", "").count("|") for line in table.splitlines()]
         assert rows == [head] * len(rows), table
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 350
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
