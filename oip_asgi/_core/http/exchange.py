@@ -64,13 +64,11 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
     if match.name is None:
-        answer: Response | Steps[Response] = match.handler(head.method)(request)
-        return answer
+        return match.handler(head.method)(request)
     if match.is_split and match.name not in models:
         raise unknown_path(head.path)
     model = models.find(match.name, match.version)
-    answer = match.handler(head.method)(request, model)
-    return answer
+    return match.handler(head.method)(request, model)
 
 
 def _server_metadata(request: Exchange) -> Response:
