@@ -90,7 +90,7 @@ async def drive_async(
         while True:
             try:
                 if type(effect) is Run:
-                    value = _called(effect.function) if effect.work == "inline" else await threads.run(effect, gone)
+                    value = effect.function() if effect.work == "inline" else await threads.run(effect, gone)
                 elif type(effect) is Read:
                     assert read is not None  # only requests have bodies
                     value = await read(effect.body)
