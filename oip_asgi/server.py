@@ -24,6 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""
 
+_BLOCKING_AT_ONCE: Final = 40
+"""As many as Starlette and FastAPI run at once in threads."""
+
 
 class Inside(NamedTuple):
     """What adapters need of a server, and users do not.
@@ -117,8 +120,9 @@ class InferenceServer:
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
-            max_concurrency: How many calls may run at once. Left out: for a `def`, as many as this process has CPUs, and two at
-                least, as more would take memory and time from each other without an answer coming sooner; for an `async def`, 256.
+            max_concurrency: How many calls may run at once. Left out: for an `async def`, 256. For a `def`, as many as this process has
+                CPUs, and two at least, while they compute; up to 40 while they wait for something else, such as a database. That is
+                told by the CPU time that the process uses while requests wait.
             max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
                 `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
@@ -205,5 +209,6 @@ class InferenceServer:
         self._inside.engine.stopped()
 
 
-def _at_once(function: Callable[..., Any]) -> int:
-    return _ASYNC_AT_ONCE if is_async(function) else max(2, cpus())
+def _at_once(function: Callable[..., Any]) -> tuple[int, int]:
+    """How many calls run at once where nobody says it: at least, and at most."""
+    return (_ASYNC_AT_ONCE, _ASYNC_AT_ONCE) if is_async(function) else (max(2, cpus()), _BLOCKING_AT_ONCE)

@@ -70,7 +70,7 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | N
     if type(effect) is Await:
         return runtime.background.run(effect.function(), effect.deadline, leaving)
     if effect.after is not None:
-        wait_for(effect.after, effect.deadline, leaving)
+        wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
     return runtime.call(effect, leaving) if effect.deadline != math.inf else _called(effect.function)
 
 

@@ -6,25 +6,54 @@ One model may be served by several event loops and threads at the same time, so 
 from __future__ import annotations
 
 import threading
-from typing import final
+import time
+from collections.abc import Callable
+from typing import Final, final
 
 import msgspec
 
 from ..effects import Signal
+
+_SHORTEST_LOOK: Final = 0.005
+_LONGEST_LOOK: Final = 0.1
+"""Seconds between two looks at what the process has used: less says nothing, and more is another time of the day."""
+
+_WAITING: Final = 0.35
+_COMPUTING: Final = 0.8
+"""Seconds of CPU in a second, below which calls are taken to wait, and above which to compute: one thread of Python is at most 1."""
 
 
 @final
 class Limiter:
     """The slots of one model, handed out first come, first served.
 
+    With `most`, the number of slots follows what the calls do: it doubles while they wait for something else than the CPU, and returns to
+    `max_concurrency` while they use it, as more of them would then take time from each other without an answer coming sooner.
+
     Args:
         max_concurrency: How many calls may run at once, 1 or more.
         max_queue: How many may wait beside them.
+        most: How many calls may run at once at the most; None for `max_concurrency`, always.
+        clock: Tells the time in seconds.
+        cpu: Tells how many seconds of CPU this process has used.
     """
 
-    def __init__(self, max_concurrency: int, max_queue: int) -> None:
+    def __init__(
+        self,
+        max_concurrency: int,
+        max_queue: int,
+        most: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
         self.max_concurrency = max_concurrency
         self.max_queue = max_queue
+        self._fewest = max_concurrency
+        self._most = max_concurrency if most is None else max(most, max_concurrency)
+        self._clock = clock
+        self._cpu = cpu
+        self._seen = (0.0, 0.0)
         self.lock = threading.Lock()
         self.running = 0
         """How many slots are taken."""
@@ -61,7 +90,7 @@ class Limiter:
         if slot in self._queue:
             del self._queue[slot]
             return None
-        if self._queue:
+        if self._queue and self.running <= self.max_concurrency:
             first = next(iter(self._queue))
             del self._queue[first]
             return first.turn
@@ -73,6 +102,31 @@ class Limiter:
         for signal in idle:
             every.then(signal.set)
         return every
+
+    def reconsider(self) -> None:
+        """Have more or fewer slots, by what this process has done since the last look. Called while requests wait for one."""
+        if self._most == self._fewest:
+            return
+        given: list[Slot] = []
+        with self.lock:
+            since, used = self._seen
+            self._seen = now, cpu = self._clock(), self._cpu()
+            seconds = now - since
+            if not _SHORTEST_LOOK <= seconds <= _LONGEST_LOOK:
+                return
+            busy = (cpu - used) / seconds
+            if busy < _WAITING:
+                self.max_concurrency = min(2 * self.max_concurrency, self._most)
+            elif busy > _COMPUTING:
+                self.max_concurrency = max(self.max_concurrency // 2, self._fewest)
+            while self._queue and self.running < self.max_concurrency:
+                slot = next(iter(self._queue))
+                del self._queue[slot]
+                self.running += 1
+                given.append(slot)
+        for slot in given:
+            assert slot.turn is not None  # only those that wait are in the queue
+            slot.turn.set()
 
     def turn_away(self) -> None:
         """Let no request that waits have a turn any more: their slots are refused."""

@@ -92,7 +92,9 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
     while True:
         deadline = call.deadline
         late = None if deadline == math.inf else call.failed_late
-        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline, for_client=True, late=late)
+        answer: T | None = yield Run(
+            call.in_thread, "model", slot.turn, call.model.limiter.reconsider, deadline, for_client=True, late=late
+        )
         if answer is not None:
             return answer
         # the decoded request asks for a shorter timeout than the trip had
@@ -101,7 +103,7 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
 def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
     """A model on the event loop, or one that this thread calls: what may take long beside it runs in worker threads."""
     if not call.is_decoded:
-        yield Run(call.decode_in_thread, "conversion", slot.turn, call.deadline, for_client=True)
+        yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
     elif slot.turn is not None:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
@@ -112,7 +114,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.form.encode(call.request, response)
-    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", None, call.deadline, for_client=True)
+    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 
 
