@@ -225,7 +225,7 @@ class _WaitedJob:
             del error, self._error  # cycles else
 
 
-def wait_for(signal: Signal, deadline: float, gone: Signal | None, meanwhile: Callable[[], object] | None = None) -> None:
+def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None, meanwhile: Callable[[], object] | None = None) -> None:
     """Wait in this thread until a signal is set, and call a function now and then until that.
 
     Raises:
