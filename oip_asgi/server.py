@@ -17,6 +17,7 @@ from ._core.serving.engine import Engine
 from ._runtime.drive import drive, drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.threads import cpus
+from ._runtime.waiting import running_loop
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,7 +174,11 @@ class InferenceServer:
         """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
 
         A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
+
+        Raises:
+            RuntimeError: No event loop of asyncio runs.
         """
+        running_loop()  # tells who runs this on another event loop
         self._begin()
         engine, runtime = self._inside
         try:

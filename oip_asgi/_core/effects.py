@@ -107,6 +107,10 @@ def _never() -> bool:
     return False
 
 
+def _nothing() -> None:
+    pass
+
+
 @final
 class Spawn(msgspec.Struct, eq=False):
     """Finish another generator beside this one, which goes on at once; it is finished also where this one is given up.
@@ -115,11 +119,13 @@ class Spawn(msgspec.Struct, eq=False):
         part: The generator.
         ended: Set by the driver when it has ended, or was cancelled.
         is_lost: Set by the driver: tells that it will never end, as its event loop was closed under it.
+        cancel: Set by the driver: cancels it, where that is possible.
     """
 
     part: Generator[Effect, Any, None]
     ended: Signal = msgspec.field(default_factory=Signal)
     is_lost: Callable[[], bool] = _never
+    cancel: Callable[[], object] = _nothing
 
 
 class DeadlinePassed(Exception):

@@ -5,7 +5,6 @@ Effects are told apart by `type`: nobody derives from them, and `isinstance` ask
 
 from __future__ import annotations
 
-import asyncio
 import math
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
@@ -16,7 +15,7 @@ from .._core.body import Body
 from .._core.effects import Await, Effect, Read, Run, Signal, Spawn, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, attended, signalled
+from .waiting import ClientGone, Gone, attended, running_loop, signalled
 
 T = TypeVar("T")
 
@@ -98,9 +97,11 @@ async def drive_async(
                 elif type(effect) is Await:
                     value = await attended(effect.function(), effect.deadline, gone if effect.for_client else None)
                 elif type(effect) is Wait:
-                    value = await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
+                    await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
+                    value = None
                 else:
-                    value = _spawn(effect, threads)
+                    _spawn(effect, threads)
+                    value = None
             except BaseException as error:
                 if isinstance(error, (ClientGone, CancelledError, GeneratorExit)) or is_for_the_host(error):
                     steps.close()  # nobody waits any more: the client has gone, or the host cancels
@@ -114,9 +115,10 @@ async def drive_async(
 
 
 def _spawn(effect: Spawn, threads: Threads) -> None:
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     effect.is_lost = loop.is_closed
     task = loop.create_task(drive_async(effect.part, threads))
+    effect.cancel = task.cancel
     task.add_done_callback(lambda _: effect.ended.set())
     effect.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
 

@@ -17,7 +17,7 @@ from .._core.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, Gone, arrival
+from .waiting import ClientGone, Gone, arrival, running_loop
 
 
 @final
@@ -45,7 +45,7 @@ class Runtime:
             DeadlinePassed: Its deadline passed first; the function goes on.
             ClientGone: The client went first; likewise.
         """
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         inbox = self._inboxes.get(loop)
         if inbox is None:
             inbox = self._inboxes[loop] = Inbox(loop)

@@ -25,6 +25,18 @@ _UNWATCHED_SECONDS: Final = 0.03
 """How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that runs in this thread.
+
+    Raises:
+        RuntimeError: None of asyncio's does.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
+
+
 class ClientGone(Exception):
     """The client went before there was a result."""
 

@@ -183,6 +183,7 @@ def test_tables_are_markdown() -> None:
     assert table(["a", "long"], [["1", "2"]]) == "| a | long |\n|---|------|\n| 1 | 2    |"
 
 
+@pytest.mark.slow
 def test_a_short_run_prints_its_tables() -> None:
     command = [sys.executable, "-m", "tests.bench", "--quick", "--rows", "JSON 1x4", "health/live", "--ways", "inline"]
     ran = subprocess.run(

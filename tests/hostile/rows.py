@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.servers import ready_url
+from tests.support.processes import ROOT, ready_url
 from tests.support.stressed import MAX_BODY_BYTES
 
 MEGABYTE = 10**6
@@ -265,7 +265,7 @@ def bound_of_memory(row: Hostile) -> int:
 
 def serving(command: list[str]) -> tuple[subprocess.Popen[str], str]:
     """A server process and its address."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     return process, ready_url(process)
 
 

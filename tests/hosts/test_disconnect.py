@@ -6,12 +6,9 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -20,6 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from oip_asgi import InferenceServer, OIPApp
 from tests.support.inside import wait_until_idle, waiting_calls
 from tests.support.talk import block_until
+from tests.support.threads import serving
 
 REQUEST = b'POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"inputs":[]}'
 
@@ -34,23 +32,6 @@ STACKS = {
     "gzip": [Middleware(GZipMiddleware, minimum_size=0)],
     "both": [Middleware(GZipMiddleware, minimum_size=0), Middleware(BaseHTTPMiddleware, dispatch=passes_on)],
 }
-
-
-@contextmanager
-def serving(app: Any) -> Iterator[tuple[str, int]]:
-    """uvicorn in a thread of this process, so that what it logs can be seen."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            yield bound.getsockname()
-        finally:
-            server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -77,13 +58,13 @@ def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> Non
 
     app = Starlette(middleware=STACKS[stack])
     OIPApp(server).install(app)
-    with caplog.at_level(logging.INFO), serving(app) as address:
-        with socket.create_connection(address, 30) as connection:
+    with caplog.at_level(logging.INFO), serving(app) as port:
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
             connection.sendall(REQUEST % b"awaits")
             assert entered.wait(30)
         assert ended.wait(30)
         entered.clear()
-        with socket.create_connection(address, 30) as first, socket.create_connection(address, 30) as second:
+        with socket.create_connection(("127.0.0.1", port), 30) as first, socket.create_connection(("127.0.0.1", port), 30) as second:
             first.sendall(REQUEST % b"blocks")
             assert entered.wait(30)
             second.sendall(REQUEST % b"blocks")

@@ -7,8 +7,8 @@ from typing import Any
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 
-from tests.processes.test_examples import SNIPPETS
 from tests.support.host_ways import configure_django
+from tests.support.readme import SNIPPETS
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 

@@ -12,6 +12,8 @@ from tests.support.ways import Way, over_asgi
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def itself() -> Way:

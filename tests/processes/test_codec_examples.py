@@ -9,12 +9,9 @@ import io
 import json
 import runpy
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +19,14 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-import uvicorn
 from PIL import Image
 
 from oip_asgi import InferenceRequest, InferenceResponse
 from oip_asgi.codecs import PandasCodec
+from tests.support.processes import ROOT
+from tests.support.threads import serving
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """A uvicorn server around an application, on a free port; its address."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen()
-        running = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        running.start()
-        try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            running.join()
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +36,8 @@ def frame_app() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(frame_app: dict[str, Any]) -> Iterator[str]:
-    with serving(frame_app["app"]) as address:
-        yield address
+    with serving(frame_app["app"]) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +99,8 @@ def test_a_wine_without_a_column_is_refused(url: str, wines: pd.DataFrame) -> No
 def test_the_image_codec() -> None:
     names = runpy.run_path(str(EXAMPLES / "image_codec.py"))
     photo = Image.fromarray(np.full((300, 200, 3), (250, 128, 5), np.uint8))
-    with serving(names["app"]) as url:
+    with serving(names["app"]) as port:
+        url = f"http://127.0.0.1:{port}"
         small = names["ask"](url, photo)
         assert small.size == (43, 64)
         assert np.abs(np.asarray(small).astype(int) - (250, 128, 5)).max() <= 2

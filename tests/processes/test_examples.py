@@ -1,52 +1,13 @@
-"""The README's snippets and every example are run, as they are."""
+"""Every example is run, as it is."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeAlias
 
-import httpx
-import numpy as np
-import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
-from oip_asgi import InferenceServer, OIPApp
-from tests.processes.test_codec_examples import serving
-from tests.support.asking import ask, error, get, outputs
-from tests.support.grpc_ways import Client, wire_request
-from tests.support.ways import Request, over_asgi, over_wsgi
-
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-CURLS = re.findall(r"curl http://127.0.0.1:8000(/\S+) -d '(.*?)'", README, re.DOTALL)
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-HOSTS = ["import FastAPI", "OIPMiddleware(application", "import Flask"]
-
-
-@pytest.fixture
-def run_snippet(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
-    """Run the one snippet that holds a text, and give its names."""
-
-    def run(containing: str) -> dict[str, Any]:
-        [snippet] = [snippet for snippet in SNIPPETS if containing in snippet]
-        file = tmp_path / "snippet.py"
-        file.write_text(snippet)
-        # Flask finds its folder by the file of the caller's module
-        names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
-        exec(compile(snippet, file, "exec"), names)
-        return names
-
-    return run
-
-
-Run: TypeAlias = Callable[[str], dict[str, Any]]
+from tests.support.processes import ROOT
 
 
 @pytest.mark.parametrize("name", ["quickstart.py", "flask_app.py"])
@@ -67,92 +28,3 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }
-
-
-def test_the_first_snippet(run_snippet: Run) -> None:
-    names = run_snippet('@server.model("double")')
-    send = over_asgi(names["app"], "/v2")
-    path, data = CURLS[0]
-    answer = send(Request("POST", path.removeprefix("/v2"), (), data.encode()))
-    assert outputs(answer) == {"output_0": [2.0, 4.0]}
-    assert f"```json\n{answer.body.decode()}\n```" in README
-    body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
-    assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
-    assert send(Request("GET", "")).body == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data"]}'
-
-
-def test_the_models_snippet(run_snippet: Run) -> None:
-    names = run_snippet("LogisticRegression")
-    server: InferenceServer = names["server"]
-    data = load_iris().data
-    assert outputs(ask(server, "iris", flower=data)) == {"species": names["classifier"].predict(data).tolist()}
-    assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
-    assert outputs(ask(server, "sum", x=[1, 2])) == {"output_0": [3]}
-    assert outputs(ask(server, "whoami")) == {"output_0": ["nobody"]}
-    assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
-    assert error(ask(server, "first")) == (422, "send at least one input")
-    assert get(server, "/models/iris")[1]["platform"] == "sklearn"
-
-
-def test_the_snippets_of_content_types(run_snippet: Run) -> None:
-    server: InferenceServer = run_snippet("async def greet")["server"]
-    client = run_snippet("import httpx")
-    people = {"First Name": np.array(["Joanne", "Michael"], object), "Age": np.array([34, 12])}
-    with serving(Starlette(routes=[Mount("/v2", OIPApp(server))])) as url:
-        frame = client["score"](url, pd.DataFrame(people))
-        path, body = CURLS[1]
-        by_hand = httpx.post(url + path, content=body).json()
-    assert frame.to_dict("list") == {"First Name": ["Joanne", "Michael"], "Age": [34, 12], "adult": [True, False]}
-    assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
-    assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}
-    assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
-
-
-@pytest.mark.parametrize("containing", HOSTS)
-def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
-    app = run_snippet(containing)["app"]
-    send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
-    for path in ("", "/", "/health/live"):
-        assert send(Request("GET", path)).status == 200
-
-
-def test_the_snippet_of_grpc(run_snippet: Run) -> None:
-    names = run_snippet("import grpc")
-    names["grpc_server"].start()
-    try:
-        tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
-        response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
-        assert [*response.outputs[0].contents.fp32_contents] == [0.5, 1.5]
-    finally:
-        names["grpc_server"].stop(0).wait()
-
-
-def test_the_snippet_of_limits(run_snippet: Run) -> None:
-    server: InferenceServer = run_snippet("max_queue=8")["server"]
-    assert outputs(ask(server, "heavy", x=[[1.0, 2.0]])) == outputs(ask(server, "heavy", x=[[2.0, 1.0]])) == {"output_0": [5.0]}
-    assert outputs(ask(server, "remote", x=[1.5])) == {"output_0": [1.5]}
-    assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
-
-
-def test_every_snippet_is_run() -> None:
-    assert len(CURLS) == 2
-    sources = [(ROOT / "tests" / name).read_text() for name in ("processes/test_examples.py", "hosts/test_readme.py")]
-    run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))] + HOSTS
-    assert [snippet for snippet in SNIPPETS if not any(text in snippet for text in run)] == []
-
-
-def test_the_commands_are_those_of_ci() -> None:
-    text = (ROOT / "README.md").read_text()
-    [first, second] = re.findall(r"^python -m pip .*$", text, re.MULTILINE)
-    ci = (ROOT / ".ci" / "run").read_text()
-    assert "README.md" in ci
-    assert first.endswith("python examples/quickstart.py --check")
-    assert second.endswith("python -m pytest")
-
-
-def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
-    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
-    assert len(tables) > 10
-    for table in tables:
-        head, *rows = [line.replace(r"\|", "").count("|") for line in table.splitlines()]
-        assert rows == [head] * len(rows), table

@@ -92,3 +92,11 @@ def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str]
     with running(command, port, log, env, ready) as served:
         served.wait_until_ready()
         yield served
+
+
+def ready_url(process: subprocess.Popen[str]) -> str:
+    """The address that a server process prints once its port listens."""
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address, "the server process ended before it served"
+    return address

@@ -235,7 +235,7 @@ def normal(annotation: Any) -> Any:
 
 
 def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
-    """A list as a BYTES tensor of shape [N, 1], as MLServer writes it.
+    """A list as a BYTES tensor of shape [N].
 
     Raises:
         TypeError: The payload is no list, or `encode` refuses an element; the text names it.
@@ -250,7 +250,7 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
         place = len(elements)  # those before it are there
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
-    return Tensor(name, object_array(elements, (len(elements), 1)), {"content_type": content_type})
+    return Tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:

@@ -14,7 +14,7 @@ from .base import InputCodec, decode_elements, encode_elements
 
 
 class Base64Codec(InputCodec[list[bytes]]):
-    """Lists of `bytes`. Writes `[N, 1]`, reads `[N]` and `[N, 1]`; what is not base64 is refused."""
+    """Lists of `bytes`. Writes `[N]`, reads `[N]` and `[N, 1]`; what is not base64 is refused."""
 
     content_type = "base64"
     type_hint = list[bytes]

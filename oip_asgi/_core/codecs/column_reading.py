@@ -20,7 +20,7 @@ from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
 from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
-from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED, has_str_dtype
+from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_known_zone, has_str_dtype, is_datetime
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
@@ -213,8 +213,13 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
 
     hint: Any = tensor.parameters[DTYPE]
     name = tensor.name
-    if hint not in HINTS and not (isinstance(hint, str) and DATETIME.fullmatch(hint)):
+    if hint not in HINTS and not (isinstance(hint, str) and is_datetime(hint)):
         raise InvalidRequest(f"column {shown(name)} has the {DTYPE} {shown(hint)}: expected one of {', '.join(HINTS)}, or datetime64[...]")
+    if not has_known_zone(hint):
+        raise InvalidRequest(
+            f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: expected UTC, an offset such as UTC+02:00, or a name that "
+            "Python's zoneinfo knows, such as Europe/Amsterdam"
+        )
     series = pd.Series(column)
     if hint == "category" and CATEGORIES in tensor.parameters:
         return _of_categories(series, tensor, others)

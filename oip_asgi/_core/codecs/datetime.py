@@ -40,7 +40,7 @@ _FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
 
 
 class DatetimeCodec(InputCodec[list[datetime]]):
-    """Lists of `datetime.datetime`, with or without zone. Writes `[N, 1]`, reads `[N]` and `[N, 1]`."""
+    """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "datetime"
     type_hint = list[datetime]

@@ -6,7 +6,9 @@ pandas is imported where a dtype is made, never before.
 from __future__ import annotations
 
 import re
+import zoneinfo
 from datetime import timezone
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 import numpy as np
@@ -31,11 +33,32 @@ MASKED: Final = {
 }
 """pandas' nullable dtypes, and numpy's for their values."""
 
-DATETIME: Final = re.compile(r"datetime64\[(s|ms|us|ns)(, [A-Za-z0-9_+:/-]{1,50})?\]")
-"""What the dtype of points in time is called, with or without a zone."""
+_DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
+_OFFSET: Final = re.compile("(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]")
+"""With the colon: pandas reads +0545 as 05:05."""
 
 HINTS: Final = (*MASKED, "string", "str", "object", "category")
 """What else `pd_dtype` may be."""
+
+
+def is_datetime(name: str) -> bool:
+    """Whether a dtype's name is one of points in time, without a zone or with one; whether there is such a zone is not looked at."""
+    return _DATETIME.fullmatch(name) is not None
+
+
+def has_known_zone(name: str) -> bool:
+    """Whether the zone in a dtype's name, if it has one, is UTC, an offset from it such as `UTC+02:00`, or one of zoneinfo's names.
+
+    Only such a name may reach pandas: it hands others to libraries that open the file which a name spells.
+    """
+    found = _DATETIME.fullmatch(name)
+    zone = found and found[1]
+    return not zone or zone == "UTC" or _OFFSET.fullmatch(zone) is not None or zone in _zones()
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
 
 
 def untold_dtype(content_type: object) -> str | None:
@@ -75,7 +98,7 @@ def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
     for name in names:
         called = f"datetime64[{dtype.unit}, {name}]"
         try:
-            if DATETIME.fullmatch(called) and str(pd.DatetimeTZDtype(dtype.unit, name).tz) == name:
+            if is_datetime(called) and has_known_zone(called) and str(pd.DatetimeTZDtype(dtype.unit, name).tz) == name:
                 return called
         except (TypeError, ValueError, KeyError):  # as pandas calls zones that it does not know
             continue

@@ -162,6 +162,10 @@ class Codecs:
         """The content types that are for whole requests and for no single tensor."""
         return [name for name in self.requests if name not in self.inputs]
 
+    def of_columns(self) -> list[str]:
+        """Those of `only_whole` that make a data frame, whose columns are tensors that a model can take one by one as well."""
+        return [name for name in self.only_whole() if _is(self.requests[name], PandasCodec)]
+
     def check(self, content_type: object, where: str, *, whole: bool) -> None:
         """Hold a `content_type` of a request against those that are known.
 
@@ -215,17 +219,19 @@ class Codecs:
             None where no tensor can become that.
         """
         if codec is not None:
-            return Reader(f"what {_called(codec)} decodes", codec.decode_input, {codec.content_type: codec.decode_input}, codec.datatype)
+            decode = _decode_of(codec)
+            return Reader(f"what {_called(codec)} decodes", decode, {codec.content_type: decode}, codec.datatype)
         if annotation in UNTYPED:
-            return Reader("", _array, {name: known.decode_input for name, known in self.inputs.items()})
+            return Reader("", _array, {name: _decode_of(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if is_series_class(typing.get_origin(annotation) or annotation):
             return self._series_reader(called)
         for content_type, known in self.inputs.items():
             if known.yields(normal(annotation)):
                 # bytes are what a tensor holds anyway: base64 is undone only where the request says that it is base64
-                default = _bytes if known is Base64Codec else _array if known is NumpyCodec else known.decode_input
-                return Reader(called, default, {content_type: known.decode_input}, known.datatype)
+                decode = _decode_of(known)
+                default = _bytes if known is Base64Codec else _array if known is NumpyCodec else decode
+                return Reader(called, default, {content_type: decode}, known.datatype)
         return None
 
     def _series_reader(self, called: str) -> Reader:
@@ -265,7 +271,7 @@ class Codecs:
         return None
 
     def _own_decoders(self) -> dict[str, Decode]:
-        return {name: codec.decode_input for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
+        return {name: _decode_of(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def of_value(self, value: Any) -> AnyInputCodec | None:
         """The codec for a result that nothing else names one for: those of users first; None for what numpy makes an array of."""
@@ -341,6 +347,22 @@ def _encodes(codec: AnyCodec, value: Any) -> bool:
     except Exception as error:
         log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _called(codec))
         return False
+
+
+def _decode_of(codec: AnyInputCodec) -> Decode:
+    """How a codec decodes a tensor. What datatype it reads is checked before a user's codec is called, as ours check it themselves."""
+    datatype = codec.datatype
+    if datatype is None or codec in _INPUT_CODECS:
+        return codec.decode_input
+
+    def decode(tensor: Tensor) -> Any:
+        if tensor.datatype != datatype:
+            raise InvalidRequest(
+                f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
+            )
+        return codec.decode_input(tensor)
+
+    return decode
 
 
 def _array(tensor: Tensor) -> Any:

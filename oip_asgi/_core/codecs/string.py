@@ -12,7 +12,7 @@ from .base import InputCodec, SingleTensorCodec, decode_elements, encode_element
 
 
 class StringCodec(InputCodec[list[str]]):
-    """Lists of strings. Writes `[N, 1]`, reads `[N]` and `[N, 1]`."""
+    """Lists of strings. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "str"
     type_hint = list[str]

@@ -55,8 +55,8 @@ class GRPCForm:
         return joined(self._method.metadata(self.transport), ", ")
 
     def read(self) -> Steps[Buffer]:
+        yield from ()  # the message is there already
         return self._parsed
-        yield  # the message is there already
 
     def decoding_cost(self, body: Buffer) -> int:
         if self._size <= ON_LOOP:

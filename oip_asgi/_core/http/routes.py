@@ -8,12 +8,15 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from ..effects import Steps
 from ..errors import MethodNotAllowed, NotFound, shown
+from .response import Response
 
-Handler: TypeAlias = Callable[..., Any]
+Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
+"""Takes the exchange, and the model where the pattern names one."""
 
 _MODEL: Final = "{model}[/versions/{version}]"
 

@@ -6,7 +6,7 @@ Nothing here runs the callable: `Binding.arguments` says what to call it with.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -100,6 +100,9 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         is_free: Whether one parameter without an annotation could as well take all tensors as one value, such as a data frame, or one.
         of_one: The content types of whole requests that are those of a tensor too, such as `np` and `str`.
         only_whole: Those that no tensor can have, such as `pd`.
+        of_columns: Those of `only_whole` that stand for one tensor a column, such as `pd`.
+        unannotated: The declared inputs whose parameters have no annotation, so that a request's content type decides what Python type
+            they get, each with the content type that it is declared with, or `np`.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -115,6 +118,8 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     is_free: bool
     of_one: frozenset[str]
     only_whole: frozenset[str]
+    of_columns: frozenset[str]
+    unannotated: dict[str, str]
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is.
@@ -139,7 +144,38 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         self._check_content_type(content_type)
         if self.sole is not None and content_type in self.of_one and len(inputs) == 1 and inputs[0].name != self.sole:
             inputs = [Tensor(self.sole, inputs[0].array, inputs[0].parameters)]
-        return self.names.take(inputs, has_content_type=True)
+        try:
+            return self.names.take(inputs, has_content_type=True)
+        except InvalidRequest as error:
+            if self.whole is not None or content_type not in self.only_whole:
+                raise
+            raise InvalidRequest(
+                f"{error}; with the content_type {shown(content_type)} the model takes one column for each of its parameters ({self.takes})"
+            ) from None
+
+    def content_type_of_tensors(self, content_type: str | None) -> str | None:
+        """The content type that a request's own one is for each of its tensors; None where it says nothing about them alone.
+
+        Args:
+            content_type: The request's own content type, None where it has none.
+        """
+        return None if self.whole is not None or content_type in self.only_whole else content_type
+
+    def overridden_by(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
+        """The content type by which a request gave the callable another Python type than its declaration does; None where none did.
+
+        A callable that fails with that need not be at fault.
+
+        Args:
+            tensors: The tensors that it was called with.
+            content_type: What the request says for each of them.
+        """
+        for name, declared in self.unannotated.items():
+            tensor = tensors.get(name)
+            said = None if tensor is None else tensor.parameters.get("content_type", content_type)
+            if said is not None and said != declared:
+                return str(said)
+        return None
 
     def _check_content_type(self, content_type: str) -> None:
         if self.whole is not None and content_type != self.whole.content_type:
@@ -147,7 +183,8 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
                 f"the request has the content_type {shown(content_type)}, which cannot become {self.whole.annotation}, "
                 f"as the model takes it: expected {self.whole.content_type}, or none"
             )
-        if self.whole is None and content_type in self.only_whole and (self.claimed or self.rest):
+        is_refused = self.whole is None and content_type in self.only_whole and content_type not in self.of_columns
+        if is_refused and (self.claimed or self.rest):
             raise InvalidRequest(
                 f"the request has the content_type {shown(content_type)}, which makes one value of the whole and cannot become what "
                 f"the model takes ({self.takes}): leave it out"

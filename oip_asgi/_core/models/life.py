@@ -57,8 +57,12 @@ class Life:
         with self._lock:
             return self._begin(is_waited_for=False) if self.state == "registered" else None
 
-    def settle(self) -> Steps[None]:
-        """Load the model where it waits for that, and wait while a request loads it."""
+    def settle(self, *, at_start: bool = False) -> Steps[None]:
+        """Load the model where it waits for that, and wait while a request loads it.
+
+        Args:
+            at_start: Whether to wait also while the start of the server loads it.
+        """
         while self.state in ("registered", "loading"):
             with self._lock:
                 self._take_up_lost()
@@ -66,7 +70,7 @@ class Life:
                 loading = begun or self._loading
             if begun is not None:
                 yield begun
-            if loading is None or not self._is_waited_for:
+            if loading is None or not (self._is_waited_for or at_start):
                 return
             yield Wait(loading.ended)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,15 +27,14 @@ from .specs import TensorSpec
 
 T = TypeVar("T")
 
-_PLAIN: Final = (bool, int, float, str, bytes, np.generic)
-
 
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     """Whatever a model returned as a response with its outputs.
 
     Args:
-        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple or list in the order of the declared outputs;
-            else one array, or what numpy makes one of, or a codec. A Python or numpy scalar has shape `[1]`.
+        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple in the order of the declared outputs, or a
+            list where several are declared; else one array, or what numpy or a codec makes one of. A list is one tensor, with the arrays
+            in it stacked. A Python or numpy scalar has shape `[1]`.
         outputs: What is known of them.
         asked: The content types that the request asks outputs to have, by name.
 
@@ -47,9 +47,9 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(result.shape))):
             return InferenceResponse([Tensor("output_0" if spec is None else spec.name, result)])
     result = no_coroutine(result)
-    response = _finished(result, outputs.codecs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
+    response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:
-        response.outputs = _keep(response.outputs, outputs.declared)
+        response.outputs = _in_declared_order(response.outputs, outputs.declared)
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -60,11 +60,12 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     whole = returned.whole or codecs.whole_of_value(result)
-    written_as = {spec.name: spec.content_type for spec in outputs.declared if spec.content_type is not None}
+    specs = {spec.name: spec for spec in outputs.declared}
     if whole is not None:
-        result, taken = _faults(whole.take_out, result, written_as.keys() | asked.keys())
+        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
+        result, taken = _faults(whole.take_out, result, written_as | asked.keys())
         named = list(taken.items())
-        response = _finished(_faults(whole.encode_response, "", result), codecs, asked)
+        response = _finished(_faults(whole.encode_response, "", result), outputs, asked)
         annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
     else:
         response = InferenceResponse([])
@@ -74,44 +75,72 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
         name = _sendable(key)
         if value is None:
             raise ModelFault(f"output {name!r} is None: a model returns its result")
-        if name in asked:
-            output = _asked(name, value, asked[name], codecs)
-        elif name in written_as:
-            output = _written(name, value, codecs.inputs[written_as[name]])
-        else:
-            output = _tensor(name, value, codec or codecs.of_value(value))
-        response.outputs.append(output)
+        response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 
 
-def _finished(response: InferenceResponse, codecs: Codecs, asked: Mapping[str, str]) -> InferenceResponse:
+def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+    """One output, written as the request asks, else as it is declared, else as it is annotated, else as its value says."""
+    if spec is not None and spec.content_type is not None:
+        codec = codecs.inputs[spec.content_type]
+    if asked is None:
+        return _plainly(name, value, codec or codecs.of_value(value), spec)
+    try:
+        tensor = _written(name, value, codecs.inputs[asked])
+    except ModelFault as error:
+        raise _unlike(name, asked, error) from None
+    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.of_value(value), spec))
+
+
+def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None) -> Tensor:
+    tensor = _tensor(name, value, codec)
+    array = tensor.array
+    if spec is None or tensor.parameters or array.ndim != 1 or not isinstance(value, (list, tuple)):
+        return tensor
+    # an empty list tells neither a datatype nor further dimensions
+    shape = (0, *(max(size, 0) for size in spec.shape[1:]))
+    tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
+    return tensor
+
+
+def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable[[], Tensor]) -> Tensor:
+    """An output in the content type that the request asks for, which must keep the declaration as well."""
+    if spec is None:
+        return tensor
+    try:
+        return _cast(tensor, spec)
+    except ModelFault as error:
+        _cast(plainly(), spec)  # where this raises, it is the model that does not keep its declaration
+        raise _unlike(tensor.name, asked, error) from None
+
+
+def _unlike(name: str, content_type: str, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
+
+
+def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     """A response whose outputs are tensors already: those that are asked for with another content type are written anew."""
-    outputs: list[Tensor] = []
+    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
+    finished: list[Tensor] = []
     for tensor in response.outputs:
+        made = _rechecked(tensor)
         wanted = asked.get(tensor.name)
-        outputs.append(_rechecked(tensor) if wanted in (None, tensor.parameters.get("content_type")) else _anew(tensor, wanted, codecs))
-    return InferenceResponse(outputs, _checked("the response", response.parameters))
+        if wanted is not None and wanted != tensor.parameters.get("content_type"):
+            made = _kept(_anew(tensor, wanted, outputs.codecs), wanted, specs.get(tensor.name), partial(_rechecked, tensor))
+        finished.append(made)
+    return InferenceResponse(finished, _checked("the response", response.parameters))
 
 
 def _named(result: Any, outputs: Outputs) -> list[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return list(result.items())
-    declared, codecs = outputs.declared, outputs.codecs
-    is_one = len(declared) < 2 and isinstance(result, list) and (any(outputs.returned.codecs) or codecs.of_value(result) is not None)
-    values = list(result) if not is_one and _is_several(result, declared) else [result]
+    declared = outputs.declared
+    is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
+    values = list(result) if is_several else [result]
     names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
     return list(zip(names, values, strict=True))
-
-
-def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
-    """A tuple is always several outputs; a list of plain values, nested or not, is one tensor unless several are declared."""
-    return isinstance(result, tuple) or (isinstance(result, list) and (len(declared) > 1 or not _is_plain(result)))
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
 def _rechecked(tensor: Tensor) -> Tensor:
@@ -166,16 +195,9 @@ def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
     own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
     try:
         value = tensor.array if own is None else own.decode_output(tensor)
-    except (InferenceError, ValueError) as error:
-        raise InvalidRequest(f"output {shown(tensor.name)} cannot have the content_type {shown(content_type)}: {error}") from None
-    return _asked(tensor.name, value, content_type, codecs)
-
-
-def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
-    try:
-        return _written(name, value, codecs.inputs[content_type])
-    except ModelFault as error:
-        raise InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}") from None
+        return _written(tensor.name, value, codecs.inputs[content_type])
+    except (InferenceError, ModelFault, ValueError) as error:
+        raise _unlike(tensor.name, content_type, error) from None
 
 
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
@@ -185,7 +207,10 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
     elif is_series(value):
         value = value.tolist()
     elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        value = _listed(name, _faults(as_array, value).reshape(-1))
+        tensor = _faults(codec.encode_output, name, _listed(name, _faults(as_array, value).reshape(-1)))
+        if tensor.shape == value.shape[:1]:
+            tensor.array = tensor.array.reshape(value.shape)
+        return tensor
     return _faults(codec.encode_output, name, value)
 
 
@@ -205,7 +230,7 @@ def _faults(encode: Callable[..., T], *args: Any) -> T:
         raise ModelFault(f"the result cannot be encoded: {error}") from error
 
 
-def _keep(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
+def _in_declared_order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
     if len(by_name) != len(outputs) or by_name.keys() != set(names):
@@ -218,7 +243,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar for a declared scalar
     if "content_type" in tensor.parameters:
-        array = spec.without_unit(array)
+        array = spec.of_list(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if array.dtype == spec.dtype:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..codecs.base import AnyInputCodec, AnyRequestCodec
+from ..codecs.numpy import NumpyCodec
 from ..codecs.registry import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
 from ..tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned, meaning_of, read_as, returned_as
@@ -55,9 +56,11 @@ class _Readers:
         self.specs = specs
         self.called = called
         self.only_whole = frozenset(codecs.only_whole())
+        self.of_columns = frozenset(codecs.of_columns())
         self.of_one = frozenset(codecs.requests) - self.only_whole
         self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
         self.content_type = of_model
+        self.unannotated: dict[str, str] = {}
 
     def content_types(self) -> dict[str, str]:
         """The declared content types by name."""
@@ -79,6 +82,8 @@ class _Readers:
                 f"declare {reader.datatype}, or annotate another type"
             )
         content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
+        if spec is not None and codec is None and annotation in UNTYPED:
+            self.unannotated[name] = content_type or NumpyCodec.content_type
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)
@@ -141,6 +146,8 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         is_free=False,
         of_one=readers.of_one,
         only_whole=readers.only_whole,
+        of_columns=readers.of_columns,
+        unannotated=readers.unannotated,
     )
 
 
@@ -210,6 +217,8 @@ class _Signature:
             is_free=free is not None,
             of_one=self._readers.of_one,
             only_whole=self._readers.only_whole,
+            of_columns=self._readers.of_columns,
+            unannotated=self._readers.unannotated,
         )
 
     def _every(self, parameter: inspect.Parameter) -> Callable[[Tensor, str | None], Any]:

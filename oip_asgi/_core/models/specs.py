@@ -74,10 +74,18 @@ class TensorSpec:
                 return False
         return True
 
-    def without_unit(self, array: Array) -> Array:
-        """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
-        is_column = len(self.shape) == 1 and array.ndim == 2 and array.shape[1] == 1
-        return array.reshape(-1) if is_column else array
+    def of_list(self, array: Array) -> Array:
+        """An array whose content type is said, in the declared rank where it may be reshaped to it.
+
+        N values are written as `[N]`, or as `[N, 1]` by the `np` codec and by MLServer's clients. `[N, 1]` becomes the declared
+        `[-1]`, and `[N]` of BYTES the declared `[-1, 1]` or `[-1, -1]`.
+        """
+        rank = len(self.shape)
+        if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
+            return array.reshape(-1)
+        if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
+            return array.reshape(-1, 1)
+        return array
 
 
 class InputNames:
@@ -110,8 +118,7 @@ class InputNames:
             has_content_type: Whether the request says a content type for all of them.
 
         Returns:
-            The inputs by name, in their order. Where a content type is said and `[-1]` is declared, one of shape `[N, 1]` is replaced by
-            a new tensor of shape `[N]`.
+            The inputs by name, in their order. One that says a content type, and is reshaped to the declared rank, is a new tensor.
 
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
@@ -125,8 +132,8 @@ class InputNames:
                 if spec is None:
                     continue
                 array = tensor.array
-                if array.ndim == 2 and (has_content_type or (tensor.parameters and "content_type" in tensor.parameters)):
-                    array = spec.without_unit(array)
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                    array = spec.of_list(array)
                 if array.dtype != spec.dtype:
                     raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):

@@ -54,6 +54,7 @@ class Call(Generic[T]):
     tensors: dict[str, Tensor]
     content_type: str | None
     slot: Slot
+    _outputs: list[RequestOutput]
 
     def __init__(self, engine: Engine, model: Model, form: Form[T], body: Buffer) -> None:
         self.engine = engine
@@ -100,10 +101,11 @@ class Call(Generic[T]):
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
         self.tensors = binding.accept(request, content_type)
-        if request.outputs:
+        self._outputs = request.outputs.copy()  # the model may change its request
+        if self._outputs:
             if handler.outputs:
-                check_asked(request.outputs, [spec.name for spec in handler.outputs])
-            self._asked = _asked_types(request.outputs)
+                check_asked(self._outputs, [spec.name for spec in handler.outputs])
+            self._asked = _asked_types(self._outputs)
         self.binding = binding
         self.content_type = content_type if binding.whole is None else None
 
@@ -191,8 +193,8 @@ class Call(Generic[T]):
     def _respond(self, result: Any, new: bool) -> InferenceResponse:
         request, model = self.request, self.model
         response = to_response(result, model.handler.answers, self._asked)
-        if request.outputs:
-            response.outputs = select(response.outputs, request.outputs)
+        if self._outputs:
+            response.outputs = select(response.outputs, self._outputs)
         for tensor in response.outputs:
             if not (new and tensor.array is result):
                 tensor.array = lasting(tensor.array, request)

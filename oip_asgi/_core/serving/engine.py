@@ -88,13 +88,18 @@ class Engine:
     def start(self) -> Steps[None]:
         """Load the models that wait for it, all at the same time."""
         begun: list[Spawn] = []
-        for model in self.models:
-            loading = model.life.begin()
-            if loading is not None:
-                yield loading
-                begun.append(loading)
-        for loading in begun:
-            yield Wait(loading.ended)
+        try:
+            for model in self.models:
+                loading = model.life.begin()
+                if loading is not None:
+                    begun.append(loading)
+                    yield loading
+            for model in self.models:
+                yield from model.life.settle(at_start=True)
+        except GeneratorExit:  # the host gives up starting
+            for loading in begun:
+                loading.cancel()
+            raise
 
     def stop(self, seconds: float) -> Steps[None]:
         """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one.

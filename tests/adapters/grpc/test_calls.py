@@ -47,6 +47,7 @@ def test_a_cancelled_call_cancels_an_async_model(serving: Serving, caplog: pytes
     assert not logged(caplog)
 
 
+@pytest.mark.slow
 def test_a_deadline_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     server, held = InferenceServer(), Held()
     server.register("held", held)
@@ -73,7 +74,7 @@ class Blocked:
         return np.array([1])
 
 
-@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+@pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
 def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
     server, blocked = InferenceServer(), Blocked()
     server.register("blocked", blocked, max_concurrency=1)
@@ -109,7 +110,7 @@ def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Se
     assert (load.times, model.times) == (1, 1)
 
 
-@pytest.mark.parametrize("way_out", ["cancelled", "deadline"])
+@pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
 def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_client_has_gone(way_out: str) -> None:
     """Or all its threads would be held by models that nobody waits for."""
     server, blocked = InferenceServer(), Blocked()

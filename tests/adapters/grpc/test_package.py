@@ -17,6 +17,7 @@ PROTO = Path(str(files("oip_asgi"))) / "proto"
 BUILT = "grpc_predict_v2.binpb"
 
 
+@pytest.mark.protoc
 def test_the_descriptor_is_what_the_documented_command_builds(tmp_path: Path) -> None:
     source = (PROTO / "grpc_predict_v2.proto").read_text()
     found = re.search(r"^//   (python -m grpc_tools\.protoc .+)$", source, re.MULTILINE)

@@ -131,6 +131,7 @@ LONG_UNKNOWN_FIELD = bytes_head(99, 70_000) + bytes(70_000)
 """What makes a request so large that it is split."""
 
 
+@pytest.mark.slow
 @settings(examples, max_examples=400)
 @given(
     data=requests.map(lambda request: request.SerializeToString()) | damaged() | st.binary(max_size=50),

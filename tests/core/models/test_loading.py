@@ -332,6 +332,7 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
     assert get(InferenceServer(), "") == (200, {"name": "oip_asgi", "version": "0.1.0", "extensions": ["binary_tensor_data"]})
 
 
+@pytest.mark.trio
 def test_trio_runs_it_too() -> None:
     loaded: list[int] = []
     server = loading_server(lambda: loaded.append(1))

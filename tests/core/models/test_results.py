@@ -67,7 +67,11 @@ class Torchlike:
         (range(3), [("output_0", "INT64", [3], [0, 1, 2])]),
         (Torchlike(), [("output_0", "INT32", [2], [0, 1])]),
         ((np.ones(1), 2), [("output_0", "FP64", [1], [1.0]), ("output_1", "INT64", [1], [2])]),
-        ([np.ones(1), np.zeros(1)], [("output_0", "FP64", [1], [1.0]), ("output_1", "FP64", [1], [0.0])]),
+        ([np.ones(2), np.zeros(2)], [("output_0", "FP64", [2, 2], [1.0, 1.0, 0.0, 0.0])]),
+        ([np.ones(1)], [("output_0", "FP64", [1, 1], [1.0])]),
+        ([np.ones((1, 2), "f4"), [[0, 0]]], [("output_0", "FP64", [2, 1, 2], [1.0, 1.0, 0.0, 0.0])]),
+        ([np.array(["a", "bc"]), np.array(["", "d"])], [("output_0", "BYTES", [2, 2], ["a", "bc", "", "d"])]),
+        ([Torchlike(), Torchlike()], [("output_0", "INT32", [2, 2], [0, 1, 0, 1])]),
         ((), []),
         ({"a": 1, "b": [2, 3]}, [("a", "INT64", [1], [1]), ("b", "INT64", [2], [2, 3])]),
         ({}, []),
@@ -267,7 +271,7 @@ def test_a_tuple_of_any_length_is_written_as_its_annotation_says() -> None:
         return x, x
 
     answer = json.loads(ask(server, "m", x=np.array(["a"], object)).body)
-    assert [(o["shape"], o["parameters"]) for o in answer["outputs"]] == [([1, 1], {"content_type": "str"})] * 2
+    assert [(o["shape"], o["parameters"]) for o in answer["outputs"]] == [([1], {"content_type": "str"})] * 2
 
 
 def test_an_array_that_is_a_file(tmp_path: Path) -> None:
@@ -302,3 +306,28 @@ def test_a_model_that_changes_its_request_does_not_change_what_was_asked_for() -
         return {"a": np.array([1], "i4"), "b": np.array([2], "i4")}
 
     assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]}, x=[1.0])) == {"b": [2]}
+
+
+@pytest.mark.parametrize("declared", [(), (TensorSpec("y", "FP64", [-1, 2]),)], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_how_many_outputs_come_back_does_not_depend_on_the_rows(rows: int, declared: tuple[TensorSpec, ...]) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: [row * 2 for row in x], inputs=[TensorSpec("x", "FP64", [-1, 2])], outputs=declared)
+    x = np.arange(rows * 2, dtype="f8").reshape(rows, 2)
+    [output] = json.loads(ask(server, "m", x=x).body)["outputs"]
+    assert output["data"] == (x * 2).ravel().tolist()
+    assert output["shape"] == ([rows, 2] if rows or declared else [0])
+
+
+def test_a_list_is_several_outputs_only_where_several_are_declared() -> None:
+    arrays = [np.ones(2, "f4"), np.ones(2, "i1")]
+    assert [name for name, *_ in described(arrays, FP32, INT8)] == ["f", "i"]
+    assert [name for name, *_ in described(arrays)] == ["output_0"]
+    ragged = ask(returning([np.ones(2), np.ones(3)]), "m")
+    assert error(ragged)[0] == 500
+
+
+@pytest.mark.parametrize("datatype", ["INT64", "FP16", "BYTES", "BOOL"])
+def test_an_empty_list_has_the_declared_datatype(datatype: str) -> None:
+    assert described([], TensorSpec("y", datatype, [-1])) == [("y", datatype, [0], [])]
+    assert described({"y": []}, TensorSpec("y", datatype, [-1, -1, 3])) == [("y", datatype, [0, 0, 3], [])]

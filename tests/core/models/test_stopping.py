@@ -87,6 +87,7 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     server.stop()
 
 
+@pytest.mark.trio
 def test_models_load_under_trio_too() -> None:
     server = InferenceServer()
     met = threading.Barrier(3)

@@ -194,6 +194,7 @@ def test_a_host_that_cancels_a_request(where: str, blocking: Blocking) -> None:
     assert awaiting.events == (["cleaned up"] if where == "async" else [])
 
 
+@pytest.mark.trio
 def test_under_trio_a_client_that_goes() -> None:
     ended: list[str] = []
 

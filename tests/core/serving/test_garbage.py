@@ -170,8 +170,9 @@ def test_a_host_that_cancels_leaves_no_garbage(server: InferenceServer) -> None:
     assert ours(garbage) == []
 
 
+@pytest.mark.trio
 def test_trio_leaves_no_garbage(server: InferenceServer) -> None:
-    trio = pytest.importorskip("trio")
+    import trio
 
     @server.model("raises under trio")
     async def raises_under_trio() -> Any:

@@ -113,7 +113,8 @@ def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited(
     server.stop()
 
 
-@pytest.mark.parametrize("way", ["ASGI", "trio", "WSGI"])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["ASGI", pytest.param("trio", marks=pytest.mark.trio), "WSGI"])
 @pytest.mark.parametrize("raised", [ValueError("too late"), InferenceError("for the client"), None])
 def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     raised: Exception | None, way: str, caplog: pytest.LogCaptureFixture
@@ -220,6 +221,7 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
     assert is_idle(server)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wsgi", [False, True])
 def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
@@ -247,6 +249,7 @@ def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer
     server.stop()
 
 
+@pytest.mark.trio
 def test_a_timeout_under_trio() -> None:
     cleaned: list[int] = []
 

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,9 +20,8 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.support.grpc_ways import SERVE, SERVICE, SERVINGS, run_alone
-from tests.support.servers import ready_url
+from tests.support.processes import ROOT, ready_url
 
-ROOT = Path(__file__).parents[2]
 IMPORTS = ("import oip_asgi.grpc", "import tritonclient.grpc", "import tritonclient.grpc.aio")
 
 
@@ -35,7 +33,7 @@ def run(*arguments: str) -> str:
 
 @pytest.mark.parametrize("module", ["triton_grpc.py", "kserve_grpc.py"])
 def test_a_client_is_served(module: str) -> None:
-    output = run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/processes/alone/{module}")
+    output = run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/processes/clients/alone/{module}")
     assert re.search(r"^[0-9]{2,} passed", output, re.MULTILINE)
 
 

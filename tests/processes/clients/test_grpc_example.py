@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -15,9 +14,8 @@ import pytest
 
 from oip_asgi._core.datatypes import Array
 from tests.support.grpc_ways import Client, wire_request
-from tests.support.processes import environment
+from tests.support.processes import ROOT, environment
 
-ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(7).normal(size=(5, 3)).astype("<f4")
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [5, 3]}
 

@@ -20,8 +20,7 @@ from kserve.protocol.infer_type import RequestedOutput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from oip_asgi._core.datatypes import DTYPES, Array
-from tests.support.processes import ROOT
-from tests.support.servers import ready_url
+from tests.support.processes import ROOT, ready_url
 
 
 @pytest.fixture(scope="module", params=["install", "middleware"])

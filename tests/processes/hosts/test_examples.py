@@ -184,6 +184,7 @@ def test_every_client_is_run() -> None:
     assert sorted(path.name for path in (ROOT / "examples" / "clients").iterdir() if path.is_file()) == sorted(CLIENTS)
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], client: str) -> None:
     _, served, _ = example
@@ -200,6 +201,7 @@ def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], c
         assert set(run.stdout.splitlines()) == {"setosa virginica"}
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("example", [STARLETTE], indirect=True, ids=named)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_tells_a_failure(example: tuple[str, Served, Path], client: str) -> None:
