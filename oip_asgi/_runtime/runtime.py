@@ -168,10 +168,14 @@ class _LoopJob:
         return self._future.done()
 
     def receive(self, result: Any, error: BaseException | None) -> None:
-        self._inbox.put(self, result, None if error is None else as_failure(error))
+        failure = None if error is None else as_failure(error)
+        if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
+            self.finish(result, failure)
+        else:
+            self._inbox.put(self, result, failure)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Hand the outcome to the coroutine that waits, on its event loop."""
+        """Hand the outcome to the coroutine that waits, on its event loop; in any thread where none waits any more."""
         future = self._future
         if future.done():
             if error is not None and self._effect.late is not None and not future.cancelled():

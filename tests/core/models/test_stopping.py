@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
-import anyio
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import is_stopping, states, wait_until_idle, waiting_calls
+from tests.support.inside import is_stopping, wait_until_idle, waiting_calls
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -85,20 +84,6 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     [record] = caplog.records
     assert record.getMessage() == "model 'bad': load= raised, so it will never be ready"
     server.stop()
-
-
-@pytest.mark.trio
-def test_models_load_under_trio_too() -> None:
-    server = InferenceServer()
-    met = threading.Barrier(3)
-    for name in "abc":
-        server.register(name, lambda: 1, load=lambda: met.wait(20))
-
-    async def main() -> None:
-        async with server.lifespan():
-            assert [*states(server).values()] == ["ready"] * 3
-
-    anyio.run(main, backend="trio")
 
 
 def test_a_host_that_gives_up_starting_can_start_again() -> None:
