@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pytest
+from numpy._core import multiarray
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, OIPWSGIApp, Tensor
@@ -52,6 +54,23 @@ def through_a_memoryview(memory: Array) -> Any:
     return np.frombuffer(memory.data.toreadonly(), memory.dtype)
 
 
+_pointer: Final = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_API: Final = ctypes.cast(_pointer(multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+_NEW_ARRAY, _WRITABLE_IN_C_ORDER = 93, 0x501
+
+
+def by_an_extension(memory: Array) -> Any:
+    """An array as C makes it around memory of its own, by PyArray_SimpleNewFromData: it owns nothing, and has no base."""
+    size, integer, address = ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p
+    signature = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.py_object, integer, ctypes.POINTER(size), integer, address, address, integer, integer, address
+    )
+    number = np.dtype(memory.dtype).num
+    new_array = signature(_API[_NEW_ARRAY])
+    return new_array(np.ndarray, 1, (size * 1)(memory.size), number, None, memory.ctypes.data, 0, _WRITABLE_IN_C_ORDER, None)
+
+
 def in_a_mapping(memory: Array) -> Any:
     return {"y": memory}
 
@@ -64,7 +83,8 @@ def as_response(memory: Array) -> Any:
     return InferenceResponse([Tensor("y", memory)])
 
 
-SHOWN: Final = [itself, windows, strided, read_only_view, view_of_a_view, through_a_memoryview, in_a_mapping, twice, as_response]
+SHOWN_ALONE: Final = [itself, windows, strided, read_only_view, view_of_a_view, through_a_memoryview, by_an_extension]
+SHOWN: Final = [*SHOWN_ALONE, in_a_mapping, twice, as_response]
 
 
 def of_array(show: Callable[[Array], Any]) -> Callable[[int], Fill]:
@@ -336,10 +356,11 @@ def test_a_new_array_is_one_that_nobody_else_refers_to() -> None:
     assert not is_new_when_returned(lambda: kept[1:])
     assert not is_new_when_returned(lambda: np.zeros(2000)[1:])
     assert not is_new_when_returned(lambda: np.ma.zeros(2000))
+    assert not is_new_when_returned(lambda: by_an_extension(kept))
     assert not is_new_when_returned(lambda: [kept])
 
 
-@pytest.mark.parametrize("show", [itself, windows, strided, read_only_view, view_of_a_view, through_a_memoryview])
+@pytest.mark.parametrize("show", SHOWN_ALONE)
 def test_what_can_be_written_through_is_copied(show: Callable[[Array], Array]) -> None:
     memory = np.arange(2000)
     array = show(memory)
