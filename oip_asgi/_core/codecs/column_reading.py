@@ -20,12 +20,14 @@ from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
 from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
-from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_known_zone, has_str_dtype, is_datetime
+from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_FIRST_OF_ZONES: Final = np.datetime64("1678-01-01", "s")
 
 Decode: TypeAlias = Callable[[Tensor], Any]
 
@@ -80,7 +82,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     if decode is not None:
         column: Any = _of_user(tensor, decode, content_type)
     elif content_type is None:
-        column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
+        column = _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd")
     elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
     else:
@@ -113,7 +115,13 @@ def _objects(values: list[Any]) -> Any:
 
 
 def _raw(tensor: Tensor) -> Any:
-    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else rows_of(tensor, "np")
+    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np")
+
+
+def _numbers(tensor: Tensor, wanted: str) -> Array:
+    rows: Array = rows_of(tensor, wanted)
+    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
+    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 
 
 def _strings(tensor: Tensor) -> Any:
@@ -241,11 +249,14 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
 
 
 def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
-    """Points in time as those in UTC, if no zone takes them out of the calendar: what pandas does then can end the process."""
+    """Points in time as those in UTC, if there is no risk in the zone: pandas can end the process where one takes them out of the
+    calendar, and pandas 2 where they are before the first moment of a zone's table, as soon as they become Python objects."""
     local = series if series.dt.tz is None else series.dt.tz_localize(None)
     points, day = local.to_numpy(), np.timedelta64(1, "D")
     if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
+    if not has_str_dtype() and not has_fixed_zone(hint) and (points < _FIRST_OF_ZONES).any():
+        raise ValueError("some are before 1678, where pandas 2 knows no zone by its name")
     return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
@@ -260,13 +271,26 @@ def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, 
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
             raise ValueError("one of them is there twice")
-        codes = categories.get_indexer(series)
+        codes = _codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is none of them")
+        if (codes < 0).any() and any(isinstance(category, bytes) for category in categories):
+            raise ValueError("they hold bytes, and beside those nothing stands for a missing value")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
+
+
+def _codes(series: pd.Series[Any], categories: Any) -> Array:
+    """The place of each value among the categories, -1 for what is not among them."""
+    if series.isna().all():
+        return np.full(len(series), -1)
+    if series.dtype.kind != "M" or categories.dtype.kind != "M":
+        codes: Array = categories.get_indexer(series)
+        return codes
+    alike = series.astype(categories.dtype)  # of another unit or zone, pandas may find nothing, or no room for a year
+    return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
 
 
 def _is_form_of(series: pd.Series[Any], hint: str) -> bool:

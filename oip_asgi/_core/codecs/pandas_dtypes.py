@@ -51,9 +51,18 @@ def has_known_zone(name: str) -> bool:
 
     Only such a name may reach pandas: it hands others to libraries that open the file which a name spells.
     """
+    return has_fixed_zone(name) or _zone_of(name) in _zones()
+
+
+def has_fixed_zone(name: str) -> bool:
+    """Whether the zone in a dtype's name, if it has one, is UTC or an offset from it."""
+    zone = _zone_of(name)
+    return zone in ("", "UTC") or _OFFSET.fullmatch(zone) is not None
+
+
+def _zone_of(name: str) -> str:
     found = _DATETIME.fullmatch(name)
-    zone = found and found[1]
-    return not zone or zone == "UTC" or _OFFSET.fullmatch(zone) is not None or zone in _zones()
+    return (found and found[1]) or ""
 
 
 @cache
