@@ -565,6 +565,31 @@ def test_scalars_of_numpy_in_objects_are_numbers() -> None:
     assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
 
 
+ARRAYS: dict[str, tuple[list[Any], list[str]]] = {
+    "of different lengths": ([np.array([1.0, 2.0]), np.array([3.0])], ["[1.0,2.0]", "[3.0]"]),
+    "of integers": ([np.array([[1, 2], [3, 4]]), np.zeros((0, 2), "u1")], ["[[1,2],[3,4]]", "[]"]),
+    "of strings": ([np.array(["a", "é"]), np.array(["", '"'])], ['["a","é"]', '["","\\""]']),
+    "of objects": ([np.array([1, "a", [True]], object)], ['[1,"a",[true]]']),
+    "of no dimensions": ([np.array(1), np.array(True)], ["1", "true"]),
+    "inside of others": ([{"a": np.array([1, 2]), "b": [np.array([0.5], "f4")]}, (np.array([]),)], ['{"a":[1,2],"b":[[0.5]]}', "[[]]"]),
+    "beside others": ([np.array([1]), "a", None], ["[1]", '"a"', "null"]),
+    "that JSON has no numbers for": ([np.array([1.5, np.nan]), [np.array([-np.inf])]], ["[1.5,null]", '[["-Infinity"]]']),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_in_cells_are_nested_lists(name: str) -> None:
+    """The texts are those of MLServer 1.7.1, byte for byte; what is missing or infinite it refuses."""
+    cells, texts = ARRAYS[name]
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    [item] = sent(PandasCodec.encode_request(frame))["inputs"]
+    assert item == tensor("x", "BYTES", [len(cells)], texts, "pd_json")
+    assert came_back(frame["x"]).tolist() == [json.loads(text) for text in texts]
+    server = InferenceServer()
+    server.register("frame", lambda: frame)
+    assert outputs(ask(server, "frame")) == {"x": texts}
+
+
 def test_dates_that_are_text_already() -> None:
     assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
 
@@ -623,6 +648,7 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
         (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
         (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
+        (pd.DataFrame({"x": pd.Series([np.array([b"a"])], dtype=object)}), TypeError, "column 'x', row 0 is array.*bytes is no JSON type"),
         (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
         (pd.DataFrame({"x": np.array(["10000-01-01"], "M8[s]")}), ValueError, "column 'x' has a date outside of the years 1 to 9999"),
         ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
