@@ -7,7 +7,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -32,34 +32,6 @@ _FIRST_OF_ZONES: Final = np.datetime64("1678-01-01", "s")
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
-def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.DataFrame:
-    """Tensors as the columns of a frame.
-
-    Args:
-        tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
-        others: How to decode content types that this module does not know, each to a sequence of N values.
-
-    Raises:
-        InvalidRequest: A tensor is no column, two have the same name, or their numbers of rows differ.
-    """
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    rows = -1
-    for tensor in tensors:
-        name = tensor.name
-        if name in columns:
-            raise InvalidRequest(f"column {shown(name)} is there twice: expected each name once")
-        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type"), others)
-        if rows not in (-1, len(column)):
-            raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
-        rows = len(column)
-    arrays = [column for column in columns.values() if isinstance(column, np.ndarray)]
-    if 1 < len(arrays) == len(columns) and len({array.dtype for array in arrays}) == 1:
-        return pd.DataFrame(np.stack(arrays).T, columns=list(columns))  # what pandas makes of them too, column by column
-    return pd.DataFrame(columns)
-
-
 def series_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> pd.Series[Any]:
     """A tensor as one `pandas.Series` of its name; the arguments are those of `column_of`."""
     import pandas as pd
@@ -73,7 +45,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     Args:
         tensor: Of shape `[N]` or `[N, 1]`.
         content_type: Its content type; None for what its datatype says, with BYTES as strings.
-        others: As in `frame_of`.
+        others: How to decode content types that this module does not know, each to a sequence of N values.
 
     Raises:
         InvalidRequest: The tensor is no column, or does not hold what its content type says.

@@ -56,6 +56,12 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     raise TypeError(f"column {name!r} has dtype {dtype}, which the protocol has no form for: convert it with astype, such as to str")
 
 
+def string_parameters(dtype: str) -> Parameters:
+    """The parameters of a column of strings whose dtype is called so."""
+    parameters: Parameters = {"content_type": StringCodec.content_type}
+    return parameters if dtype == untold_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
+
+
 def _hinted(tensor: Tensor, dtype: str) -> Tensor:
     return Tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 

@@ -86,6 +86,13 @@ def has_str_dtype() -> bool:
     return not pd.__version__.startswith("2.")
 
 
+def is_str(dtype: object) -> bool:
+    """Whether a dtype is the one of strings that pandas 3 has where nobody says; `string` is another."""
+    import pandas as pd
+
+    return has_str_dtype() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan
+
+
 def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:
     """Whether a dtype is one of points in time with a zone."""
     import pandas as pd
