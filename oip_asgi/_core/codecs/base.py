@@ -240,6 +240,14 @@ def normal(annotation: Any) -> Any:
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 
 
+def are_all(value: object, cls: type) -> bool:
+    """Whether a value is a list of nothing but instances of a class."""
+    if not isinstance(value, list):
+        return False
+    # most lists of others are told by their first element
+    return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
+
+
 def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
     """A list as a BYTES tensor of shape [N].
 

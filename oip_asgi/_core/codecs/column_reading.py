@@ -19,7 +19,7 @@ from ..tensors import Tensor, object_array
 from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
-from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
+from .datetime import DATE, ZONED_DATES, DatetimeCodec, are_in_calendar, are_zoned, from_text, points_of
 from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
@@ -128,8 +128,11 @@ def _datetimes(tensor: Tensor) -> Any:
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     if not elements:
         return pd.Series([], dtype="datetime64[ns]")
+    found = points_of(elements)
+    if found is not None and (series := _series_of_points(*found)) is not None:
+        return series
     is_zoned = _are_zoned(elements, tensor.name)
-    texts = [element.decode() for element in elements]
+    texts = list(map(bytes.decode, elements))
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
     if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
         parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
@@ -139,18 +142,30 @@ def _datetimes(tensor: Tensor) -> Any:
     return parsed if is_zoned else local
 
 
+def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
+    """Points in time in the unit that pandas would read their texts in; None where it would look for another."""
+    import pandas as pd
+
+    if not has_str_dtype():
+        years = points[[points.argmin(), points.argmax()]].astype("M8[Y]")
+        if years[0] < _FIRST_OF_ZONES or years[1] > np.datetime64("2261", "Y"):
+            return None  # nanoseconds, pandas 2's unit, reach from 1677 to 2262
+        points = points.astype("M8[ns]")
+    elif np.datetime_data(points.dtype)[0] == "s":
+        points = points.astype("M8[us]")
+    series: pd.Series[Any] = pd.Series(points)
+    return series.dt.tz_localize("UTC") if is_zoned else series
+
+
 def _are_zoned(elements: list[bytes], name: str) -> bool:
     """Whether dates have an offset from UTC, which is all of them or none.
 
     Raises:
         InvalidRequest: One of them is no date, or some have an offset and others have none.
     """
-    lines = b"".join([element + b"\n" for element in elements])
-    if lines.count(b"\n") == len(elements):
-        if LOCAL_DATES.fullmatch(lines):
-            return False
-        if ZONED_DATES.fullmatch(lines):
-            return True
+    is_zoned = are_zoned(elements)
+    if is_zoned is not None:
+        return is_zoned
     for place, element in enumerate(elements):
         if element != b"NaT" and DATE.fullmatch(element) is None:
             raise _no_date(name, place, elements, "an ISO 8601 date and time")
