@@ -140,7 +140,9 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     engine, _ = server._inside
     found = engine.models.find(model, None)
     head = Head("POST", path, headers, True, None)
-    form = RestForm(head, Incoming.of(head, None))
+    incoming = Incoming.of(head, None)
+    incoming.header_length = header_length
+    form = RestForm(head, incoming)
 
     def infer() -> InferenceResponse:
         call = Call(engine, found, form, body)
