@@ -374,6 +374,42 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
         assert record.filename != "log.py"  # the place that logs, not what lays out the text
 
 
+@pytest.mark.parametrize("how", ["start", "lifespan"])
+def test_a_start_during_a_stop_waits_for_its_end_and_loads_once(how: str) -> None:
+    server = InferenceServer(shutdown_timeout=20)
+    loaded: list[int] = []
+    inside, leave = threading.Event(), threading.Event()
+
+    def model() -> int:
+        inside.set()
+        leave.wait(20)
+        return 1
+
+    server.register("m", model, load=lambda: loaded.append(1))
+    server.start()
+    asking = threading.Thread(target=lambda: ask(server, "m"))
+    asking.start()
+    inside.wait(20)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    block_until(lambda: is_stopping(server))
+    threading.Timer(0.2, leave.set).start()
+    if how == "start":
+        server.start()
+        assert (ask(server, "m").status, loaded) == (200, [1, 1])
+        server.stop()
+    else:
+
+        async def main() -> None:
+            async with server.lifespan():
+                answer = await asyncio.to_thread(ask, server, "m")
+                assert (answer.status, loaded) == (200, [1, 1])
+
+        asyncio.run(main())
+    for thread in (asking, stopping):
+        thread.join(20)
+
+
 def test_debug_adds_the_message_and_no_traceback() -> None:
     server = InferenceServer(debug=True)
 
