@@ -61,7 +61,10 @@ def read(text: Buffer, shape: tuple[int, ...], array: Array, decode: Decode, *, 
     view, position, filled = memoryview(text), 0, 0
     while position < len(view):
         chunk, is_last = _next(view, position, filled, strings=strings)
-        flat, elements = _flat(chunk, filled, blocks, strings=strings)
+        if is_last or not filled or len(blocks) > 1 or chunk.find(b"[") >= 0 or chunk.find(b"]") >= 0:
+            flat, elements = _flat(chunk, filled, blocks, strings=strings)
+        else:
+            flat, elements = b"[%b]" % chunk, None
         values = decode(flat, filled)
         size = len(values)
         if elements not in (size, None) or filled + size > len(array):
@@ -119,14 +122,12 @@ def _last_comma(window: bytes, filled: int) -> int:
     return comma
 
 
-def _flat(chunk: bytes, first: int, blocks: list[tuple[int, int]], *, strings: bool) -> tuple[bytes, int | None]:
-    """A chunk as one flat JSON array, and how many elements it has; None where that need not be known.
+def _flat(chunk: bytes, first: int, blocks: list[tuple[int, int]], *, strings: bool) -> tuple[bytes, int]:
+    """A chunk as one flat JSON array, and how many elements it has.
 
     Raises:
         Mismatch: Its brackets are not those of the elements from `first` on.
     """
-    if len(blocks) == 1 and first and chunk.find(b"[") < 0 and chunk.find(b"]") < 0:
-        return b"[%b]" % chunk, None
     # two commas stand for what is before and behind the chunk, so that no bracket is at an end
     chars = np.frombuffer(b",,%b,," % chunk, np.uint8)
     outside = _masked(chars, chunk) if strings and chunk.find(b'"') >= 0 else chars

@@ -13,6 +13,7 @@ import math
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from ..datatypes import FLOATING, Buffer
 from ..errors import InvalidRequest
 from ..rest import schemas
 from . import structure
-from .numbers import are_many_slow, count_spelled, has_literals, spell_literals
+from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
@@ -66,8 +67,6 @@ _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)$")
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""
-
-_NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 
 _VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What is no value of a parameter."""
@@ -299,9 +298,17 @@ def _cut_out(text: Buffer, cuts: list[Extent]) -> list[Buffer]:
 
 
 def _are_in_place(texts: list[msgspec.Raw], cuts: int) -> bool:
-    """Whether so many inputs have a placeholder, once each."""
-    found = [count for count in (bytes(text).count(_PLACEHOLDER) for text in texts) if count]
-    return found == [1] * cuts
+    """Whether so many inputs have a placeholder as their `data`, and nowhere else."""
+    for text in texts:
+        placeholders = bytes(text).count(_PLACEHOLDER)
+        if placeholders > 1:
+            return False
+        if placeholders:
+            cuts -= 1
+            with suppress(*_ERRORS):  # which are told when it is its turn
+                if bytes(_lenient_input(text).data) != _PLACEHOLDER:
+                    return False
+    return cuts == 0
 
 
 def response_document(text: bytes) -> schemas.ReceivedResponse:
@@ -339,7 +346,7 @@ def _refuse(error: Exception, place: str, text: Buffer, cuts: list[Extent], *, i
     if not isinstance(error, msgspec.ValidationError):
         raise InvalidRequest(f"the body is not valid JSON: {_BYTE.sub(lambda found: _moved(found, cuts), str(error))}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
-    hint = f" ({_NO_JSON})" if is_spelled else ""
+    hint = f" ({NO_JSON})" if is_spelled else ""
     where = f"{place}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
 
@@ -354,7 +361,7 @@ def _moved(found: re.Match[str], cuts: list[Extent]) -> str:
 
 
 def _refuse_literals() -> NoReturn:
-    raise InvalidRequest(f"{_NO_JSON}: expected them as elements of floating-point data only")
+    raise InvalidRequest(ONLY_FLOATS)
 
 
 def _check_unseen(text: Buffer) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..datatypes import DType, datatype_of
 from ..errors import InvalidRequest
-from .numbers import has_literals, spell_literals
+from .numbers import ONLY_FLOATS, count_spelled, has_literals, spell_literals
 
 _EXPECTED: Final = {
     "b": "true, false, 0 or 1",
@@ -153,8 +153,11 @@ def _place(index: int, shape: tuple[int, ...], *, is_nested: bool) -> str:
 
 
 def _decode(text: bytes, wanted: Wanted, first: int) -> Any:
-    if wanted.kind == "f" and has_literals(text):
-        text = spell_literals(text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022"))
+    if has_literals(text):
+        spelled = spell_literals(text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022"))
+        if wanted.kind != "f" and count_spelled(spelled):
+            raise InvalidRequest(ONLY_FLOATS)
+        text = spelled
     try:
         return (_any_whole if wanted.kind in "ui" else _any)(text)
     except RecursionError:

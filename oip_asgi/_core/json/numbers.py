@@ -14,6 +14,9 @@ _MANY_SLOW: Final = 64
 LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
 """What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
 
+NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
+ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point data only"
+
 _CHUNK: Final = 2**20
 
 
