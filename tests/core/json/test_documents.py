@@ -13,8 +13,7 @@ from oip_asgi import InferenceRequest
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.json import documents
 from oip_asgi._core.rest import body as rest
-
-from .test_properties import assert_equal
+from tests.core.rest.test_properties import assert_equal
 
 TEXTS: Final = {
     "as clients write it": b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2.5]}]}',
@@ -79,8 +78,7 @@ TEXTS: Final = {
     "long around": b'{"inputs":[{"name":"%s","shape":[1],"datatype":"FP32","data":[1]}]}' % (b"x" * 3000),
     "nested deep": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":%s1%s}]}' % (b"[" * 99, b"]" * 99),
     "two long": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"FP32","data":[%s]},'
-    b'{"name":"z","shape":[1000,2],"datatype":"INT8","data":[%s]}]}'
-    % (b",".join([b"0.125"] * 2000), b",".join([b"[1,2]"] * 1000)),
+    b'{"name":"z","shape":[1000,2],"datatype":"INT8","data":[%s]}]}' % (b",".join([b"0.125"] * 2000), b",".join([b"[1,2]"] * 1000)),
     "long strings": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"BYTES","data":[%s]}]}' % b",".join([b'"a]b"'] * 2000),
     "long strings that begin with a bracket": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"BYTES","data":[%s]}]}'
     % b",".join([b'"]b"'] * 2000),
