@@ -1,4 +1,4 @@
-"""A registered model: its options, how its function is called, its slots and its life. Knows no requests and no transport."""
+"""A registered model: its options, how its function is called, its slots, its life and its numbers. Knows no requests and no transport."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .handler import Handler
 from .life import Life
 from .limiter import Limiter
 from .options import NO_TIMEOUT, ModelOptions
+from .statistics import Statistics
 
 
 class Model:
@@ -36,6 +37,7 @@ class Model:
         self.timeout = math.inf if options.timeout is None or options.timeout >= NO_TIMEOUT else options.timeout
         self.limiter = Limiter(options.max_concurrency or max_concurrency, options.max_queue)
         self.life = Life(str(options), options.load)
+        self.statistics = Statistics()
 
     def __str__(self) -> str:
         return str(self.options)

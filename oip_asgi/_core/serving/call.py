@@ -13,7 +13,7 @@ from ..codecs.registry import Codecs
 from ..datatypes import Buffer
 from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, shown
-from ..log import log_raised
+from ..log import log_fields, log_raised
 from ..models.binding import Binding
 from ..models.limiter import Slot
 from ..models.model import Model
@@ -24,6 +24,7 @@ from ..tensors import UNSUPPORTED, InferenceContext, InferenceRequest, Inference
 from .engine import Engine
 from .form import Form
 from .lasting import is_new, lasting
+from .observers import Span
 
 T = TypeVar("T")
 
@@ -45,8 +46,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_form", "_outputs", "binding", "content_type", "deadline", "engine", "model", "request", "seconds", "since",
-        "slot", "tensors",
+        "_asked", "_body", "_form", "_outputs", "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "model",
+        "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -63,6 +64,8 @@ class Call(Generic[T]):
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
+        self.entered = self.started = self.called = self.returned = self.answered = 0.0
+        self.span: Span | None = None
         self.seconds = model.timeout
         self.deadline = self.since + self.seconds
 
@@ -130,6 +133,7 @@ class Call(Generic[T]):
             raise Stopped
         is_last = True
         try:
+            self.started = self.engine.clock()
             if self._body is not None:
                 deadline = self.deadline
                 self.decode()
@@ -137,7 +141,7 @@ class Call(Generic[T]):
                     is_last = False
                     return None
             answer = self.encode(self.run())
-            if self.engine.clock() >= self.deadline:
+            if self.answered >= self.deadline:
                 raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
             return answer
         finally:
@@ -148,6 +152,7 @@ class Call(Generic[T]):
         if not self.slot.begin():
             raise Stopped
         try:
+            self.started = self.engine.clock()
             self.decode()
         finally:
             self.slot.end(is_last=False)
@@ -168,9 +173,17 @@ class Call(Generic[T]):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
+        if self.span is None:
+            return self._run()
+        with self.span.active():
+            return self._run()
+
+    def _run(self) -> InferenceResponse:
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = self.model.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self._respond(result, new)
         except InferenceError:
@@ -180,9 +193,17 @@ class Call(Generic[T]):
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
+        if self.span is None:
+            return await self._run_async()
+        with self.span.active():
+            return await self._run_async()
+
+    async def _run_async(self) -> InferenceResponse:
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = await self.model.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self._respond(result, new)
         except InferenceError:
@@ -207,18 +228,31 @@ class Call(Generic[T]):
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
-        return self._form.encode(self.request, response)
+        encoded = self._form.encode(self.request, response)
+        self.answered = self.engine.clock()
+        return encoded
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
         request, model = self.request, self.model
         return InferenceContext(request.id, self._form.named_headers(), request.parameters, model.name, model.version, self._form.transport)
 
+    def log_fields(self) -> dict[str, object]:
+        """The fields of a record of the log about this request."""
+        return log_fields(self.model.name, self.model.version, self.id, self.engine.clock() - self.since)
+
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
         if isinstance(error, ModelRaised):
             cause = error.__cause__ or error
-            log_raised(logging.ERROR, cause, "%s failed on the request with id %s, after its timeout", self.model, shown(self.id))
+            log_raised(
+                logging.ERROR,
+                cause,
+                "%s failed on the request with id %s, after its timeout",
+                self.model,
+                shown(self.id),
+                extra=self.log_fields(),
+            )
 
 
 def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:

@@ -9,14 +9,18 @@ from typing import Final
 
 from ..codecs.registry import Codecs
 from ..effects import DeadlinePassed, Spawn, Steps, Wait
+from ..errors import NotFound
 from ..log import log_raised
 from ..models.hooks import call_hook
 from ..models.model import Model
 from ..models.repository import Repository
+from ..models.statistics import Statistics
 from ..rest import schemas
 from .metadata import model_metadata
+from .observers import Tracer, refused_unknown
 
-EXTENSIONS: Final = ("binary_tensor_data",)
+_EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+"""Triton's names of what every server supports."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -48,10 +52,45 @@ class Engine:
         self.clock = clock
         self.models = Repository()
         self.stopping = False
+        self.unknown = Statistics()
+        """Requests for models that nobody knows."""
+        self.tracer: Tracer | None = None
+        self.watchers: list[Callable[[], object]] = []
+        """Called when a model was registered, and when models were loaded."""
+        self._told = ""
+
+    def add(self, model: Model) -> None:
+        """Take a model in.
+
+        Raises:
+            ValueError: As `Repository.add`.
+        """
+        self.models.add(model)
+        self._changed()
+
+    def _changed(self) -> None:
+        for watcher in self.watchers:
+            watcher()
+
+    def find_for_inference(self, name: str, version: str | None) -> Model:
+        """The model of this name and version, for an inference request, which is counted where there is none.
+
+        Raises:
+            NotFound: There is none.
+        """
+        try:
+            return self.models.find(name, version)
+        except NotFound as error:
+            refused_unknown(self.unknown, error)
+            raise
+
+    def extensions(self) -> list[str]:
+        """The names of the extensions that this server supports."""
+        return list(_EXTENSIONS)
 
     def metadata(self) -> schemas.ServerMetadata:
         """The server's metadata."""
-        return schemas.ServerMetadata(self.name, self.version, list(EXTENSIONS))
+        return schemas.ServerMetadata(self.name, self.version, self.extensions())
 
     def model_metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
@@ -65,25 +104,41 @@ class Engine:
         if not models:
             return self.ready_when_empty
         for model in models:
-            if not (yield from self.is_model_ready(model)):
+            reason = yield from self._why_not(model)
+            if reason:
+                self._tell(f"the server is not ready: {model} {reason}")
                 return False
+        self._tell("")
         return True
+
+    def _tell(self, reason: str) -> None:
+        """Log why the server is not ready, where that has changed: probes ask every few seconds."""
+        told, self._told = self._told, reason
+        if reason not in ("", told):
+            _logger.warning("%s", reason)
+        elif told and not reason:
+            _logger.warning("the server is ready again")
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
+        return not (yield from self._why_not(model))
+
+    def _why_not(self, model: Model) -> Steps[str]:
+        """Why a model is not ready; empty where it is."""
         if self.stopping:
-            return False
+            return "ends, as the server is stopping"
         yield from model.life.settle()
-        if model.life.state != "ready":
-            return False
+        state = model.life.state
+        if state != "ready":
+            return "failed to load, see above" if state == "failed" else "is still loading"
         ready = model.options.ready
         if ready is None:
-            return True
+            return ""
         try:
-            return bool((yield from call_hook(ready)))
+            return "" if (yield from call_hook(ready)) else "says so by its ready="
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
-            return False
+            return "has a ready= that raised"
 
     def start(self) -> Steps[None]:
         """Load the models that wait for it, all at the same time."""
@@ -96,6 +151,7 @@ class Engine:
                     yield loading
             for model in self.models:
                 yield from model.life.settle(at_start=True)
+            self._changed()
         except GeneratorExit:  # the host gives up starting
             for loading in begun:
                 loading.cancel()
