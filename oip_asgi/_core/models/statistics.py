@@ -50,6 +50,9 @@ class Moments(Protocol):
 class Observer(Protocol):
     """What is told of each event beside the numbers."""
 
+    def loaded(self) -> None:
+        """The model was loaded, or failed to."""
+
     def entered(self) -> None:
         """A request waits for a slot, or has it."""
 

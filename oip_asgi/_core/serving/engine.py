@@ -56,7 +56,7 @@ class Engine:
         """Requests for models that nobody knows."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
-        """Called when a model was registered, and when models were loaded."""
+        """Called when a model was registered."""
         self._told = ""
 
     def add(self, model: Model) -> None:
@@ -66,9 +66,6 @@ class Engine:
             ValueError: As `Repository.add`.
         """
         self.models.add(model)
-        self._changed()
-
-    def _changed(self) -> None:
         for watcher in self.watchers:
             watcher()
 
@@ -151,7 +148,8 @@ class Engine:
                     yield loading
             for model in self.models:
                 yield from model.life.settle(at_start=True)
-            self._changed()
+                for observer in model.statistics.observers:
+                    observer.loaded()
         except GeneratorExit:  # the host gives up starting
             for loading in begun:
                 loading.cancel()
