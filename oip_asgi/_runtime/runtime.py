@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, final
 
@@ -55,7 +56,8 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            effect.after.then(partial(pool.submit, effect.function, job))
+            # the signal is set by another request, whose context variables are not those of this one
+            effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:

@@ -93,10 +93,10 @@ def ended(model: Model, call: Noted | None, error: BaseException, span: Span | N
         span.end(outcome, call, error)
     if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
-        level, what = (logging.DEBUG, "refused") if is_refused else (logging.ERROR, "failed")
+        level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
         if _logger.isEnabledFor(level):
             fields = log_fields(model.name, model.version, None if call is None else call.id, seconds)
-            _logger.log(level, "%s: a request was %s with %d: %s", model, what, error.status, escaped(str(error)), extra=fields)
+            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escaped(str(error)), extra=fields)
 
 
 def refused_unknown(statistics: Statistics, error: InferenceError) -> None:
