@@ -57,7 +57,7 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """Called when a model was registered."""
-        self._told = ""
+        self._kept_by: Model | None = None
 
     def add(self, model: Model) -> None:
         """Take a model in.
@@ -101,41 +101,37 @@ class Engine:
         if not models:
             return self.ready_when_empty
         for model in models:
-            reason = yield from self._why_not(model)
-            if reason:
-                self._tell(f"the server is not ready: {model} {reason}")
+            if not (yield from self.is_model_ready(model)):
+                self._tell(model)
                 return False
-        self._tell("")
+        if self._kept_by is not None:
+            self._kept_by = None
+            _logger.warning("the server is ready again")
         return True
 
-    def _tell(self, reason: str) -> None:
-        """Log why the server is not ready, where that has changed: probes ask every few seconds."""
-        told, self._told = self._told, reason
-        if reason not in ("", told):
-            _logger.warning("%s", reason)
-        elif told and not reason:
-            _logger.warning("the server is ready again")
+    def _tell(self, model: Model) -> None:
+        """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
+        if self.stopping or model.life.state == "failed" or self._kept_by is model:
+            return
+        self._kept_by = model
+        why = "its ready= says so" if model.life.state == "ready" else "it is still loading"
+        _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
-        return not (yield from self._why_not(model))
-
-    def _why_not(self, model: Model) -> Steps[str]:
-        """Why a model is not ready; empty where it is."""
         if self.stopping:
-            return "ends, as the server is stopping"
+            return False
         yield from model.life.settle()
-        state = model.life.state
-        if state != "ready":
-            return "failed to load, see above" if state == "failed" else "is still loading"
+        if model.life.state != "ready":
+            return False
         ready = model.options.ready
         if ready is None:
-            return ""
+            return True
         try:
-            return "" if (yield from call_hook(ready)) else "says so by its ready="
+            return bool((yield from call_hook(ready)))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
-            return "has a ready= that raised"
+            return False
 
     def start(self) -> Steps[None]:
         """Load the models that wait for it, all at the same time."""
