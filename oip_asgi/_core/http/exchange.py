@@ -22,10 +22,11 @@ from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
+from ..tensors import joined
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, unknown_path
+from .routes import Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -46,7 +47,10 @@ class Exchange(msgspec.Struct, eq=False):
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
     """Answer one request. Raises nothing but what is not an `Exception`."""
-    incoming = Incoming.of(head, engine.max_body_bytes)
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    incoming = Incoming(headers, head.body_is_bounded, engine.max_body_bytes)
     try:
         try:
             answer = _answer(Exchange(engine, head, incoming))
@@ -66,14 +70,16 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
-    if match.name is None:
-        return match.handler(head.method)(request)
-    if match.is_split and match.name not in models:
-        raise unknown_path(head.path)
-    request.version = match.version
-    is_inference = match.handlers.get(head.method) is _infer
-    model = (request.engine.find_for_inference if is_inference else models.find)(match.name, match.version)
-    return match.handler(head.method)(request, model)
+    model = None
+    handler = match.handlers.get(head.method)
+    if match.name is not None:
+        if match.is_split and match.name not in models:
+            raise unknown_path(head.path)
+        request.version = match.version
+        model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
+    if handler is None:
+        raise not_allowed(head.method, match.handlers)
+    return handler(request) if model is None else handler(request, model)
 
 
 def _server_metadata(request: Exchange) -> Response:
