@@ -221,3 +221,18 @@ def test_a_scrape_during_a_call_does_not_wait_for_it(registry: CollectorRegistry
         blocking.leave.set()
         caller.join(30)
     assert json.dumps(Page(registry).value("oip_requests_total", outcome="ok")) == "1.0"
+
+
+def test_the_page_that_prometheus_client_makes() -> None:
+    import prometheus_client
+    from starlette.applications import Starlette
+
+    registry = CollectorRegistry()
+    server = make_server()
+    instrument(server, registry)
+    app = Starlette()
+    app.mount("/metrics", prometheus_client.make_asgi_app(registry))
+    assert send(server) == 200
+    answer = over_asgi(app, "")(Request("GET", "/metrics/"))
+    assert answer.status == 200
+    assert b'oip_requests_total{model="m",outcome="ok",server="shop",version=""} 1.0' in answer.body
