@@ -21,6 +21,7 @@ from oip_asgi._core.datatypes import Buffer
 from oip_asgi._core.effects import Read, Run, Work
 from oip_asgi._core.grpc import exchange as grpc_exchange
 from oip_asgi._core.grpc import infer as grpc_infer
+from oip_asgi._core.grpc import messages as grpc_messages
 from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.http import exchange as http_exchange
 from oip_asgi._core.http.infer import RestForm
@@ -232,11 +233,10 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
 
 def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
     """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
-    encode = grpc_infer.encode_response
 
     def hooked(response: InferenceResponse, message: Any) -> Any:
         hook(response)
-        return encode(response, message)
+        return grpc_messages.encode_response(response, message)
 
     monkeypatch.setattr(grpc_infer, "encode_response", hooked)
 
