@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, final
 
@@ -58,7 +59,8 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            effect.after.then(partial(pool.submit, effect.function, job))
+            # the signal is set by another request, whose context variables are not those of this one
+            effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
             if effect.meanwhile is not None and not effect.after.is_set():
                 inbox.call_meanwhile(effect.after, effect.meanwhile)
         gone = gone if effect.for_client else None

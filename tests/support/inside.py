@@ -30,6 +30,7 @@ from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
 from oip_asgi._core.models.limiter import Limiter
 from oip_asgi._core.models.repository import Repository
+from oip_asgi._core.models.statistics import Statistics
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.serving.call import Call
 from oip_asgi._runtime.drive import drive, drive_async
@@ -254,3 +255,18 @@ def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
     monkeypatch.setattr(rest, "encode_response", None)
     monkeypatch.setattr(grpc_infer, "encode_response", None)
+
+
+# Numbers
+
+
+def statistics_of(server: InferenceServer, name: str) -> Statistics:
+    """The counters of a model; of requests for models that nobody knows where the name is empty."""
+    engine = server._inside.engine
+    return engine.models.find(name, None).statistics if name else engine.unknown
+
+
+def outcomes(server: InferenceServer) -> dict[str, dict[str, int]]:
+    """How often requests ended in each way, by model, and under "" those for models that nobody knows; nothing that is 0."""
+    counted = {name: statistics_of(server, name).snapshot().outcomes for name in [*model_names(server), ""]}
+    return {name: {outcome: count for outcome, count in each.items() if count} for name, each in counted.items()}

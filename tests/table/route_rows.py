@@ -10,7 +10,7 @@ from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 
 def metadata_rows() -> Iterator[Row]:
-    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data"]}'
+    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
     names = ["echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"]
     names += ["optional", "whole", "speaks", "raises", "returns none", "not utf-8", "not finite"]
     models = json.dumps({"models": names}, ensure_ascii=False, separators=(",", ":")).encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -44,6 +45,8 @@ class Life:
         self._lock = threading.RLock()
         self._loading: Spawn | None = None
         self._is_waited_for = False
+        self.load_seconds: float | None = None
+        """How long the last load took that succeeded; None where there was none."""
 
     def _move(self, event: Event) -> None:
         self.state = _TRANSITIONS[self.state, event]
@@ -97,7 +100,9 @@ class Life:
         event: Event = "abandoned"
         try:
             assert self._load is not None  # only a model with `load=` is ever registered only
+            begun = time.monotonic()
             yield from call_hook(self._load)
+            self.load_seconds = time.monotonic() - begun
             event = "loaded"
         except Exception as error:
             event = "raised"

@@ -1,4 +1,4 @@
-"""A registered model: its options, how its function is called, its slots and its life. Knows no requests and no transport."""
+"""A registered model: its options, how its function is called, its slots, its life and its numbers. Knows no requests and no transport."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .handler import Handler
 from .life import Life
 from .limiter import Limiter
 from .options import NO_TIMEOUT, ModelOptions
+from .statistics import Statistics
 
 
 class Model:
@@ -37,6 +38,7 @@ class Model:
         fewest, most = at_once if options.max_concurrency is None else (options.max_concurrency,) * 2
         self.limiter = Limiter(fewest, options.max_queue, most)
         self.life = Life(str(options), options.load)
+        self.statistics = Statistics()
 
     def __str__(self) -> str:
         return str(self.options)

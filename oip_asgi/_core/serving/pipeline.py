@@ -22,6 +22,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
+from .observers import ended
 
 T = TypeVar("T")
 
@@ -45,21 +46,40 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
     """
-    limiter = model.limiter
-    if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-        yield from _admit(engine, model)
-    read = form.read()
-    body: Buffer = (yield read) if type(read) is Read else read
-    call = Call(engine, model, form, body)
-    if form.decoding_cost(body) <= ON_LOOP:
-        call.decode()
+    call: Call[T] | None = None
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    try:
+        limiter = model.limiter
+        if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            yield from _admit(engine, model)
+        read = form.read()
+        body: Buffer = (yield read) if type(read) is Read else read
+        call = Call(engine, model, form, body)
+        call.span = span
+        if form.decoding_cost(body) <= ON_LOOP:
+            call.decode()
+        answer = yield from _enter(call)
+    except BaseException as error:
+        ended(model, call, error, span, engine.clock)
+        raise
+    model.statistics.record_answer(call)
+    if span is not None:
+        span.end("ok", call, None)
+    return answer
+
+
+def _enter(call: Call[T]) -> Steps[T]:
+    """Wait for a slot, and run in it."""
+    engine, model = call.engine, call.model
     if engine.stopping:
         raise _stopping(model)
-    slot = limiter.enter()
+    slot = model.limiter.enter()
     if slot is None:
         raise _busy(model)
-    call.slot = slot
+    call.slot, call.entered = slot, engine.clock()
     try:
+        for observer in model.statistics.observers:
+            observer.entered()
         if model.kind == "thread":
             return (yield from _in_one_trip(call, slot))
         return (yield from _stage_by_stage(call, slot))
@@ -112,12 +132,14 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
         raise Stopped
+    if not call.started:
+        call.started = call.entered if slot.turn is None else call.engine.clock()
     if call.model.kind == "async":
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
-        return call.form.encode(call.request, response)
+        return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
             tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
@@ -126,7 +148,8 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
 
 
 def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id))
+    fields = call.log_fields()
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
     if raised is not None:
         call.failed_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
@@ -134,7 +157,7 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id))
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")

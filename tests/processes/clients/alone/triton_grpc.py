@@ -67,7 +67,11 @@ def test_health_and_metadata(client: Any) -> None:
     assert client.is_model_ready("org/model")
     assert client.is_model_ready("versioned", "2")
     metadata = client.get_server_metadata(as_json=True)
-    assert metadata == {"name": "served", "version": "7", "extensions": ["binary_tensor_data"]}
+    assert metadata == {
+        "name": "served",
+        "version": "7",
+        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+    }
     declared = client.get_model_metadata("declared", as_json=True)
     assert declared["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "2"]}]
     assert client.get_model_metadata("versioned").versions == ["1", "2"]
