@@ -22,6 +22,7 @@ from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
+from . import repository
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
@@ -117,6 +118,9 @@ ROUTES: Final = Routes(
         Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
         Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
         Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+        Route("POST", "/repository/index", repository.index),
+        Route("POST", "/repository/models/{model}/load", repository.load),
+        Route("POST", "/repository/models/{model}/unload", repository.unload),
     ]
 )
 
