@@ -96,10 +96,15 @@ class _Threads:
         run = copy_context().run
         with self._lock:
             self._is_stopping = False
+            if is_waited_for and self._is_own_thread():
+                # before all others: some of them may wait for what this thread holds
+                self._jobs.appendleft((now, run, function, receiver))
+                self._add_thread(beyond_most=True)
+                return False
             self._jobs.append((now, run, function, receiver))
             if is_patient and self._has_time(now):
                 return True
-            self._add_thread(beyond_most=is_waited_for and self._is_own_thread())
+            self._add_thread()
             return False
 
     def hurry(self) -> bool:

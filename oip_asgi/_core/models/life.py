@@ -142,7 +142,8 @@ class Life:
             with self._lock:
                 self._take_up_lost()
                 before = self._unloading or (self._loading and self._loading.spawn)
-                loading = self._begin(parameters, is_waited_for=False) if before is None else None
+                # a request would have loaded a model that is registered only, and waited for that
+                loading = self._begin(parameters, is_waited_for=self.state == "registered") if before is None else None
             if loading is not None:
                 break
             assert before is not None  # else it has begun
