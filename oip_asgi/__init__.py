@@ -10,6 +10,8 @@ from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 
+__version__ = "0.1.0"
+
 __all__ = [
     "InferenceContext",
     "InferenceError",
@@ -25,4 +27,5 @@ __all__ = [
     "RequestOutput",
     "Tensor",
     "TensorSpec",
+    "__version__",
 ]

@@ -1,4 +1,4 @@
-"""The ways in over ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
 
 Knows scopes and messages; the answers come from the core.
 """
@@ -18,7 +18,7 @@ from ._core.effects import Run
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
-from ._core.http.response import CLIENT_GONE
+from ._core.http.response import CLIENT_GONE, Response, not_under
 from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
@@ -41,17 +41,24 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
+        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
             numbers hardly compress: leave it to text, or to a slow line.
     """
 
-    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
         self._server = server
+        self._prefix = prefix_of(path)
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.answer(scope, receive, send, _path(scope))
+            path = _path(scope)
+            rest = behind(path, self._prefix)
+            if rest is None:
+                await _send(not_under(path, self._prefix), send)
+            else:
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
@@ -68,9 +75,7 @@ class OIPApp:
             response = await drive_async(exchange(engine, head), runtime, client.read, client.is_gone)
         except ClientGone:
             response = CLIENT_GONE
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        for body, more in response.messages():
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+        await _send(response, send)
 
     def install(self, app: Starlette, path: str = "/v2") -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
@@ -96,6 +101,12 @@ class OIPApp:
                 yield state
 
         app.router.lifespan_context = lifespan
+
+
+async def _send(response: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    for body, more in response.messages():
+        await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class _Bare:
@@ -160,7 +171,7 @@ def _path(scope: Scope) -> str:
 
 
 class _Client(msgspec.Struct, frozen=True, eq=False):
-    """Whoever sends a request: its body comes first, and behind it word that it has gone."""
+    """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
     runtime: Runtime

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from ._core.codecs.registry import AnyCodec, Codecs
+from ._core.effects import Signal
 from ._core.models.callables import is_async
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
@@ -21,9 +22,9 @@ from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values
 from ._core.tensors import InferenceResponse
 from ._runtime.drive import drive, drive_async
-from ._runtime.runtime import Runtime
+from ._runtime.runtime import Runtime, wait_for
 from ._runtime.threads import cpus
-from ._runtime.waiting import check_may_block, running_loop
+from ._runtime.waiting import check_may_block, running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,6 +106,7 @@ class InferenceServer:
         self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
+        self._ending: Signal | None = None
 
     def register(self, name: str, function: Callable[..., Any] | None = None, **options: Unpack[ModelKeywords]) -> None:
         """Register a callable as a model, also while requests run.
@@ -314,9 +316,14 @@ class InferenceServer:
         return drive(infer_values(engine, name, version, form), runtime)
 
     def start(self) -> None:
-        """Load the models, for hosts that block. Without it they load at the first request that needs one."""
-        self._begin()
+        """Load the models, for hosts that block. Without it each loads at the first request that needs it.
+
+        While another thread stops the server, it waits for the end of that.
+        """
+        ending = self._begin()
         engine, runtime = self._inside
+        if ending is not None:
+            wait_for(ending)
         drive(engine.start(), runtime)
 
     def stop(self) -> None:
@@ -326,10 +333,11 @@ class InferenceServer:
         `unload=` is called then. Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again
         at the next start.
         """
-        if self._is_last():
+        ended = self._leave()
+        if ended is not None:
             engine, runtime = self._inside
             drive(engine.stop(self._shutdown_timeout), runtime)
-            self._end()
+            self._end(ended)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -341,34 +349,46 @@ class InferenceServer:
             RuntimeError: No event loop of asyncio runs.
         """
         running_loop()  # tells who runs this on another event loop
-        self._begin()
+        ending = self._begin()
         engine, runtime = self._inside
         try:
+            if ending is not None:
+                await signalled(ending)
             await drive_async(engine.start(), runtime)
             yield
         finally:
-            if self._is_last():
+            ended = self._leave()
+            if ended is not None:
                 try:
                     await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
-                    self._end()
+                    self._end(ended)
 
     def __repr__(self) -> str:
         engine = self._inside.engine
         return f"<InferenceServer {engine.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
 
-    def _begin(self) -> None:
+    def _begin(self) -> Signal | None:
+        """Count one more start. Returns what is set at the end of a stop that is under way; None where there is none."""
         with self._lock:
             self._starts += 1
+            return self._ending
 
-    def _is_last(self) -> bool:
+    def _leave(self) -> Signal | None:
+        """Count one start less. Returns what to set at the end of the stop, where it was the last."""
         with self._lock:
             self._starts = max(0, self._starts - 1)
-            return self._starts == 0
+            if self._starts or self._ending is not None:
+                return None
+            self._ending = Signal()
+            return self._ending
 
-    def _end(self) -> None:
+    def _end(self, ended: Signal) -> None:
         self._inside.runtime.stop()
         self._inside.engine.stopped()
+        with self._lock:
+            self._ending = None
+        ended.set()
 
 
 def _at_once(function: Callable[..., Any]) -> tuple[int, int]:

@@ -170,10 +170,14 @@ class _LoopJob:
         return self._future.done()
 
     def receive(self, result: Any, error: BaseException | None) -> None:
-        self._inbox.put(self, result, None if error is None else as_failure(error))
+        failure = None if error is None else as_failure(error)
+        if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
+            self.finish(result, failure)
+        else:
+            self._inbox.put(self, result, failure)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Hand the outcome to the coroutine that waits, on its event loop."""
+        """Hand the outcome to the coroutine that waits, on its event loop; in any thread where none waits any more."""
         future = self._future
         if future.done():
             if error is not None and self._effect.late is not None and not future.cancelled():
@@ -227,7 +231,7 @@ class _WaitedJob:
             del error, self._error  # cycles else
 
 
-def wait_for(signal: Signal, deadline: float, gone: Signal | None, meanwhile: Callable[[], object] | None = None) -> None:
+def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None, meanwhile: Callable[[], object] | None = None) -> None:
     """Wait in this thread until a signal is set, and call a function now and then until that.
 
     Raises:
