@@ -137,12 +137,17 @@ class Limiter:
             assert slot.turn is not None  # only those that wait are in the queue
             slot.turn.set()
 
-    def turn_away(self) -> None:
-        """Let no request that waits have a turn any more: their slots are refused."""
+    def turn_away(self, *, is_unloaded: bool) -> None:
+        """Let no request that waits have a turn any more: their slots are refused.
+
+        Args:
+            is_unloaded: Whether that is because the model was unloaded, not because the server stops.
+        """
         with self.lock:
             slots, self._queue = list(self._queue), {}
             for slot in slots:
                 slot.is_left = True
+                slot.is_unloaded = is_unloaded
         for slot in slots:
             assert slot.turn is not None  # only those that wait are in the queue
             slot.turn.set()
@@ -170,6 +175,7 @@ class Slot(msgspec.Struct, eq=False):
         turn: Set when its turn has come, or never will; None where it has come at once.
         is_left: Whether it has gone back, or was refused.
         in_thread: Whether a thread holds it.
+        is_unloaded: Whether it was refused because the model was unloaded.
     """
 
     limiter: Limiter
@@ -177,6 +183,7 @@ class Slot(msgspec.Struct, eq=False):
     turn: Signal | None
     is_left: bool = False
     in_thread: bool = False
+    is_unloaded: bool = False
 
     def begin(self) -> bool:
         """Whether a thread may start its part, which `end`s then; False where the request was given up or turned away."""

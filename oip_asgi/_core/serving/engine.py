@@ -118,7 +118,7 @@ class Engine:
             try:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
-                model.limiter.turn_away()
+                model.limiter.turn_away(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
         yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
 

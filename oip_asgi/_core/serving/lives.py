@@ -203,7 +203,7 @@ def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Mod
 def _unload(models: list[Model]) -> Steps[list[Model]]:
     for model in models:
         unloading = model.life.unload()
-        model.limiter.turn_away()
+        model.limiter.turn_away(is_unloaded=True)
         if unloading is not None:
             yield unloading
     return models

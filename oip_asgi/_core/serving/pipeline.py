@@ -21,6 +21,7 @@ from ..tensors import InferenceResponse
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
+from .lasting import SMALL
 from .nesting import holders
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
         except DeadlinePassed as passed:
             raise _too_late(call, passed.__cause__) from None
         except Stopped:
-            raise _stopping(model) if engine.stopping else _unloaded(model) from None
+            raise _unloaded(model) if slot.is_unloaded else _stopping(model) from None
         except (ModelRaised, QuitWithin, CancelledWithin) as raised:
             raise _failure(call, raised.__cause__ or raised) from raised.__cause__
     finally:
@@ -119,6 +120,9 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.form.encode(call.request, response)
+    for tensor in response.outputs:
+        if tensor.array.nbytes <= SMALL:
+            tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 

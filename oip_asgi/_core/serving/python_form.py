@@ -26,7 +26,7 @@ from ..rest.schemas import Parameters, RequestOutput
 from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Tensor, as_array, integer_array, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
-from .lasting import COPIED, memory_of
+from .lasting import SMALL, memory_of
 from .pipeline import infer
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         for tensor in response.outputs:
             array = tensor.array
             # the pipeline has copied larger arrays, but for those that are the request's own
-            if array.nbytes <= COPIED or any(memory_of(array) is memory for memory in lent):
+            if array.nbytes <= SMALL or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 
