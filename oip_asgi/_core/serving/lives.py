@@ -127,9 +127,7 @@ def _path(name: str) -> str:
     # a backslash and a drive's colon are what separates the parts of a path on Windows
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
-        raise InvalidRequest(
-            f"parameters[{shown(name)}]: expected a relative path without empty parts, '.' and '..', such as file:1/model.onnx"
-        )
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
     return path
 
 

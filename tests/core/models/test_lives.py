@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,10 @@ class Factory:
     def alive(self) -> list[int]:
         """The numbers of the weights that are still in memory."""
         return [weights.number for made in self.made if (weights := made()) is not None]
+
+    def has_only(self, number: int) -> bool:
+        """Whether all weights before these were let go, and are not in memory."""
+        return self.let_go == list(range(1, number)) and self.alive() == [number]
 
     def server(self, **options: Any) -> InferenceServer:
         server = InferenceServer()
@@ -118,8 +123,7 @@ def test_a_reload_replaces_the_callable_and_frees_the_one_before() -> None:
         for number in (1, 2, 3):
             server.load_sync("m")
             assert told(server) == number
-            block_until(lambda number=number: factory.let_go == list(range(1, number)))
-            block_until(lambda number=number: factory.alive() == [number])
+            block_until(partial(factory.has_only, number))
 
 
 def test_metadata_is_that_of_what_answers() -> None:
