@@ -106,7 +106,7 @@ class Call(Generic[T]):
         binding = handler.binding if content_type is None else handler.binding_for(content_type)
         self.tensors = binding.accept(request, content_type)
         self.binding = binding
-        self.content_type = None if content_type is None else binding.content_type_of_tensors(content_type)
+        self.content_type = binding.content_type_of_tensors(content_type)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
@@ -221,6 +221,13 @@ class Call(Generic[T]):
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
         return self.form.encode(self.request, response)
+
+    def overriding(self) -> str | None:
+        """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+        declared = self.handler.binding
+        if self.binding is declared:
+            return declared.overridden_by(self.tensors, self.content_type)
+        return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
