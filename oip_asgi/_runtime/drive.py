@@ -65,13 +65,18 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | N
     leaving = gone if effect.for_client else None
     if leaving is not None and leaving.is_set():
         raise ClientGone
-    if type(effect) is Wait:
-        return wait_for(effect.signal, effect.deadline, leaving)
-    if type(effect) is Await:
-        return runtime.background.run(effect.function(), effect.deadline, leaving)
-    if effect.after is not None:
-        wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
-    return runtime.call(effect, leaving) if effect.deadline != math.inf else _called(effect.function)
+    if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
+        return _called(effect.function)
+    with runtime.waiting():
+        if type(effect) is Wait:
+            return wait_for(effect.signal, effect.deadline, leaving)
+        if type(effect) is Await:
+            return runtime.background.run(effect.function(), effect.deadline, leaving)
+        if effect.after is not None:
+            wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
+        if effect.deadline != math.inf:
+            return runtime.call(effect, leaving)
+    return _called(effect.function)
 
 
 async def drive_async(

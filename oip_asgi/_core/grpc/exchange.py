@@ -19,6 +19,7 @@ from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
 from ..serving.pipeline import infer
+from . import repository
 from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
@@ -121,6 +122,9 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
         "ModelMetadata": _model_metadata,
         "ModelStatistics": _model_statistics,
         "ModelConfig": _model_config,
+        "RepositoryIndex": repository.index,
+        "RepositoryModelLoad": repository.load,
+        "RepositoryModelUnload": repository.unload,
         "Check": _check,
     }
 )
@@ -129,14 +133,8 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         SERVICE: (
-            "ServerLive",
-            "ServerReady",
-            "ModelReady",
-            "ServerMetadata",
-            "ModelMetadata",
-            "ModelStatistics",
-            "ModelConfig",
-            "ModelInfer",
+            *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
+            *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
         ),
         HEALTH: ("Check",),
     }
