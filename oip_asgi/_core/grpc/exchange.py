@@ -7,10 +7,12 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from ..datatypes import Buffer
 from ..effects import Steps
 from ..errors import InferenceError, NotFound, shown
 from ..models.model import Model
@@ -30,7 +32,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Steps[Reply]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -38,14 +40,15 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         method: Which method.
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
+        timeout: How many seconds the client gives it.
     """
     try:
         fill = _FILL.get(method.name)
         if fill is None:
-            form = GRPCForm(method, body, transport)
+            form = GRPCForm(method, body, transport, timeout)
             return Reply((yield from infer(engine, _find(engine, form.model_name, form.model_version), form)))
         response = method.response()
-        yield from fill(engine, method.parse(body), response)
+        yield from fill(engine, method.parse(bytes(body)), response)
         return Reply(response.SerializeToString())
     except InferenceError as error:
         return refusal(error)

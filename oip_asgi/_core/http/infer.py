@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ class RestForm:
     def __init__(self, head: Head, incoming: Incoming) -> None:
         self._head = head
         self._incoming = incoming
+
+    timeout = math.inf
 
     @property
     def transport(self) -> Any:

@@ -63,7 +63,7 @@ class Call(Generic[T]):
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
-        self.seconds = model.timeout
+        self.seconds = min(model.timeout, form.timeout)
         self.deadline = self.since + self.seconds
 
     @property
