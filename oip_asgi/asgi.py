@@ -16,7 +16,7 @@ from ._core.effects import Fed, Run
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
-from ._core.http.response import CLIENT_GONE
+from ._core.http.response import CLIENT_GONE, Response, not_under
 from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
@@ -39,17 +39,24 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
+        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
             numbers hardly compress: leave it to text, or to a slow line.
     """
 
-    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
         self._server = server
+        self._prefix = prefix_of(path)
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.answer(scope, receive, send, _path(scope))
+            path = _path(scope)
+            rest = behind(path, self._prefix)
+            if rest is None:
+                await _send(not_under(path, self._prefix), send)
+            else:
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
@@ -66,9 +73,7 @@ class OIPApp:
             response = await drive_async(exchange(engine, head), runtime, client.read, client.is_gone)
         except ClientGone:
             response = CLIENT_GONE
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        for body, more in response.messages():
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+        await _send(response, send)
 
     def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
@@ -110,6 +115,12 @@ class OIPApp:
         build = app.build_middleware_stack
         # around all middleware, also what is added later
         app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
+
+
+async def _send(response: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    for body, more in response.messages():
+        await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class _Bare:

@@ -69,7 +69,7 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | No
     if type(effect) is Await:
         return runtime.background.run(effect.function(), effect.deadline, leaving)
     if effect.after is not None:
-        wait_for(effect.after, effect.deadline, leaving)
+        wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
     return runtime.call(effect, leaving) if effect.deadline != math.inf else _called(effect.function)
 
 
@@ -89,7 +89,7 @@ async def drive_async(
         while True:
             try:
                 if type(effect) is Run:
-                    value = _called(effect.function) if effect.work == "inline" else await threads.run(effect, gone)
+                    value = effect.function() if effect.work == "inline" else await threads.run(effect, gone)
                 elif type(effect) is Read:
                     assert read is not None  # only requests have bodies
                     value = await read(effect.body)

@@ -140,7 +140,7 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     engine, _ = server._inside
     found = engine.models.find(model, None)
     head = Head("POST", path, headers, True, None)
-    form = RestForm(head, Incoming.of(head, None))
+    form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
 
     def infer() -> InferenceResponse:
         call = Call(engine, found, form, body)

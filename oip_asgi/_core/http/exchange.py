@@ -21,10 +21,11 @@ from ..rest import schemas
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
+from ..tensors import joined
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, unknown_path
+from .routes import Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -43,7 +44,10 @@ class Exchange(msgspec.Struct, eq=False):
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
     """Answer one request. Raises nothing but what is not an `Exception`."""
-    incoming = Incoming.of(head, engine.max_body_bytes)
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    incoming = Incoming(headers, head.body_is_bounded, engine.max_body_bytes)
     try:
         try:
             answer = _answer(Exchange(engine, head, incoming))
@@ -63,12 +67,15 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
-    if match.name is None:
-        return match.handler(head.method)(request)
-    if match.is_split and match.name not in models:
-        raise unknown_path(head.path)
-    model = models.find(match.name, match.version)
-    return match.handler(head.method)(request, model)
+    model = None
+    if match.name is not None:
+        if match.is_split and match.name not in models:
+            raise unknown_path(head.path)
+        model = models.find(match.name, match.version)
+    handler = match.handlers.get(head.method)
+    if handler is None:
+        raise not_allowed(head.method, match.handlers)
+    return handler(request) if model is None else handler(request, model)
 
 
 def _server_metadata(request: Exchange) -> Response:

@@ -8,7 +8,7 @@ from typing import Final, final
 import msgspec
 
 from ..datatypes import Buffer
-from ..errors import InferenceError
+from ..errors import InferenceError, NotFound, shown
 from ..rest import schemas
 
 JSON: Final = (b"content-type", b"application/json")
@@ -84,3 +84,8 @@ def refusal(error: InferenceError) -> Response:
     response = json_response(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
+
+
+def not_under(path: str, prefix: str) -> Response:
+    """The response to a path that an application of its own does not answer."""
+    return refusal(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))
