@@ -108,7 +108,7 @@ async def _converse(
             more = message.get("more_body", False)
             reader.feed(message.get("body", b""))
             for question in reader.take():
-                body = b"".join(call.framed(respond(bytes(question))))
+                body = b"".join(call.written(call.framed(respond(bytes(question)))))
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         reader.finish(cut_off=message["type"] == "http.disconnect")
     except InferenceError as error:
@@ -117,7 +117,7 @@ async def _converse(
     if laid is not None and trailers is not None:
         laid += trailers
         trailers = None
-    await send({"type": "http.response.body", "body": b"".join(last), "more_body": False})
+    await send({"type": "http.response.body", "body": b"".join(call.written(last)), "more_body": False})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 

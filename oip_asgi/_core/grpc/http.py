@@ -23,6 +23,7 @@ from ..http.response import refusal as http_refusal
 from ..limits import ON_LOOP
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
+from ..tensors import joined
 from .exchange import exchange
 from .frames import FrameReader, frame_head, trailers_frame
 from .method import Method, Reply, refusal
@@ -89,14 +90,15 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def framed(self, message: Buffer, coding: Coding | None = None) -> list[Buffer]:
         """A message of the response, which is compressed already where `coding` is given, as parts of its body."""
-        return self._written([frame_head(len(message), is_compressed=coding is not None), message])
+        return [frame_head(len(message), is_compressed=coding is not None), message]
 
     def ending(self, reply: Reply) -> tuple[list[Buffer], Fields | None]:
         """The last parts of the body, and the trailers behind it."""
         fields = status_fields(reply.code, reply.details)
-        return ([], fields) if self.protocol.has_trailers else (self._written([trailers_frame(fields)]), None)
+        return ([], fields) if self.protocol.has_trailers else ([trailers_frame(fields)], None)
 
-    def _written(self, parts: list[Buffer]) -> list[Buffer]:
+    def written(self, parts: list[Buffer]) -> list[Buffer]:
+        """Parts of the body as they travel."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
     def refused(self, error: InferenceError) -> Answer:
@@ -107,11 +109,15 @@ class Call(msgspec.Struct, frozen=True, eq=False):
             # the client reads the status here, if this server ends the response with its head
             return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
         parts, trailers = self.ending(reply)
-        return Answer(_response(fields, parts), trailers)
+        return self.answer(fields, parts, trailers)
 
-
-def _response(fields: Fields, parts: list[Buffer]) -> Response:
-    return Response(200, fields, parts, sum(map(len, parts)))
+    def answer(self, fields: Fields, parts: list[Buffer], trailers: Fields | None) -> Answer:
+        """An answer that is sent as a whole."""
+        parts = self.written(parts)
+        size = sum(map(len, parts))
+        if not self.protocol.has_trailers:
+            fields = [*fields, (b"content-length", b"%d" % size)]
+        return Answer(Response(200, fields, parts, size), trailers)
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
@@ -122,7 +128,7 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
         limit: The most bytes of its body.
         has_trailers: As in `Call`.
     """
-    incoming = Incoming.of(head, limit)
+    incoming = _incoming(head, limit)
     content_type = incoming.headers.get(b"content-type", b"")
     protocol = protocol_of(content_type)
     if head.method != "POST":
@@ -131,6 +137,13 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
         text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         return Answer(http_refusal(InferenceError(text, status=415)))
     return Call(head, incoming, protocol, has_trailers, [(b"content-type", content_type)])
+
+
+def _incoming(head: Head, limit: int | None) -> Incoming:
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    return Incoming(headers, head.body_is_bounded, limit)
 
 
 class Calls:
@@ -150,7 +163,7 @@ class Calls:
         """Answer one request, with the arguments of `begin`. Raises nothing but what is not an `Exception`."""
         call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
         if type(call) is Answer:
-            yield from Incoming.of(head, self._engine.max_body_bytes).drop()
+            yield from _incoming(head, self._engine.max_body_bytes).drop()
             return call
         assert type(call) is Call  # for mypy
         try:
@@ -189,7 +202,7 @@ class Calls:
                 message = yield from _compressed(message, coding)
             parts = call.framed(message, coding)
         last, trailers = call.ending(reply)
-        return Answer(_response(fields, parts + last), trailers)
+        return call.answer(fields, parts + last, trailers)
 
 
 def _compressed(message: bytes, coding: Coding) -> Steps[bytes]:
