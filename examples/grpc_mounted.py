@@ -49,12 +49,19 @@ def make_app(server: InferenceServer) -> FastAPI:
     return app
 
 
+def configured(bind: str) -> Config:
+    """hypercorn's configuration. A gRPC client keeps one connection, which hypercorn closes after 1,000 requests else."""
+    config = Config()
+    config.bind, config.keep_alive_max_requests = [bind], 2**62
+    return config
+
+
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
     """The application on a free port; gives its address."""
     listening = socket.create_server(("127.0.0.1", 0))  # connections wait here until the server takes them
-    config, loop = Config(), asyncio.new_event_loop()
-    config.bind, config.errorlog = [f"fd://{listening.fileno()}"], None
+    config, loop = configured(f"fd://{listening.fileno()}"), asyncio.new_event_loop()
+    config.errorlog = None
     stop = asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=[serve(app, config, shutdown_trigger=stop.wait)])  # type: ignore[arg-type]
     thread.start()
@@ -110,9 +117,7 @@ def main() -> int:
     app = make_app(make_server(classifier))
     if "--check" in sys.argv[1:]:
         return 0 if check(app, images[:16], digits[:16]) else 1
-    config = Config()
-    config.bind = ["127.0.0.1:8000"]
-    asyncio.run(serve(app, config))  # type: ignore[arg-type]
+    asyncio.run(serve(app, configured("127.0.0.1:8000")))  # type: ignore[arg-type]
     return 0
 
 

@@ -20,6 +20,9 @@ _HEAD: Final = 5
 _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
 
+_SHORT: Final = 2**16
+"""Bytes up to which a message is cheaper copied than viewed."""
+
 _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 """Base64 up to its padding: writers that encode as they go on pad each piece."""
 
@@ -81,7 +84,16 @@ class FrameReader:
             InvalidRequest: A frame, or the compressed data in it, is malformed.
             InferenceError: There are more messages than expected.
         """
-        rest = memoryview(self._decoded(chunk) if self._is_text else chunk)
+        if self._is_text:
+            chunk = self._decoded(chunk)
+        if self._body is None and not self._head and len(chunk) <= _SHORT and len(chunk) == _HEAD + int.from_bytes(chunk[1:_HEAD], "big"):
+            self._head = chunk[:_HEAD]
+            body = self._begin()
+            if body.coding is None:  # a short message in one chunk, as nearly always
+                self.messages.append(chunk[_HEAD:])
+                return
+            self._body, chunk = body, chunk[_HEAD:]
+        rest = memoryview(chunk)
         while rest:
             if self._body is None:
                 missing = _HEAD - len(self._head)

@@ -115,7 +115,7 @@ def test_refusals(client: Any) -> None:
 
 
 def test_a_client_that_knows_no_messages_asks_for_them(address: str) -> None:
-    class Please(grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
+    class Please(grpc.StreamStreamClientInterceptor):
         def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
             return continuation(details._replace(metadata=[*PLEASE.items()]), requests)
 
