@@ -1,4 +1,4 @@
-"""The ways in over ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
 
 Knows scopes and messages; the answers come from the core.
 """
@@ -204,7 +204,7 @@ def _path(scope: Scope) -> str:
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):
-    """Whoever sends a request: its body comes first, and behind it word that it has gone."""
+    """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
     runtime: Runtime

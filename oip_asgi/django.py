@@ -1,6 +1,6 @@
-"""The way in over Django: URL patterns, so that the project's middleware, its users and sessions apply.
+"""The adapter for Django: URL patterns, so that the project's middleware, its users and sessions apply.
 
-Knows Django's requests and responses, under WSGI and under ASGI; the answers come from the core, by way of `wsgi`.
+Knows Django's requests and responses, under WSGI and under ASGI; the answers come from the core, through `wsgi`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The way in over Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
+"""The adapter for Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
 
-Knows Flask's request and response; the answers come from the core, by way of `wsgi`.
+Knows Flask's request and response; the answers come from the core, through `wsgi`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ways in over WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
+"""The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
 Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`,
 `messages` and `read`.

@@ -95,8 +95,11 @@ def _holds_text(value: Any) -> bool:
 
 def _bytes_array(array: Array) -> Array:
     elements = array.ravel().tolist()
-    if set(map(type, elements)) <= {bytes}:
+    classes = set(map(type, elements))
+    if classes <= {bytes}:
         return array
+    if classes == {str}:
+        return object_array(list(map(str.encode, elements)), array.shape)
     return object_array([_to_bytes(element) for element in elements], array.shape)
 
 
@@ -334,7 +337,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
-        transport: The way in's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
+        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
             pool is reached through it.
     """
 

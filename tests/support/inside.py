@@ -228,6 +228,17 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
     monkeypatch.setattr(rest, "encode_response", hooked)
 
 
+def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
+    """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
+    encode = grpc_infer.encode_response
+
+    def hooked(response: InferenceResponse, message: Any) -> Any:
+        hook(response)
+        return encode(response, message)
+
+    monkeypatch.setattr(grpc_infer, "encode_response", hooked)
+
+
 def before_compressing(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:
     """Call `hook` whenever an answer is about to be compressed, in the thread that compresses it."""
 

@@ -22,7 +22,7 @@ from ..rest.schemas import Parameters, RequestOutput
 from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
 from .engine import Engine
 from .form import Form
-from .lasting import COPIED, is_new, lasting
+from .lasting import SMALL, is_new, lasting
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Call(Generic[T]):
         binding = handler.binding if content_type is None else handler.binding_for(content_type)
         self.tensors = binding.accept(request, content_type)
         self.binding = binding
-        self.content_type = content_type if binding.whole is None else None
+        self.content_type = binding.content_type_of_tensors(content_type)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
@@ -202,14 +202,23 @@ class Call(Generic[T]):
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         for tensor in response.outputs:
-            if tensor.array.nbytes > COPIED and not (new and tensor.array is result):
-                tensor.array = lasting(tensor.array, request)
+            array = tensor.array
+            # small ones are copied when they are encoded, before the slot is left
+            if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
+                tensor.array = lasting(array, request)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
         return self.form.encode(self.request, response)
+
+    def overriding(self) -> str | None:
+        """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+        declared = self.handler.binding
+        if self.binding is declared:
+            return declared.overridden_by(self.tensors, self.content_type)
+        return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""

@@ -14,13 +14,13 @@ import numpy as np
 from ..datatypes import Array
 from ..tensors import InferenceRequest
 
-COPIED: Final = 4096
-"""Bytes up to which arrays are copied anyway when they are encoded, or are converted at once."""
+SMALL: Final = 4096
+"""Bytes up to which an array of numbers is copied anyway when it is encoded."""
 
 
 def is_new(result: Any) -> bool:
-    """Whether a call's result is an array with memory of its own that only the caller's variable refers to."""
-    return type(result) is np.ndarray and result.base is None and sys.getrefcount(result) <= _NEW
+    """Whether a call's result is an array that owns its memory, and that only the caller's variable refers to."""
+    return type(result) is np.ndarray and result.flags.owndata and sys.getrefcount(result) <= _NEW
 
 
 def _references_of_new() -> int:

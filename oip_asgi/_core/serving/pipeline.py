@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ..datatypes import Buffer
 from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
-from ..errors import Busy, InferenceError, ModelFailed, NotReady, TimedOut, shown
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
 from ..models.limiter import Slot
@@ -21,11 +21,15 @@ from ..tensors import InferenceResponse
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
+from .lasting import SMALL
 
 T = TypeVar("T")
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -114,6 +118,9 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.form.encode(call.request, response)
+    for tensor in response.outputs:
+        if tensor.array.nbytes <= SMALL:
+            tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 
@@ -128,6 +135,9 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
     log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id))
+    overriding = call.overriding()
+    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
+        return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
     return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
 
 

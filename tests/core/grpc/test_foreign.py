@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +19,6 @@ from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi._core.raw import to_raw
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc, trips_of_grpc
-
-T = TypeVar("T")
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 
