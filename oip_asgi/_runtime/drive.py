@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.body import Body
-from .._core.effects import Await, Effect, Read, Run, Signal, Spawn, Steps, Wait
+from .._core.effects import Await, Effect, Fed, Read, Run, Signal, Spawn, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
 from .waiting import ClientGone, Gone, attended, running_loop, signalled
@@ -27,7 +26,7 @@ class Threads(Protocol):
         """Run a function in one of them. It goes on if this is cancelled."""
 
 
-def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Body], Any] | None = None, gone: Signal | None = None) -> T:
+def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
     """Finish `steps` in this thread; a function with a deadline in a worker thread, as it can be left to itself there.
 
     Args:
@@ -56,7 +55,7 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Body], Any] | None 
         return result
 
 
-def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | None, gone: Signal | None) -> Any:
+def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
     if type(effect) is Read:
         assert read is not None  # only requests have bodies
         return read(effect.body)
@@ -82,7 +81,7 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | N
 async def drive_async(
     steps: Steps[T],
     threads: Threads,
-    read: Callable[[Body], Awaitable[Any]] | None = None,
+    read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
 ) -> T:
     """Finish `steps` on this event loop, with what blocks in worker threads.

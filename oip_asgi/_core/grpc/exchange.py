@@ -7,10 +7,12 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from ..datatypes import Buffer
 from ..effects import Steps
 from ..errors import InferenceError, NotFound, shown
 from ..models.model import Model
@@ -34,7 +36,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Steps[Reply]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -42,15 +44,16 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         method: Which method.
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
+        timeout: How many seconds the client gives it.
     """
     try:
         fill = _FILL.get(method.name)
         if fill is None:
-            form = _form(engine, method, body, transport)
+            form = _form(engine, method, body, transport, timeout)
             model = engine.find_for_inference(form.model_name, form.model_version or None)
             return Reply((yield from infer(engine, model, form)))
         response = method.response()
-        yield from fill(engine, method.parse(body), response)
+        yield from fill(engine, method.parse(bytes(body)), response)
         return Reply(response.SerializeToString())
     except InferenceError as error:
         return refusal(error)
@@ -58,9 +61,9 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         return refusal(own_fault(error))
 
 
-def _form(engine: Engine, method: Method, body: bytes, transport: Any) -> GRPCForm:
+def _form(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float) -> GRPCForm:
     try:
-        return GRPCForm(method, body, transport)
+        return GRPCForm(method, body, transport, timeout)
     except InferenceError as error:
         refused_unknown(engine.unknown, error)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ class RestForm(msgspec.Struct, frozen=True):
 
     head: Head
     incoming: Incoming
+
+    timeout = math.inf
 
     @property
     def transport(self) -> Any:

@@ -68,7 +68,7 @@ class Call(Generic[T]):
         self.since = engine.clock()
         self.entered = self.started = self.called = self.returned = self.answered = 0.0
         self.span: Span | None = None
-        self.seconds = model.timeout
+        self.seconds = min(model.timeout, form.timeout)
         self.deadline = self.since + self.seconds
 
     @property

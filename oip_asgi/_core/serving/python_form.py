@@ -6,6 +6,7 @@ with what the model keeps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -50,6 +51,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     outputs: Sequence[str | RequestOutput]
     id: str | None
     codecs: Codecs
+
+    timeout = math.inf
 
     @property
     def transport(self) -> Any:
