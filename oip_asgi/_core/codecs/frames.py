@@ -16,7 +16,7 @@ import numpy as np
 from ..datatypes import NUMBERS, Array
 from ..errors import InvalidRequest, shown
 from ..tensors import Tensor, object_array
-from .base import made, rows_of
+from .base import bytes_tensor, rows_of
 from .column_reading import Decode, column_of
 from .column_writing import column_to_tensor, string_parameters
 from .pandas_dtypes import DTYPE, has_str_dtype, is_str
@@ -229,4 +229,4 @@ def _of_strings(values: Array, places: list[int], names: Sequence[str], dtype: s
     block = object_array(elements, values.shape)
     block.flags.writeable = False
     parameters = string_parameters(dtype)
-    return {place: made(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}
+    return {place: bytes_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}
