@@ -654,6 +654,7 @@ def test_a_frame_without_columns() -> None:
     [
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, "column 'a' is there twice"),
         (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, "column '1' is there twice"),
+        (pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)), ValueError, "the names of the columns .* have lone surrogates"),
         (pd.DataFrame({("a", "b"): [1]}), TypeError, r"the name of column \('a', 'b'\) is neither a string nor an integer"),
         (pd.DataFrame({"x": pd.to_timedelta([1])}), TypeError, "column 'x' has dtype timedelta64"),
         (pd.DataFrame({"x": np.ones(1, np.longdouble)}), TypeError, "column 'x': the protocol has no datatype for numpy dtype"),
