@@ -153,7 +153,7 @@ class InferenceServer:
         """
         engine = self._inside.engine
         model_options = ModelOptions(name=name, function=function, **options)
-        engine.models.add(Model(model_options, engine.codecs, _at_once))
+        engine.add(Model(model_options, engine.codecs, _at_once))
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.

@@ -23,6 +23,16 @@ def test_an_example_answers_as_its_model(name: str) -> None:
     assert done.stdout.endswith("The answers are the model's own.\n")
 
 
+def test_the_example_with_numbers_counts_what_it_was_sent() -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/metrics.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[-1] for line in lines[:5]] == ["200", "200", "200", "400", "400"]
+    assert {"oip_requests_total ok 3", "oip_requests_total invalid 2", "oip_model_ready  1"} <= set(lines)
+
+
 @pytest.mark.parametrize(
     ("name", "last"),
     [
@@ -48,6 +58,6 @@ def test_reload_on_change_looks_by_itself_where_watchfiles_is_not_installed() ->
 
 def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
-        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "pipeline.py", "reload_on_change.py"),
+        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "metrics.py", "pipeline.py", "reload_on_change.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

@@ -17,7 +17,7 @@ NAMES: Final = [
 
 
 def metadata_rows() -> Iterator[Row]:
-    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data"]}'
+    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
     models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
         b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'

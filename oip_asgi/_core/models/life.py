@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
@@ -84,6 +85,8 @@ class Life:
         self._unloading: Spawn | None = None
         self._unwanted: list[Handler] = []
         self._replaced: list[Handler] = []
+        self.load_seconds: float | None = None
+        """How long the last load took that succeeded; None where there was none."""
 
     def _move(self, event: Event) -> None:
         self.state = _TRANSITIONS[self.state, event]
@@ -178,7 +181,9 @@ class Life:
         event: Event = "abandoned"
         made = replaced = None
         try:
+            begun = time.monotonic()
             made = yield from self._loader.load(parameters)
+            self.load_seconds = time.monotonic() - begun
             event = "loaded"
         except Exception as error:
             event, loading.error = "raised", error

@@ -110,6 +110,10 @@ class InputNames:
         self._known = None if optional is None else required | optional
         self._reserved = reserved
 
+    def is_required(self, name: str) -> bool:
+        """Whether a request must have this input."""
+        return name in self._required
+
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
         """Check a request's inputs against the declaration. The inputs themselves stay as they are.
 

@@ -12,7 +12,7 @@ from ..codecs.registry import Codecs
 from ..datatypes import Buffer
 from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, shown
-from ..log import log_raised
+from ..log import log_fields, log_raised
 from ..models.binding import Binding
 from ..models.handler import Handler
 from ..models.limiter import Slot
@@ -25,6 +25,7 @@ from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
 from .nesting import enter, leave
+from .observers import Span
 
 T = TypeVar("T")
 
@@ -45,8 +46,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_outputs", "binding", "content_type", "deadline", "engine", "form", "handler", "is_decoded", "model", "request",
-        "seconds", "since", "slot", "tensors",
+        "_asked", "_body", "_outputs", "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
+        "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -65,6 +66,8 @@ class Call(Generic[T]):
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
+        self.entered = self.started = self.called = self.returned = self.answered = 0.0
+        self.span: Span | None = None
         self.seconds = model.timeout
         self.deadline = self.since + self.seconds
 
@@ -139,6 +142,7 @@ class Call(Generic[T]):
             raise Stopped
         is_last = True
         try:
+            self.started = self.engine.clock()
             if not self.is_decoded:
                 deadline = self.deadline
                 self.decode()
@@ -146,7 +150,7 @@ class Call(Generic[T]):
                     is_last = False
                     return None
             answer = self.encode(self.run())
-            if self.engine.clock() >= self.deadline:
+            if self.answered >= self.deadline:
                 raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
             return answer
         finally:
@@ -157,6 +161,7 @@ class Call(Generic[T]):
         if not self.slot.begin():
             raise Stopped
         try:
+            self.started = self.engine.clock()
             self.decode()
         finally:
             self.slot.end(is_last=False)
@@ -177,10 +182,18 @@ class Call(Generic[T]):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
+        if self.span is None:
+            return self._run()
+        with self.span.active():
+            return self._run()
+
+    def _run(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self._respond(result, new)
         except InferenceError:
@@ -192,10 +205,18 @@ class Call(Generic[T]):
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
+        if self.span is None:
+            return await self._run_async()
+        with self.span.active():
+            return await self._run_async()
+
+    async def _run_async(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = await self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self._respond(result, new)
         except InferenceError:
@@ -220,7 +241,9 @@ class Call(Generic[T]):
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
-        return self.form.encode(self.request, response)
+        encoded = self.form.encode(self.request, response)
+        self.answered = self.engine.clock()
+        return encoded
 
     def overriding(self) -> str | None:
         """The request's content type that made of the inputs of a declared model what is not declared, or None."""
@@ -234,11 +257,22 @@ class Call(Generic[T]):
         request, model = self.request, self.model
         return InferenceContext(request.id, self.form.named_headers(), request.parameters, model.name, model.version, self.form.transport)
 
+    def log_fields(self) -> dict[str, object]:
+        """The fields of a record of the log about this request."""
+        return log_fields(self.model.name, self.model.version, self.id, self.engine.clock() - self.since)
+
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
         if isinstance(error, ModelRaised):
             cause = error.__cause__ or error
-            log_raised(logging.ERROR, cause, "%s failed on the request with id %s, after its timeout", self.model, shown(self.id))
+            log_raised(
+                logging.ERROR,
+                cause,
+                "%s failed on the request with id %s, after its timeout",
+                self.model,
+                shown(self.id),
+                extra=self.log_fields(),
+            )
 
 
 def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:

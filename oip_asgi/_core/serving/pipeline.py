@@ -23,6 +23,7 @@ from .engine import Engine
 from .form import Form
 from .lasting import SMALL
 from .nesting import holders
+from .observers import ended
 
 T = TypeVar("T")
 
@@ -46,38 +47,68 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
     """
+    call: Call[T] | None = None
+    span = None if engine.tracer is None else engine.tracer.begin(model)
     limiter = model.limiter
-    if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-        yield from _admit(engine, model)
-    handler = model.life.lend()
-    if handler is None:
-        raise _not_ready(model)
-    slot = None
     try:
-        read = form.read()
-        body: Buffer = (yield read) if type(read) is Read else read
-        call = Call(engine, model, handler, form, body)
-        if form.decoding_cost(body) <= ON_LOOP:
-            call.decode()
-        if engine.stopping and not holders():
-            raise _stopping(model)
-        slot = limiter.enter(handler.uses, may_wait=model not in holders())
-        if slot is None:
-            raise _busy(model)
-        call.slot = slot
+        if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            yield from _admit(engine, model)
+        handler = model.life.lend()
+        if handler is None:
+            raise _not_ready(model)
+        slot = None
         try:
-            return (yield from (_in_one_trip if handler.kind == "thread" else _stage_by_stage)(call, slot))
-        except DeadlinePassed as passed:
-            raise _too_late(call, passed.__cause__) from None
-        except Stopped:
-            raise _unloaded(model) if slot.is_unloaded else _stopping(model) from None
-        except (ModelRaised, QuitWithin, CancelledWithin) as raised:
-            raise _failure(call, raised.__cause__ or raised) from raised.__cause__
-    finally:
-        if slot is None:
-            handler.uses.end()
-        else:
-            slot.give_up()
+            read = form.read()
+            body: Buffer = (yield read) if type(read) is Read else read
+            call = Call(engine, model, handler, form, body)
+            call.span = span
+            if form.decoding_cost(body) <= ON_LOOP:
+                call.decode()
+            slot = _enter(call)
+            answer = yield from _run(call, slot)
+        finally:
+            if slot is None:
+                handler.uses.end()
+            else:
+                slot.give_up()
+    except BaseException as error:
+        ended(model, call, error, span, engine.clock)
+        raise
+    model.statistics.record_answer(call)
+    if span is not None:
+        span.end("ok", call, None)
+    return answer
+
+
+def _enter(call: Call[Any]) -> Slot:
+    """Take a slot for a call, or a place in the queue for one.
+
+    Raises:
+        NotReady: The server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    engine, model, within = call.engine, call.model, holders()
+    if engine.stopping and not within:
+        raise _stopping(model)
+    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within)
+    if slot is None:
+        raise _busy(model)
+    call.slot, call.entered = slot, engine.clock()
+    for observer in model.statistics.observers:
+        observer.entered()
+    return slot
+
+
+def _run(call: Call[T], slot: Slot) -> Steps[T]:
+    """Wait for the slot's turn, and run in it."""
+    try:
+        return (yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot))
+    except DeadlinePassed as passed:
+        raise _too_late(call, passed.__cause__) from None
+    except Stopped:
+        raise _unloaded(call.model) if slot.is_unloaded else _stopping(call.model) from None
+    except (ModelRaised, QuitWithin, CancelledWithin) as raised:
+        raise _failure(call, raised.__cause__ or raised) from raised.__cause__
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
@@ -117,12 +148,14 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
         raise Stopped
+    if not call.started:
+        call.started = call.entered if slot.turn is None else call.engine.clock()
     if call.handler.kind == "async":
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
-        return call.form.encode(call.request, response)
+        return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
             tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
@@ -131,7 +164,8 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
 
 
 def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id))
+    fields = call.log_fields()
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
     if raised is not None:
         call.failed_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
@@ -139,7 +173,7 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id))
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")

@@ -45,7 +45,12 @@ def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
 
 
 def test_server_metadata(client: Client) -> None:
-    expected = made("ServerMetadataResponse", name="demo", version="1.2.3", extensions=["binary_tensor_data"])
+    expected = made(
+        "ServerMetadataResponse",
+        name="demo",
+        version="1.2.3",
+        extensions=["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+    )
     assert client.ask("ServerMetadata") == expected
 
 
