@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
-from .callables import is_async
+from .callables import Kind
 from .handler import Handler
 from .life import Life
 from .limiter import Limiter
@@ -32,10 +31,16 @@ class Model:
         self.name = plain_name(options.name, options)
         self.version = options.version
         self.handler = Handler(options, codecs)
-        self.kind: Literal["async", "thread", "inline"] = "async" if is_async(options.function) else options.run
-        self.timeout = math.inf if options.timeout is None or options.timeout >= NO_TIMEOUT else options.timeout
+        self.kind: Kind = options.kind
+        self.streams = options.streams
+        self.timeout = _seconds(options.timeout)
+        self.stream_timeout = _seconds(options.stream_timeout)
         self.limiter = Limiter(options.max_concurrency or max_concurrency, options.max_queue)
         self.life = Life(str(options), options.load)
 
     def __str__(self) -> str:
         return str(self.options)
+
+
+def _seconds(timeout: float | None) -> float:
+    return math.inf if timeout is None or timeout >= NO_TIMEOUT else timeout

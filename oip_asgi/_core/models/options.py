@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import shown
 from ..tensors import plain_name
-from .callables import is_async
+from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
 NO_TIMEOUT: Final = 10**6
@@ -33,6 +33,7 @@ class ModelKeywords(TypedDict, total=False):
     max_concurrency: int | None
     max_queue: int
     timeout: float | None
+    stream_timeout: float | None
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -57,6 +58,17 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_concurrency: int | None = None
     max_queue: int = 100
     timeout: float | None = None
+    stream_timeout: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """How the function runs."""
+        return kind_of(self.function, self.run)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the function answers a request more than once."""
+        return self.kind in STREAMS
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -70,20 +82,34 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
-        if self.run == "inline" and is_async(self.function):
-            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        if self.run == "inline":
+            self._check_inline()
         self._check_limits()
+        for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
+            if seconds is not None:
+                self._check_seconds(name, seconds)
 
     def _check_callables(self) -> None:
         if not callable(self.function):
             raise TypeError(f"{self}: {shown(self.function)} cannot be called: register a function, or a method such as model.predict")
         if inspect.isclass(self.function):
             raise TypeError(f"{self}: {self.function.__qualname__} is a class: register an instance, or one of its methods")
-        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
         for name, hook in (("load", self.load), ("ready", self.ready)):
             if hook is not None and not callable(hook):
                 raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+
+    def _check_inline(self) -> None:
+        kind = self.kind
+        if kind in ("async", "async stream"):
+            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        if kind == "stream":
+            raise ValueError(
+                f'{self}: a generator runs in a worker thread, one item at a time: leave run="inline" out, or make it an async generator'
+            )
+        if self.timeout is not None:
+            raise ValueError(
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
+            )
 
     def _check_limits(self) -> None:
         limits = [("max_queue", self.max_queue, 0)]
@@ -92,15 +118,12 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
-        timeout = self.timeout
-        if timeout is None:
-            return
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-            raise ValueError(f"{self}: timeout={timeout!r} must be a positive number of seconds, or None for no limit")
-        if self.run == "inline":
-            raise ValueError(
-                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
-            )
+        if self.stream_timeout is not None and not self.streams:
+            raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
+
+    def _check_seconds(self, name: str, seconds: float) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            raise ValueError(f"{self}: {name}={seconds!r} must be a positive number of seconds, or None for no limit")
 
     def __str__(self) -> str:
         version = "" if self.version is None else f" version {self.version!r}"

@@ -152,14 +152,14 @@ class Call(Generic[T]):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse) -> T:
-        """`encode`, in a worker thread and in its slot."""
+    def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
+        """`encode`, in a worker thread and in its slot, which goes back behind the last response."""
         if not self.slot.begin():
             raise Stopped
         try:
             return self.encode(response)
         finally:
-            self.slot.end(is_last=True)
+            self.slot.end(is_last=is_last)
 
     def run(self) -> InferenceResponse:
         """Call the function.
@@ -172,7 +172,7 @@ class Call(Generic[T]):
             args, kwargs = self.binding.arguments(self)
             result = self.model.handler.function(*args, **kwargs)
             new = is_new(result)
-            return self._respond(result, new)
+            return self.respond(result, new)
         except InferenceError:
             raise
         except Exception as error:
@@ -184,13 +184,23 @@ class Call(Generic[T]):
             args, kwargs = self.binding.arguments(self)
             result = await self.model.handler.function(*args, **kwargs)
             new = is_new(result)
-            return self._respond(result, new)
+            return self.respond(result, new)
         except InferenceError:
             raise
         except Exception as error:
             raise ModelRaised from error
 
-    def _respond(self, result: Any, new: bool) -> InferenceResponse:
+    def respond(self, result: Any, new: bool) -> InferenceResponse:
+        """The response that a result is.
+
+        Args:
+            result: What the function returned, or yielded.
+            new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
+
+        Raises:
+            ModelFault: It cannot be one.
+            InvalidRequest: It has not what the request asks for.
+        """
         request, model = self.request, self.model
         response = to_response(result, model.handler.answers, self._asked)
         if self._outputs:

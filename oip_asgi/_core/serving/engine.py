@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..codecs.registry import Codecs
-from ..effects import DeadlinePassed, Spawn, Steps, Wait
+from ..effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from ..log import log_raised
 from ..models.hooks import call_hook
 from ..models.model import Model
@@ -96,7 +96,7 @@ class Engine:
                     yield loading
             for model in self.models:
                 yield from model.life.settle(at_start=True)
-        except GeneratorExit:  # the host gives up starting
+        except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()
             raise

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Steps, Stopped, Wait
-from ..errors import Busy, InferenceError, ModelFailed, NotReady, TimedOut, shown
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
 from ..models.limiter import Slot
@@ -40,6 +40,28 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
     """
+    if model.streams:
+        raise InvalidRequest(
+            f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+        )
+    call = yield from opened(engine, model, form)
+    slot = call.slot
+    try:
+        if model.kind == "thread":
+            return (yield from _in_one_trip(call, slot))
+        return (yield from _stage_by_stage(call, slot))
+    except FAILURES as failure:
+        raise as_error(call, failure) from failure.__cause__
+    finally:
+        slot.give_up()
+
+
+def opened(engine: Engine, model: Model, form: Form[T]) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, which may have yet to come. A long body is not decoded yet.
+
+    Raises:
+        InferenceError: The request is wrong, or not admitted.
+    """
     limiter = model.limiter
     if model.life.state != "ready" or engine.stopping or limiter.is_full():
         yield from _admit(engine, model)
@@ -53,18 +75,20 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     if slot is None:
         raise _busy(model)
     call.slot = slot
-    try:
-        if model.kind == "thread":
-            return (yield from _in_one_trip(call, slot))
-        return (yield from _stage_by_stage(call, slot))
-    except DeadlinePassed as passed:
-        raise _too_late(call, passed.__cause__) from None
-    except Stopped:
-        raise _stopping(model) from None
-    except (ModelRaised, QuitWithin, CancelledWithin) as raised:
-        raise _failure(call, raised.__cause__ or raised) from raised.__cause__
-    finally:
-        slot.give_up()
+    return call
+
+
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+"""What a call ends with that is no error for the client yet."""
+
+
+def as_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    if type(failure) is DeadlinePassed:
+        return _too_late(call, failure.__cause__)
+    if type(failure) is Stopped:
+        return _stopping(call.model)
+    return _failure(call, failure.__cause__ or failure)
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
