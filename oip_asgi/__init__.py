@@ -8,6 +8,8 @@ from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 
+__version__ = "0.1.0"
+
 __all__ = [
     "InferenceContext",
     "InferenceError",
@@ -21,4 +23,5 @@ __all__ = [
     "RequestOutput",
     "Tensor",
     "TensorSpec",
+    "__version__",
 ]

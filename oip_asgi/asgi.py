@@ -1,12 +1,13 @@
-"""The ways in over ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
 
 Knows scopes and messages; the answers come from the core.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -14,12 +15,12 @@ import msgspec
 
 from ._core.body import Body
 from ._core.datatypes import Buffer
-from ._core.effects import Run
+from ._core.effects import Piece, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
-from ._core.http.response import CLIENT_GONE
-from ._runtime.drive import drive_async
+from ._core.http.response import CLIENT_GONE, Response, not_under
+from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
 from .server import InferenceServer
@@ -41,17 +42,24 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
+        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
             numbers hardly compress: leave it to text, or to a slow line.
     """
 
-    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
         self._server = server
+        self._prefix = prefix_of(path)
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.answer(scope, receive, send, _path(scope))
+            path = _path(scope)
+            rest = behind(path, self._prefix)
+            if rest is None:
+                await _send(not_under(path, self._prefix), send)
+            else:
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
@@ -63,14 +71,16 @@ class OIPApp:
         target = None if raw_path is None else raw_path.decode("latin-1")
         head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
         engine, runtime = self._server._inside
+        steps = exchange(engine, head)
         try:
             client = _Client(receive, runtime)
-            response = await drive_async(exchange(engine, head), runtime, client.read, client.is_gone)
+            answer = await advance_async(steps, runtime, client.read, client.is_gone)
         except ClientGone:
-            response = CLIENT_GONE
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        for body, more in response.messages():
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+            answer = CLIENT_GONE
+        if type(answer) is Response:
+            await _send(answer, send)
+        else:
+            await _send_pieces(steps, answer, client, send)
 
     def install(self, app: Starlette, path: str = "/v2") -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
@@ -96,6 +106,45 @@ class OIPApp:
                 yield state
 
         app.router.lifespan_context = lifespan
+
+
+async def _send(response: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    for body, more in response.messages():
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: _Client, send: Send) -> None:
+    """Send a response in pieces, the next of which is made when the server has taken the last.
+
+    Args:
+        steps: What hands on the pieces.
+        piece: The first of them.
+        client: Who asked.
+        send: ASGI's `send`.
+    """
+    watch = asyncio.ensure_future(client.leaves())
+    try:
+        # fast items never wait, so nobody else would look whether the client is still there
+        while not isinstance(piece, Response) and not watch.done():
+            if type(piece) is Start:
+                await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
+            else:
+                await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
+            piece = await advance_async(steps, client.runtime, gone=partial(_ended, watch))
+        if isinstance(piece, Response):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except (ClientGone, OSError):
+        pass  # how servers say from `send` that the client has gone
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+        await abandon_async(steps, client.runtime)
+
+
+async def _ended(watch: asyncio.Future[None]) -> bool:
+    await asyncio.wait([watch])
+    return True
 
 
 class _Bare:
@@ -160,7 +209,7 @@ def _path(scope: Scope) -> str:
 
 
 class _Client(msgspec.Struct, frozen=True, eq=False):
-    """Whoever sends a request: its body comes first, and behind it word that it has gone."""
+    """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
     runtime: Runtime
@@ -181,6 +230,13 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
             message = await self.receive()
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)
+
+    async def leaves(self) -> None:
+        """Wait until it has gone, or for ever where the server does not tell."""
+        with suppress(Exception):  # a server that breaks on the question cannot answer it
+            if await self.is_gone():
+                return
+        await asyncio.get_running_loop().create_future()
 
     async def is_gone(self) -> bool:
         """Wait for the next word, and tell whether it is that."""

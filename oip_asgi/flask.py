@@ -1,11 +1,11 @@
-"""The way in over Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
+"""The adapter for Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
 
-Knows Flask's request and response; the answers come from the core, by way of `wsgi`.
+Knows Flask's request and response; the answers come from the core, through `wsgi`.
 """
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, stream_with_context
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
@@ -39,6 +39,8 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
+        if isinstance(response, wsgi.Streamed):
+            return Response(stream_with_context(response), response.status, wsgi.headers(response))
         return Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: bool = True, reflection: bool = True) -> None:
     """Serve the protocol's `GRPCInferenceService` from a gRPC server.
 
-    Starting and stopping the gRPC server, its ports, credentials and limits stay with whoever made it. Models load when
+    Starting and stopping the gRPC server, its ports, credentials and limits stay with the code that made it. Models load when
     `InferenceServer.lifespan` or `start` says so, else at the first call that needs one.
 
     Args:
@@ -114,7 +114,7 @@ def _blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.
         try:
             reply = drive(exchange(engine, method, request, context), runtime, gone=_end(context))
         except ClientGone:
-            return b""  # nobody hears it
+            return b""  # the call has ended already
         if reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message

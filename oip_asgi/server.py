@@ -10,19 +10,23 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from ._core.codecs.registry import AnyCodec, Codecs
-from ._core.models.callables import is_async
+from ._core.effects import Signal
+from ._core.models.callables import kind_of
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
 from ._core.serving.engine import Engine
 from ._runtime.drive import drive, drive_async
-from ._runtime.runtime import Runtime
+from ._runtime.runtime import Runtime, wait_for
 from ._runtime.threads import cpus
-from ._runtime.waiting import running_loop
+from ._runtime.waiting import running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""
+
+_BLOCKING_AT_ONCE: Final = 40
+"""As many as Starlette and FastAPI run at once in threads."""
 
 
 class Inside(NamedTuple):
@@ -92,6 +96,7 @@ class InferenceServer:
         self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
+        self._ending: Signal | None = None
 
     def register(self, name: str, function: Callable[..., Any], **options: Unpack[ModelKeywords]) -> None:
         """Register a callable as a model.
@@ -106,7 +111,8 @@ class InferenceServer:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
                 an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
-                or what a codec encodes: the return annotation, else the value, says which.
+                or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
+                answers with a stream: each item that it yields is a response, and any of these.
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
             inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
@@ -117,12 +123,16 @@ class InferenceServer:
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
             load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
-            max_concurrency: How many calls may run at once. Left out: for a `def`, as many as this process has CPUs, and two at
-                least, as more would take memory and time from each other without an answer coming sooner; for an `async def`, 256.
+            max_concurrency: How many calls may run at once. Left out: for an `async def`, 256. For a `def`, as many as this process has
+                CPUs, and two at least, while they compute; up to 40 while they wait for something else, such as a database. That is
+                told by the CPU time that the process uses while requests wait.
             max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
                 `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
-                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends.
+                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
+                this is the time to its first response.
+            stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
+                client is told.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -153,9 +163,14 @@ class InferenceServer:
         return decorate
 
     def start(self) -> None:
-        """Load the models, for hosts that block. Without it they load at the first request that needs one."""
-        self._begin()
+        """Load the models, for hosts that block. Without it each loads at the first request that needs it.
+
+        While another thread stops the server, it waits for the end of that.
+        """
+        ending = self._begin()
         engine, runtime = self._inside
+        if ending is not None:
+            wait_for(ending)
         drive(engine.start(), runtime)
 
     def stop(self) -> None:
@@ -164,10 +179,11 @@ class InferenceServer:
         While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for a slot then.
         Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again at the next start.
         """
-        if self._is_last():
+        ended = self._leave()
+        if ended is not None:
             engine, runtime = self._inside
             drive(engine.stop(self._shutdown_timeout), runtime)
-            self._end()
+            self._end(ended)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -179,31 +195,44 @@ class InferenceServer:
             RuntimeError: No event loop of asyncio runs.
         """
         running_loop()  # tells who runs this on another event loop
-        self._begin()
+        ending = self._begin()
         engine, runtime = self._inside
         try:
+            if ending is not None:
+                await signalled(ending)
             await drive_async(engine.start(), runtime)
             yield
         finally:
-            if self._is_last():
+            ended = self._leave()
+            if ended is not None:
                 try:
                     await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
-                    self._end()
+                    self._end(ended)
 
-    def _begin(self) -> None:
+    def _begin(self) -> Signal | None:
+        """Count one more start. Returns what is set at the end of a stop that is under way; None where there is none."""
         with self._lock:
             self._starts += 1
+            return self._ending
 
-    def _is_last(self) -> bool:
+    def _leave(self) -> Signal | None:
+        """Count one start less. Returns what to set at the end of the stop, where it was the last."""
         with self._lock:
             self._starts = max(0, self._starts - 1)
-            return self._starts == 0
+            if self._starts or self._ending is not None:
+                return None
+            self._ending = Signal()
+            return self._ending
 
-    def _end(self) -> None:
+    def _end(self, ended: Signal) -> None:
         self._inside.runtime.stop()
         self._inside.engine.stopped()
+        with self._lock:
+            self._ending = None
+        ended.set()
 
 
-def _at_once(function: Callable[..., Any]) -> int:
-    return _ASYNC_AT_ONCE if is_async(function) else max(2, cpus())
+def _at_once(function: Callable[..., Any]) -> tuple[int, int]:
+    """How many calls run at once where nobody says it: at least, and at most."""
+    return (_ASYNC_AT_ONCE, _ASYNC_AT_ONCE) if "async" in kind_of(function, "thread") else (max(2, cpus()), _BLOCKING_AT_ONCE)

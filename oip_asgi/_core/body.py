@@ -24,7 +24,7 @@ class Body(msgspec.Struct, eq=False):
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None where it is not.
         head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
-            so that what follows them is aligned, and can be an array as it lies.
+            so that the bytes behind the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted; they are only counted else.
     """
 
@@ -40,7 +40,7 @@ class Body(msgspec.Struct, eq=False):
     _decoder: Decoder | None = None
 
     def is_whole(self, chunk: bytes) -> bool:
-        """Whether the first chunk is all of the body, as it lies: it need not be fed then."""
+        """Whether the first chunk is all of the body: it need not be fed then."""
         return len(chunk) == self.length and self.coding is None
 
     @property

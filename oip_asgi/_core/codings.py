@@ -53,7 +53,7 @@ def coding_of(value: str) -> Coding | None:
 
 
 class Decoder:
-    """Decodes a compressed body piece by piece, so that whoever takes the pieces decides how many are too many.
+    """Decodes a compressed body piece by piece, so that its caller decides how many pieces are too many.
 
     "deflate" is taken in both its forms: with zlib's frame, as the standard has it, and bare, as some clients send it.
     """

@@ -78,6 +78,7 @@ class Run(msgspec.Struct, frozen=True):
         function: What to call. It is called once, or never where nobody waits for it any more.
         work: What it does.
         after: Set before it may start; None where it may start at once.
+        meanwhile: Called every hundredth of a second or so until `after` is set.
         deadline: In seconds of `time.monotonic`. Then `DeadlinePassed` is thrown, and the function goes on by itself.
         for_client: Whether nobody needs it once the client has gone: then the generator is closed, and the function goes on by itself.
         late: Told what the function raised after nobody waited for it any more.
@@ -86,6 +87,7 @@ class Run(msgspec.Struct, frozen=True):
     function: Callable[[], Any]
     work: Work
     after: Signal | None = None
+    meanwhile: Callable[[], object] | None = None
     deadline: float = math.inf
     for_client: bool = False
     late: Callable[[BaseException], None] | None = None

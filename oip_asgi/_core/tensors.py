@@ -334,7 +334,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
-        transport: The way in's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
+        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
             pool is reached through it.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -102,7 +102,7 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | N
     if type(effect) is Await:
         return runtime.background.run(effect.function(), effect.deadline, leaving)
     if effect.after is not None:
-        wait_for(effect.after, effect.deadline, leaving)
+        wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
     return runtime.call(effect, leaving) if effect.deadline != math.inf else _called(effect.function)
 
 
@@ -137,7 +137,7 @@ async def advance_async(
         while True:
             try:
                 if type(effect) is Run:
-                    value = _called(effect.function) if effect.work == "inline" else await threads.run(effect, gone)
+                    value = effect.function() if effect.work == "inline" else await threads.run(effect, gone)
                 elif type(effect) is Read:
                     assert read is not None  # only requests have bodies
                     value = await read(effect.body)
@@ -164,6 +164,15 @@ async def advance_async(
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+async def pieces_async(steps: Steps[Any], threads: Threads) -> AsyncGenerator[Any, None]:
+    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    try:
+        while type(piece := await advance_async(steps, threads)) is Send:
+            yield piece.piece
+    finally:
+        await abandon_async(steps, threads)
 
 
 async def abandon_async(steps: Steps[Any], threads: Threads) -> None:

@@ -11,13 +11,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 from .._core.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
 from .waiting import ClientGone, Gone, arrival, running_loop
+
+MEANWHILE: Final = 0.01
+"""Seconds between two calls of what is called meanwhile."""
 
 
 @final
@@ -56,6 +59,8 @@ class Runtime:
             inbox.submit(pool, effect.function, job)
         else:
             effect.after.then(partial(pool.submit, effect.function, job))
+            if effect.meanwhile is not None and not effect.after.is_set():
+                inbox.call_meanwhile(effect.after, effect.meanwhile)
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:
@@ -94,7 +99,7 @@ class Inbox:
         loop: The event loop.
     """
 
-    __slots__ = ("__weakref__", "_is_woken", "_loop", "_outcomes", "_waiting")
+    __slots__ = ("__weakref__", "_is_woken", "_loop", "_outcomes", "_turns", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # a weak reference, as the runtime keeps this as long as the loop
@@ -102,6 +107,7 @@ class Inbox:
         self._outcomes: deque[tuple[_LoopJob, Any, BaseException | None]] = deque()
         self._is_woken = False
         self._waiting: set[WorkerThreads] = set()
+        self._turns: list[tuple[Signal, Callable[[], object]]] = []
 
     def submit(self, pool: WorkerThreads, function: Callable[[], Any], job: _LoopJob) -> None:
         """Hand a job to a pool, and see to it that it starts soon where all threads turn out to be busy for long."""
@@ -114,6 +120,19 @@ class Inbox:
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
         else:
             self._waiting.discard(pool)
+
+    def call_meanwhile(self, turn: Signal, meanwhile: Callable[[], object]) -> None:
+        """Call a function now and then until a signal is set."""
+        if not self._turns:
+            asyncio.get_running_loop().call_later(MEANWHILE, self._look)
+        self._turns.append((turn, meanwhile))
+
+    def _look(self) -> None:
+        self._turns = [entry for entry in self._turns if not entry[0].is_set()]
+        for meanwhile in {meanwhile for _, meanwhile in self._turns}:
+            meanwhile()
+        if self._turns:
+            asyncio.get_running_loop().call_later(MEANWHILE, self._look)
 
     def put(self, job: _LoopJob, result: Any, error: BaseException | None) -> None:
         """Bring an outcome to the loop; called by worker threads."""
@@ -149,10 +168,14 @@ class _LoopJob:
         return self._future.done()
 
     def receive(self, result: Any, error: BaseException | None) -> None:
-        self._inbox.put(self, result, None if error is None else as_failure(error))
+        failure = None if error is None else as_failure(error)
+        if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
+            self.finish(result, failure)
+        else:
+            self._inbox.put(self, result, failure)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Hand the outcome to the coroutine that waits, on its event loop."""
+        """Hand the outcome to the coroutine that waits, on its event loop; in any thread where none waits any more."""
         future = self._future
         if future.done():
             if error is not None and self._effect.late is not None and not future.cancelled():
@@ -206,8 +229,8 @@ class _WaitedJob:
             del error, self._error  # cycles else
 
 
-def wait_for(signal: Signal, deadline: float, gone: Signal | None) -> None:
-    """Wait in this thread until a signal is set.
+def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None, meanwhile: Callable[[], object] | None = None) -> None:
+    """Wait in this thread until a signal is set, and call a function now and then until that.
 
     Raises:
         DeadlinePassed: The deadline passed first.
@@ -219,6 +242,8 @@ def wait_for(signal: Signal, deadline: float, gone: Signal | None) -> None:
     signal.then(event.set)
     if gone is not None:
         gone.then(event.set)
+    while meanwhile is not None and time.monotonic() + MEANWHILE < deadline and not event.wait(MEANWHILE):
+        meanwhile()
     is_in_time = event.wait(None if deadline == math.inf else max(0.0, deadline - time.monotonic()))
     if not signal.is_set():
         raise ClientGone if is_in_time else DeadlinePassed

@@ -265,3 +265,20 @@ def test_a_body_longer_than_announced(server: InferenceServer) -> None:
 def test_what_is_refused_by_its_head_is_refused_before_its_body(server: InferenceServer) -> None:
     for headers in ([(b"content-encoding", b"br")], [(b"inference-header-content-length", b"x")]):
         assert receive_in_pieces(server, [piece(b"", False)], headers)[2] == 1
+
+
+def test_a_server_of_its_own_answers_under_its_path() -> None:
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    send = over_asgi(OIPApp(server, path="/ml/v2"), "")
+    assert send(Request("GET", "/ml/v2/health/live")).body == b'{"live":true}'
+    assert send(Request("GET", "/ml/v2")).status == send(Request("GET", "/ml/v2/")).status == 200
+    for path in ("/health/live", "/ml/v2x/health/live", "/", "/ml"):
+        answer = send(Request("GET", path))
+        assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+        assert answer.body == b'{"error":"unknown path \'%b\': everything is under /ml/v2"}' % path.encode()
+
+
+def test_a_path_without_a_slash_is_refused() -> None:
+    with pytest.raises(ValueError, match="path='v2' must begin with a slash"):
+        OIPApp(InferenceServer(), path="v2")

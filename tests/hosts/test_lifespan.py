@@ -142,7 +142,7 @@ def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Ev
 
     asyncio.run(live())
     assert events == ["host starts", "load", "host stops"]
-    assert [*states(server).values()] == ["waiting"]  # loaded again at the next start
+    assert [*states(server).values()] == ["registered"]  # loaded again at the next start
 
 
 def around_django(server: InferenceServer) -> Any:
@@ -283,7 +283,7 @@ def test_a_host_that_fails_to_stop_has_let_the_models_go() -> None:
                 await running.task
 
     asyncio.run(live())
-    assert [*states(server).values()] == ["waiting"]
+    assert [*states(server).values()] == ["registered"]
 
 
 def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
@@ -432,7 +432,7 @@ def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
             assert [*states(server).values()] == ["ready"]
             assert await ask(two) == 200
             await second.say("shutdown")
-            assert [*states(server).values()] == ["waiting"]
+            assert [*states(server).values()] == ["registered"]
 
     asyncio.run(live())
     assert events == ["load"]

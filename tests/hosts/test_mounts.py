@@ -277,7 +277,7 @@ def test_the_host_keeps_its_own(make: Callable[[], Way]) -> None:
         found = way(Request("GET", elsewhere))
         assert (found.status, found.body) == (404, b"the host's own 404")
     # ours are ours: a client of the protocol reads {"error": ...} only
-    assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"unknown model')
+    assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"Request for unknown model: ')
     assert way(Request("GET", "/v2/nowhere")).body.startswith(b'{"error":"unknown path')
 
 
@@ -294,7 +294,7 @@ def test_django_keeps_its_own() -> None:
             assert way(Request("GET", "/v2x")).body == b"hello from /v2x"
             found = way(Request("GET", "/v"))
             assert (found.status, found.headers["content-type"]) == (404, "text/html; charset=utf-8")
-            assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"unknown model')
+            assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"Request for unknown model: ')
             over_post = way(Request("POST", "/hello", body=b"x"))
             assert over_post.status == 403  # CSRF protection is off for our view only
 

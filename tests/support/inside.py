@@ -140,7 +140,7 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     engine, _ = server._inside
     found = engine.models.find(model, None)
     head = Head("POST", path, headers, True, None)
-    form = RestForm(head, Incoming.of(head, None))
+    form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
 
     def infer() -> InferenceResponse:
         call = Call(engine, found, form, body)
@@ -227,6 +227,17 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
         return encode(response, request)
 
     monkeypatch.setattr(rest, "encode_response", hooked)
+
+
+def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
+    """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
+    encode = grpc_infer.encode_response
+
+    def hooked(response: InferenceResponse, message: Any) -> Any:
+        hook(response)
+        return encode(response, message)
+
+    monkeypatch.setattr(grpc_infer, "encode_response", hooked)
 
 
 def before_compressing(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:

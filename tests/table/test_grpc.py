@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._core.datatypes import Array, DType, dtype_of
+from oip_asgi._core.datatypes import dtype_of
 from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi._core.json.data import from_json
@@ -224,8 +224,7 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
     expected = made("ModelInferResponse")
     fill_parameters(expected.parameters, document.get("parameters"))
     assert response.parameters == expected.parameters
-    assert len(response.outputs) == len(document["outputs"])
-    for place, (output, described) in enumerate(zip(response.outputs, document["outputs"], strict=True)):
+    for output, described, raw in zip(response.outputs, document["outputs"], response.raw_output_contents, strict=True):
         assert (output.name, output.datatype, [*output.shape]) == (described["name"], described["datatype"], described["shape"])
         dtype, shape = dtype_of(output.datatype), tuple(output.shape)
         size = described.get("parameters", {}).get("binary_data_size")
@@ -234,17 +233,8 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
         else:
             wanted, data = from_raw(data[:size], dtype, shape), data[size:]
         comparable = "f8" if output.datatype in ("FP16", "BF16") else dtype
-        np.testing.assert_array_equal(received(response, place, dtype, shape).astype(comparable), wanted.astype(comparable))
-
-
-def received(response: Any, place: int, dtype: DType, shape: tuple[int, ...]) -> Array:
-    if response.raw_output_contents:
-        return from_raw(response.raw_output_contents[place], dtype, shape)
-    output = response.outputs[place]
-    elements = [*getattr(output.contents, TYPED[output.datatype])]
-    array = np.empty(len(elements), dtype)
-    array[:] = elements
-    return array.reshape(shape)
+        received = from_raw(raw, dtype, shape)
+        np.testing.assert_array_equal(received.astype(comparable), wanted.astype(comparable))
 
 
 @pytest.mark.parametrize(("row", "asked"), [pair for pair in ASKED if pair[0].status != 200], ids=named)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..datatypes import Buffer
-from ..effects import Steps
 from ..errors import InvalidRequest
 from ..limits import ON_LOOP
 from ..memory import keep_at_hand
@@ -54,8 +53,7 @@ class GRPCForm:
     def named_headers(self) -> Mapping[str, str]:
         return joined(self._method.metadata(self.transport), ", ")
 
-    def read(self) -> Steps[Buffer]:
-        yield from ()  # the message is there already
+    def read(self) -> Buffer:
         return self._parsed
 
     def decoding_cost(self, body: Buffer) -> int:

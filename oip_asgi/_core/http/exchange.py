@@ -21,10 +21,12 @@ from ..rest import schemas
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
+from ..tensors import joined
+from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, unknown_path
+from .routes import Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -42,15 +44,18 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request. Raises nothing but what is not an `Exception`."""
-    incoming = Incoming.of(head, engine.max_body_bytes)
+    """Answer one request, where that is a stream in pieces. Raises nothing but what is not an `Exception`."""
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    incoming = Incoming(headers, head.body_is_bounded, engine.max_body_bytes)
     try:
         try:
             answer = _answer(Exchange(engine, head, incoming))
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             response = refusal(error)
-        if head.compress and response.status == 200:
+        if head.compress and response.status == 200 and response is not STREAMED:
             response = yield from _compressed(response, incoming.accepted())
     except Exception as error:
         response = refusal(own_fault(error))
@@ -63,12 +68,15 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
-    if match.name is None:
-        return match.handler(head.method)(request)
-    if match.is_split and match.name not in models:
-        raise unknown_path(head.path)
-    model = models.find(match.name, match.version)
-    return match.handler(head.method)(request, model)
+    model = None
+    if match.name is not None:
+        if match.is_split and match.name not in models:
+            raise unknown_path(head.path)
+        model = models.find(match.name, match.version)
+    handler = match.handlers.get(head.method)
+    if handler is None:
+        raise not_allowed(head.method, match.handlers)
+    return handler(request) if model is None else handler(request, model)
 
 
 def _server_metadata(request: Exchange) -> Response:
@@ -101,6 +109,18 @@ def _infer(request: Exchange, model: Model) -> Steps[Response]:
     return infer(request.engine, model, RestForm(request.head, request.incoming))
 
 
+def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=False)
+
+
+def _generate(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_once(request.engine, model, RestForm(request.head, request.incoming))
+
+
+def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=True)
+
+
 ROUTES: Final = Routes(
     [
         Route("GET", "", _server_metadata),
@@ -110,6 +130,9 @@ ROUTES: Final = Routes(
         Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
         Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
         Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+        Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
+        Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
+        Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
     ]
 )
 

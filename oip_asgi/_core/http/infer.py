@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ..datatypes import Buffer
-from ..effects import Steps
+from ..effects import Read
 from ..errors import InvalidRequest
 from ..models.model import Model
 from ..rest import body as rest
@@ -15,7 +17,7 @@ from .request import HEADER_LENGTH, Head, Incoming
 from .response import BINARY, JSON, Response, respond
 
 
-class RestForm:
+class RestForm(msgspec.Struct, frozen=True):
     """One request over HTTP.
 
     Args:
@@ -23,28 +25,24 @@ class RestForm:
         incoming: Its body.
     """
 
-    __slots__ = ("_head", "_incoming")
-
-    def __init__(self, head: Head, incoming: Incoming) -> None:
-        self._head = head
-        self._incoming = incoming
+    head: Head
+    incoming: Incoming
 
     @property
     def transport(self) -> Any:
-        return self._head.transport
+        return self.head.transport
 
     def named_headers(self) -> Mapping[str, str]:
-        return self._head.named_headers()
+        return self.head.named_headers()
 
-    def read(self) -> Steps[Buffer]:
-        body: Buffer = yield self._incoming.read()
-        return body
+    def read(self) -> Read:
+        return self.incoming.read()
 
     def decoding_cost(self, body: Buffer) -> int:
-        return rest.decoding_cost(body, self._incoming.header_length)
+        return rest.decoding_cost(body, self.incoming.header_length)
 
     def decode(self, body: Buffer, model: Model) -> InferenceRequest:
-        header_length = self._incoming.header_length
+        header_length = self.incoming.header_length
         return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
 
     def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:

@@ -62,14 +62,6 @@ class Incoming(msgspec.Struct, eq=False):
     is_left: bool = True
     header_length: int | None = None
 
-    @classmethod
-    def of(cls, head: Head, limit: int | None) -> Incoming:
-        """The body that belongs to a head."""
-        headers = dict(head.headers)
-        if len(headers) != len(head.headers):
-            headers = joined(head.headers, b",")
-        return cls(headers, head.body_is_bounded, limit)
-
     def accepted(self) -> str:
         """Which codings the response's body may have."""
         return self.headers.get(b"accept-encoding", b"").decode("latin-1")
@@ -87,12 +79,12 @@ class Incoming(msgspec.Struct, eq=False):
         coding = None if named is None else coding_of(named.decode("latin-1"))
         body = Body(length, self.limit, coding, self.header_length or 0)
         self.is_left = False
-        if length is not None:
-            body.check(length)
-        elif not self.is_bounded:
+        if length is None and not self.is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
+        if length is not None and self.limit is not None and length > self.limit:
+            body.check(length)
         return Read(body)
 
     def drop(self) -> Steps[None]:

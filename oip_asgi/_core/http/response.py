@@ -8,7 +8,7 @@ from typing import Final, final
 import msgspec
 
 from ..datatypes import Buffer
-from ..errors import InferenceError
+from ..errors import InferenceError, NotFound, shown
 from ..rest import schemas
 
 JSON: Final = (b"content-type", b"application/json")
@@ -78,9 +78,19 @@ def json_response(status: int, document: msgspec.Struct) -> Response:
     return respond(status, [JSON], [_encode(document)])
 
 
+def text_of(error: InferenceError) -> schemas.Error:
+    """The document that an error is."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return schemas.Error(str(error).encode(errors="replace").decode())
+
+
 def refusal(error: InferenceError) -> Response:
     """The response that an error is: its status, its headers, and its text as `{"error": text}`."""
-    # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    response = json_response(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
+    response = json_response(error.status, text_of(error))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
+
+
+def not_under(path: str, prefix: str) -> Response:
+    """The response to a path that an application of its own does not answer."""
+    return refusal(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))

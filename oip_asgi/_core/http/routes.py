@@ -7,9 +7,11 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
+
+import msgspec
 
 from ..effects import Steps
 from ..errors import MethodNotAllowed, NotFound, shown
@@ -35,7 +37,7 @@ class Route(NamedTuple):
     handler: Handler
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True):
     """What a path names.
 
     Args:
@@ -45,22 +47,10 @@ class Match(NamedTuple):
         is_split: Whether the name is made of several segments, which only a registered name may be.
     """
 
-    handlers: Mapping[str, Handler]
+    handlers: dict[str, Handler]
     name: str | None = None
     version: str | None = None
     is_split: bool = False
-
-    def handler(self, method: str) -> Handler:
-        """What answers a method.
-
-        Raises:
-            MethodNotAllowed: Nothing does; the error has `Allow`.
-        """
-        handler = self.handlers.get("GET" if method == "HEAD" else method)
-        if handler is None:
-            allowed = ", ".join([*self.handlers, "HEAD"] if "GET" in self.handlers else self.handlers)
-            raise MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
-        return handler
 
 
 class Routes:
@@ -76,7 +66,10 @@ class Routes:
         for route in table:
             before, model, behind = route.pattern.partition(_MODEL)
             of = self._of_models.setdefault(before, {}) if model else self._fixed
-            of.setdefault(behind if model else before, {})[route.method] = route.handler
+            handlers = of.setdefault(behind if model else before, {})
+            handlers[route.method] = route.handler
+            if route.method == "GET":
+                handlers["HEAD"] = route.handler
 
     def match(self, path: str) -> Match:
         """What a path names.
@@ -93,30 +86,37 @@ class Routes:
             return Match(fixed)
         for before, actions in self._of_models.items():
             if path.startswith(before) and len(path) > len(before):
-                return _of_model(path[len(before) :].split("/"), actions)
+                segments = path[len(before) :].split("/")
+                return _of_model(segments if "%" not in path else list(map(unquote, segments)), actions)
         raise unknown_path(path)
 
 
-def _of_model(segments: list[str], actions: Mapping[str, Mapping[str, Handler]]) -> Match:
+def _of_model(segments: list[str], actions: dict[str, dict[str, Handler]]) -> Match:
     """Which action of which model is named by what is behind `/models/`."""
-    handlers = actions.get("/" + unquote(segments[-1])) if len(segments) > 1 else None
+    handlers = actions.get("/" + segments[-1]) if len(segments) > 1 else None
     if handlers is None:
         handlers = actions[""]
     else:
         segments = segments[:-1]
     version = None
-    if len(segments) > 2 and unquote(segments[-2]) == "versions":
-        version = unquote(segments[-1])
+    if len(segments) > 2 and segments[-2] == "versions":
+        version = segments[-1]
         segments = segments[:-2]
     if len(segments) == 1:
-        return Match(handlers, unquote(segments[0]), version)
+        return Match(handlers, segments[0], version)
     # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-    return Match(handlers, "/".join(map(unquote, segments)), version, is_split=True)
+    return Match(handlers, "/".join(segments), version, is_split=True)
+
+
+def not_allowed(method: str, handlers: Iterable[str]) -> MethodNotAllowed:
+    """The error for a method that a path does not have, with `Allow`."""
+    allowed = ", ".join(handlers)
+    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
 
 
 def unknown_path(path: str) -> NotFound:
     """The error for a path that nothing answers."""
     return NotFound(
         f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
-        "with /versions/{version} and /ready or /infer behind it"
+        "with /versions/{version} and /ready, /infer, /infer_stream, /generate or /generate_stream behind it"
     )

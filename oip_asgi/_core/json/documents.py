@@ -26,6 +26,7 @@ strict_document: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).de
 """The quick decoder alone. It raises what msgspec does for anything that needs the closer look."""
 
 _lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
 T = TypeVar("T")
@@ -155,6 +156,15 @@ def response_document(text: bytes) -> schemas.ReceivedResponse:
         InvalidRequest: It is no such JSON; the text names the place.
     """
     return _decode_closely(text, _response, lambda document: document.outputs or [])
+
+
+def members(text: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a JSON object, each as its JSON.
+
+    Raises:
+        InvalidRequest: It is no JSON object, or nests too deep.
+    """
+    return _decode_closely(text, _members, lambda _: ())
 
 
 def _decode_closely(text: bytes, decode: Callable[[bytes], T], tensors: Callable[[T], Sequence[_WithData]]) -> T:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from ..codecs.registry import Codecs
+from ..rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding
 from .options import ModelOptions
@@ -41,6 +42,8 @@ class Handler:
             names = [spec.name for spec in specs]
             if len(set(names)) != len(names):
                 raise ValueError(f"{options}: two {what}s have the same name among {names}")
+        if options.streams:
+            self._check_members()
         self.answers = Outputs(self.outputs, self.binding.returned, codecs)
         self._bindings = self._other_bindings(inputs) if self.binding.is_free else {}
 
@@ -58,6 +61,15 @@ class Handler:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 bindings.update(dict.fromkeys(codecs.inputs, bind(function, inputs, codecs, None)))
         return bindings
+
+    def _check_members(self) -> None:
+        for what, specs, reserved in (("input", self.inputs, RESERVED_INPUTS), ("output", self.outputs, RESERVED_OUTPUTS)):
+            for spec in specs:
+                if spec.name in reserved:
+                    raise ValueError(
+                        f"{self._options}: {what} {spec.name!r} of a generator has the name of another member of generate's JSON objects "
+                        f"({', '.join(sorted(reserved))}): give it another name"
+                    )
 
     def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
         options, codecs = self._options, self._codecs

@@ -6,32 +6,59 @@ One model may be served by several event loops and threads at the same time, so 
 from __future__ import annotations
 
 import threading
-from typing import final
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+import msgspec
 
 from ..effects import Signal
+
+_SHORTEST_LOOK: Final = 0.005
+_LONGEST_LOOK: Final = 0.1
+"""Seconds between two looks at what the process has used: less says nothing, and more is another time of the day."""
+
+_WAITING: Final = 0.35
+_COMPUTING: Final = 0.8
+"""Seconds of CPU in a second, below which calls are taken to wait, and above which to compute: one thread of Python is at most 1."""
 
 
 @final
 class Limiter:
     """The slots of one model, handed out first come, first served.
 
+    With `most`, the number of slots follows what the calls do: it doubles while they wait for something else than the CPU, and returns to
+    `max_concurrency` while they use it, as more of them would then take time from each other without an answer coming sooner.
+
     Args:
         max_concurrency: How many calls may run at once, 1 or more.
         max_queue: How many may wait beside them.
+        most: How many calls may run at once at the most; None for `max_concurrency`, always.
+        clock: Tells the time in seconds.
+        cpu: Tells how many seconds of CPU this process has used.
     """
 
-    def __init__(self, max_concurrency: int, max_queue: int) -> None:
+    def __init__(
+        self,
+        max_concurrency: int,
+        max_queue: int,
+        most: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
         self.max_concurrency = max_concurrency
         self.max_queue = max_queue
+        self._fewest = max_concurrency
+        self._most = max_concurrency if most is None else max(most, max_concurrency)
+        self._clock = clock
+        self._cpu = cpu
+        self._seen = (0.0, 0.0)
         self.lock = threading.Lock()
-        self._running = 0
+        self.running = 0
+        """How many slots are taken."""
         self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
-
-    @property
-    def running(self) -> int:
-        """How many slots are taken."""
-        return self._running
 
     @property
     def waiting(self) -> int:
@@ -40,13 +67,13 @@ class Limiter:
 
     def is_full(self) -> bool:
         """Whether nobody could enter right now."""
-        return self._running >= self.max_concurrency and len(self._queue) >= self.max_queue
+        return self.running >= self.max_concurrency and len(self._queue) >= self.max_queue
 
     def enter(self) -> Slot | None:
         """A slot, to be given up in the end; None where all slots are taken and the queue is full."""
         with self.lock:
-            if self._running < self.max_concurrency:
-                self._running += 1
+            if self.running < self.max_concurrency:
+                self.running += 1
                 return Slot(self, None)
             if len(self._queue) >= self.max_queue:
                 return None
@@ -54,23 +81,52 @@ class Limiter:
             self._queue[slot] = None
             return slot
 
-    def hand_on(self, slot: Slot) -> Signal | None:
-        """Take a slot back, under the lock. Returns the signal of the request that has its turn now, to be set outside the lock."""
+    def take_back(self, slot: Slot) -> Signal | None:
+        """Take a slot back, under the lock. Returns a signal to be set outside the lock: that of the request that has its turn now."""
+        slot.is_left = True
+        if not self._queue and not self._idle:
+            self.running -= 1
+            return None
         if slot in self._queue:
             del self._queue[slot]
             return None
-        if self._queue:
+        if self._queue and self.running <= self.max_concurrency:
             first = next(iter(self._queue))
             del self._queue[first]
             return first.turn
-        self._running -= 1
-        if not self._running and self._idle:
-            idle, self._idle = self._idle, []
-            every = Signal()
-            for signal in idle:
-                every.then(signal.set)
-            return every
-        return None
+        self.running -= 1
+        if self.running:
+            return None
+        idle, self._idle = self._idle, []
+        every = Signal()
+        for signal in idle:
+            every.then(signal.set)
+        return every
+
+    def reconsider(self) -> None:
+        """Have more or fewer slots, by what this process has done since the last look. Called while requests wait for one."""
+        if self._most == self._fewest:
+            return
+        given: list[Slot] = []
+        with self.lock:
+            since, used = self._seen
+            self._seen = now, cpu = self._clock(), self._cpu()
+            seconds = now - since
+            if not _SHORTEST_LOOK <= seconds <= _LONGEST_LOOK:
+                return
+            busy = (cpu - used) / seconds
+            if busy < _WAITING:
+                self.max_concurrency = min(2 * self.max_concurrency, self._most)
+            elif busy > _COMPUTING:
+                self.max_concurrency = max(self.max_concurrency // 2, self._fewest)
+            while self._queue and self.running < self.max_concurrency:
+                slot = next(iter(self._queue))
+                del self._queue[slot]
+                self.running += 1
+                given.append(slot)
+        for slot in given:
+            assert slot.turn is not None  # only those that wait are in the queue
+            slot.turn.set()
 
     def turn_away(self) -> None:
         """Let no request that waits have a turn any more: their slots are refused."""
@@ -86,7 +142,7 @@ class Limiter:
         """Set as soon as no call runs or waits."""
         signal = Signal()
         with self.lock:
-            if self._running:
+            if self.running:
                 self._idle.append(signal)
                 return signal
         signal.set()
@@ -94,7 +150,7 @@ class Limiter:
 
 
 @final
-class Slot:
+class Slot(msgspec.Struct, eq=False):
     """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
 
     The request that entered gives it up in the end. A function that runs in a thread holds it meanwhile, even if the request is given up.
@@ -102,29 +158,30 @@ class Slot:
     Args:
         limiter: Where it goes back to.
         turn: Set when its turn has come, or never will; None where it has come at once.
+        is_left: Whether it has gone back, or was refused.
+        in_thread: Whether a thread holds it.
     """
 
-    __slots__ = ("_in_thread", "_limiter", "is_left", "turn")
-
-    def __init__(self, limiter: Limiter, turn: Signal | None) -> None:
-        self._limiter = limiter
-        self.turn = turn
-        self.is_left = False
-        self._in_thread = False
+    limiter: Limiter
+    turn: Signal | None
+    is_left: bool = False
+    in_thread: bool = False
 
     def begin(self) -> bool:
         """Whether a thread may start its part, which `end`s then; False where the request was given up or turned away."""
-        with self._limiter.lock:
+        with self.limiter.lock:
             if self.is_left:
                 return False
-            self._in_thread = True
+            self.in_thread = True
             return True
 
     def end(self, *, is_last: bool) -> None:
         """The thread's part has ended. The slot goes back where that was the last part, or the request was given up meanwhile."""
-        with self._limiter.lock:
-            was_given_up, self._in_thread = not self._in_thread, False
-            following = self._leave() if is_last or was_given_up else None
+        following = None
+        with self.limiter.lock:
+            was_given_up, self.in_thread = not self.in_thread, False
+            if (is_last or was_given_up) and not self.is_left:
+                following = self.limiter.take_back(self)
         if following is not None:
             following.set()
 
@@ -132,16 +189,11 @@ class Slot:
         """The request ends here. The slot goes back, or does so as soon as the thread's part has ended."""
         if self.is_left:
             return
-        with self._limiter.lock:
-            if self._in_thread:
-                self._in_thread = False  # `end` sees that
-                return
-            following = self._leave()
+        following = None
+        with self.limiter.lock:
+            if self.in_thread:
+                self.in_thread = False  # `end` sees that
+            elif not self.is_left:
+                following = self.limiter.take_back(self)
         if following is not None:
             following.set()
-
-    def _leave(self) -> Signal | None:
-        if self.is_left:
-            return None
-        self.is_left = True
-        return self._limiter.hand_on(self)

@@ -19,14 +19,14 @@ class Model:
     Args:
         options: What the user said of it.
         codecs: Those of the server.
-        max_concurrency: How many calls may run at once where `options` do not say it.
+        at_once: How many calls may run at once where `options` do not say it: at least, and at most.
 
     Raises:
         TypeError: As `Handler`.
         ValueError: As `Handler`.
     """
 
-    def __init__(self, options: ModelOptions, codecs: Codecs, max_concurrency: int) -> None:
+    def __init__(self, options: ModelOptions, codecs: Codecs, at_once: tuple[int, int]) -> None:
         self.options = options
         self.name = plain_name(options.name, options)
         self.version = options.version
@@ -35,7 +35,8 @@ class Model:
         self.streams = options.streams
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
-        self.limiter = Limiter(options.max_concurrency or max_concurrency, options.max_queue)
+        fewest, most = at_once if options.max_concurrency is None else (options.max_concurrency,) * 2
+        self.limiter = Limiter(fewest, options.max_queue, most)
         self.life = Life(str(options), options.load)
 
     def __str__(self) -> str:

@@ -191,7 +191,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
-    """A tensor with another content type, by way of the value that it stands for."""
+    """A tensor with another content type, made from the value that it stands for."""
     own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
     try:
         value = tensor.array if own is None else own.decode_output(tensor)

@@ -6,8 +6,7 @@ Plain functions: which of them runs in which thread, and when, is decided in `pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
@@ -20,14 +19,12 @@ from ..models.model import Model
 from ..models.options import NO_TIMEOUT
 from ..models.results import check_asked, select, to_response
 from ..rest.schemas import Parameters, RequestOutput
-from ..tensors import UNSUPPORTED, InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
+from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
 from .engine import Engine
 from .form import Form
-from .lasting import is_new, lasting
+from .lasting import COPIED, is_new, lasting
 
 T = TypeVar("T")
-
-_CHECKED: Final = frozenset({*UNSUPPORTED, "content_type"})
 
 
 class ModelRaised(Exception):
@@ -45,8 +42,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_form", "_outputs", "binding", "content_type", "deadline", "engine", "model", "request", "seconds", "since",
-        "slot", "tensors",
+        "_asked", "_body", "_outputs", "binding", "content_type", "deadline", "engine", "form", "handler", "is_decoded", "model", "request",
+        "seconds", "since", "slot", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -59,7 +56,9 @@ class Call(Generic[T]):
     def __init__(self, engine: Engine, model: Model, form: Form[T], body: Buffer) -> None:
         self.engine = engine
         self.model = model
-        self._form = form
+        self.handler = model.handler
+        self.form = form
+        self.is_decoded = False
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
@@ -67,14 +66,9 @@ class Call(Generic[T]):
         self.deadline = self.since + self.seconds
 
     @property
-    def is_decoded(self) -> bool:
-        """Whether the request is there."""
-        return self._body is None
-
-    @property
     def id(self) -> str | None:
         """The request's identifier, None where it has none or is not decoded yet."""
-        return self.request.id if self._body is None else None
+        return self.request.id if self.is_decoded else None
 
     def decode(self) -> None:
         """Decode the request, and check it against the model.
@@ -83,31 +77,43 @@ class Call(Generic[T]):
             InvalidRequest: The body is no request, or not one that the model takes.
         """
         assert self._body is not None  # each body is decoded once
-        request = self._form.decode(self._body, self.model)
+        request = self.form.decode(self._body, self.model)
         self._check(request)
-        self.request, self._body = request, None
+        self.request, self._body, self.is_decoded = request, None, True
 
     def _check(self, request: InferenceRequest) -> None:
-        _check_parameters(request, self.engine.codecs)
-        said = request.parameters.get("content_type")
-        content_type = None if said is None else str(said)
-        handler = self.model.handler
-        binding = handler.binding_for(content_type)
-        if "timeout" in request.parameters:
-            self._shorten(request.parameters["timeout"])
+        parameters, handler, content_type = request.parameters, self.handler, None
+        if parameters:
+            _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
+            if "timeout" in parameters:
+                self._shorten(parameters["timeout"])
+            if "content_type" in parameters:
+                content_type = str(parameters["content_type"])
+        is_writable = self.model.options.writable
         for tensor in request.inputs:
-            if self.model.options.writable:
+            if tensor.parameters:
+                _check_parameters(tensor.parameters, f"input {shown(tensor.name)}", self.engine.codecs)
+            if is_writable:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
                 read_only(tensor.array)
-        self.tensors = binding.accept(request, content_type)
         self._outputs = request.outputs.copy()  # the model may change its request
         if self._outputs:
-            if handler.outputs:
-                check_asked(self._outputs, [spec.name for spec in handler.outputs])
-            self._asked = _asked_types(self._outputs)
+            self._check_outputs()
+        binding = handler.binding if content_type is None else handler.binding_for(content_type)
+        self.tensors = binding.accept(request, content_type)
         self.binding = binding
         self.content_type = content_type if binding.whole is None else None
+
+    def _check_outputs(self) -> None:
+        """Check the outputs that the request asks for, and note the content types that it asks for."""
+        for output in self._outputs:
+            if output.parameters:
+                _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs)
+                if "content_type" in output.parameters:
+                    self._asked[output.name] = str(output.parameters["content_type"])
+        if self.handler.outputs:
+            check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
 
     def _shorten(self, asked: object) -> None:
         """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
@@ -130,7 +136,7 @@ class Call(Generic[T]):
             raise Stopped
         is_last = True
         try:
-            if self._body is not None:
+            if not self.is_decoded:
                 deadline = self.deadline
                 self.decode()
                 if self.deadline < deadline:
@@ -170,7 +176,7 @@ class Call(Generic[T]):
         """
         try:
             args, kwargs = self.binding.arguments(self)
-            result = self.model.handler.function(*args, **kwargs)
+            result = self.handler.function(*args, **kwargs)
             new = is_new(result)
             return self.respond(result, new)
         except InferenceError:
@@ -182,7 +188,7 @@ class Call(Generic[T]):
         """`run` for a coroutine function."""
         try:
             args, kwargs = self.binding.arguments(self)
-            result = await self.model.handler.function(*args, **kwargs)
+            result = await self.handler.function(*args, **kwargs)
             new = is_new(result)
             return self.respond(result, new)
         except InferenceError:
@@ -202,27 +208,23 @@ class Call(Generic[T]):
             InvalidRequest: It has not what the request asks for.
         """
         request, model = self.request, self.model
-        response = to_response(result, model.handler.answers, self._asked)
+        response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         for tensor in response.outputs:
-            if not (new and tensor.array is result):
+            if tensor.array.nbytes > COPIED and not (new and tensor.array is result):
                 tensor.array = lasting(tensor.array, request)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
-    def encoding_cost(self, response: InferenceResponse) -> int:
-        """How much `encode` costs."""
-        return self._form.encoding_cost(self.request, response)
-
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
-        return self._form.encode(self.request, response)
+        return self.form.encode(self.request, response)
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
         request, model = self.request, self.model
-        return InferenceContext(request.id, self._form.named_headers(), request.parameters, model.name, model.version, self._form.transport)
+        return InferenceContext(request.id, self.form.named_headers(), request.parameters, model.name, model.version, self.form.transport)
 
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
@@ -231,27 +233,7 @@ class Call(Generic[T]):
             log_raised(logging.ERROR, cause, "%s failed on the request with id %s, after its timeout", self.model, shown(self.id))
 
 
-def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:
-    """The content types that a request asks outputs to have."""
-    return {
-        output.name: str(output.parameters["content_type"])
-        for output in outputs
-        if output.parameters and "content_type" in output.parameters
-    }
-
-
-def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
-    if request.parameters and not _CHECKED.isdisjoint(request.parameters):
-        _check(request.parameters, "the request", codecs, whole=True)
-    for tensor in request.inputs:
-        if tensor.parameters and not _CHECKED.isdisjoint(tensor.parameters):
-            _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
-    for output in request.outputs:
-        if output.parameters and not _CHECKED.isdisjoint(output.parameters):
-            _check(output.parameters, f"requested output {shown(output.name)}", codecs)
-
-
-def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
+def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
     check_supported(parameters, where)
     if "content_type" in parameters:
         codecs.check(parameters["content_type"], where, whole=whole)

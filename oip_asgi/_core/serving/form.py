@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from ..datatypes import Buffer
-from ..effects import Steps
+from ..effects import Read
 from ..models.model import Model
 from ..tensors import InferenceRequest, InferenceResponse
 
@@ -26,8 +26,8 @@ class Form(Protocol[T_co]):
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""
 
-    def read(self) -> Steps[Buffer]:
-        """Read the request's body."""
+    def read(self) -> Read | Buffer:
+        """The request's body, or the effect that reads it."""
 
     def decoding_cost(self, body: Buffer, /) -> int:
         """How much `decode` costs."""

@@ -14,13 +14,13 @@ import numpy as np
 from ..datatypes import Array
 from ..tensors import InferenceRequest
 
-_COPIED: Final = 4096
-"""Bytes up to which arrays are copied anyway when they are encoded."""
+COPIED: Final = 4096
+"""Bytes up to which arrays are copied anyway when they are encoded, or are converted at once."""
 
 
 def is_new(result: Any) -> bool:
-    """Whether a call's result is an array with memory of its own that only the caller's variable refers to."""
-    return type(result) is np.ndarray and result.base is None and sys.getrefcount(result) <= _NEW
+    """Whether a call's result is an array that owns its memory, and that only the caller's variable refers to."""
+    return type(result) is np.ndarray and result.flags.owndata and sys.getrefcount(result) <= _NEW
 
 
 def _references_of_new() -> int:
@@ -52,8 +52,6 @@ def lasting(array: Array, request: InferenceRequest) -> Array:
         array: An output that is not new.
         request: The request that it answers.
     """
-    if array.nbytes <= _COPIED and not array.dtype.hasobject:
-        return array
     memory = memory_of(array)
     if isinstance(memory, bytes):
         return array

@@ -10,7 +10,8 @@ import math
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Steps, Stopped, Wait
+from ..datatypes import Buffer
+from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
 from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
@@ -63,9 +64,10 @@ def opened(engine: Engine, model: Model, form: Form[T]) -> Steps[Call[T]]:
         InferenceError: The request is wrong, or not admitted.
     """
     limiter = model.limiter
-    if model.life.state != "ready" or engine.stopping or limiter.is_full():
+    if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
         yield from _admit(engine, model)
-    body = yield from form.read()
+    read = form.read()
+    body: Buffer = (yield read) if type(read) is Read else read
     call = Call(engine, model, form, body)
     if form.decoding_cost(body) <= ON_LOOP:
         call.decode()
@@ -114,7 +116,9 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
     while True:
         deadline = call.deadline
         late = None if deadline == math.inf else call.failed_late
-        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline, for_client=True, late=late)
+        answer: T | None = yield Run(
+            call.in_thread, "model", slot.turn, call.model.limiter.reconsider, deadline, for_client=True, late=late
+        )
         if answer is not None:
             return answer
         # the decoded request asks for a shorter timeout than the trip had
@@ -123,7 +127,7 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
 def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
     """A model on the event loop, or one that this thread calls: what may take long beside it runs in worker threads."""
     if not call.is_decoded:
-        yield Run(call.decode_in_thread, "conversion", slot.turn, call.deadline, for_client=True)
+        yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
     elif slot.turn is not None:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
@@ -132,9 +136,9 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
-    if call.encoding_cost(response) <= ON_LOOP:
-        return call.encode(response)
-    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", None, call.deadline, for_client=True)
+    if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        return call.form.encode(call.request, response)
+    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 
 

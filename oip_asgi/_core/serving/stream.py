@@ -148,7 +148,7 @@ class _Pulled(Generic[T]):
         """The next item as it leaves, None behind the last."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, self._deadline, for_client=True)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline, for_client=True)
         if call.model.kind == "async stream":
             if self._generator is None:
                 yield from self._turn()
@@ -156,7 +156,8 @@ class _Pulled(Generic[T]):
         else:
             deadline = self._deadline
             late = None if deadline == math.inf else call.failed_late
-            answer = yield Run(self._next_in_thread, "model", slot.turn, deadline, for_client=True, late=late)
+            reconsider = call.model.limiter.reconsider
+            answer = yield Run(self._next_in_thread, "model", slot.turn, reconsider, deadline, for_client=True, late=late)
         self._has_answered = True
         return answer
 
@@ -172,10 +173,10 @@ class _Pulled(Generic[T]):
         response: InferenceResponse | None = yield Await(self._await_next, deadline, for_client=True)
         if response is None:
             return None
-        if call.encoding_cost(response) <= ON_LOOP:
+        if call.form.encoding_cost(call.request, response) <= ON_LOOP:
             return call.encode(response)
         encode = partial(call.encode_in_thread, response, is_last=False)
-        encoded: T = yield Run(encode, "conversion", None, deadline, for_client=True)
+        encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
         return encoded
 
     async def _await_next(self) -> InferenceResponse | None:
@@ -194,7 +195,7 @@ class _Pulled(Generic[T]):
 
     def _made(self) -> Any:
         args, kwargs = self._call.binding.arguments(self._call)
-        return self._call.model.handler.function(*args, **kwargs)
+        return self._call.handler.function(*args, **kwargs)
 
     def _next_in_thread(self) -> T | None:
         slot = self._call.slot

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
 
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceResponse, InferenceServer
 from tests.support.grpc_demo import health_of, logged
 from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
-from tests.support.inside import wait_until_idle, waiting_calls
+from tests.support.inside import before_encoding_of_grpc, wait_until_idle, waiting_calls
 from tests.support.talk import block_until
 
 
@@ -207,3 +207,58 @@ def test_models_load_before_the_first_call_that_needs_one(serving: Serving) -> N
         for _ in range(2):
             assert client.ask("ModelInfer", wire_request("lazy")).outputs[0].shape == [1]
         assert loaded == [1]
+
+
+def number_request(number: int) -> Any:
+    return wire_request("m", [{"name": "x", "datatype": "INT32", "shape": [1]}], [number.to_bytes(4, "little")])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_no_call_begins_while_the_reply_before_it_is_encoded(serving: Serving, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is joined there may be memory that the model uses again."""
+    begun = [threading.Event(), threading.Event()]
+    overlaps: list[bool] = []
+
+    def model(x: np.ndarray) -> np.ndarray:
+        begun[x[0]].set()
+        return x
+
+    async def model_async(x: np.ndarray) -> np.ndarray:
+        return model(x)
+
+    def hook(response: InferenceResponse) -> None:
+        if response.outputs[0].array[0] == 0:
+            overlaps.append(begun[1].wait(0.2))
+
+    before_encoding_of_grpc(monkeypatch, hook)
+    server = InferenceServer()
+    server.register("m", model_async if is_async else model, max_concurrency=1)
+    with serving(server) as address:
+        client = Client(address)
+        first = client.begin("ModelInfer", number_request(0))
+        assert begun[0].wait(30)
+        second = client.begin("ModelInfer", number_request(1))
+        assert [list(call.result().raw_output_contents) for call in (first, second)] == [[b"\0\0\0\0"], [b"\1\0\0\0"]]
+    assert overlaps == [False]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_replies_of_a_model_that_uses_its_memory_again_are_not_mixed(serving: Serving, is_async: bool) -> None:
+    memory = np.zeros(100_000, "<i4")
+
+    def model(x: np.ndarray) -> np.ndarray:
+        memory[:] = x[0]
+        return np.lib.stride_tricks.sliding_window_view(memory, 1)
+
+    async def model_async(x: np.ndarray) -> np.ndarray:
+        return model(x)
+
+    server = InferenceServer()
+    server.register("m", model_async if is_async else model, max_concurrency=1)
+    with serving(server) as address:
+        client = Client(address)
+        calls = [client.begin("ModelInfer", number_request(number)) for number in range(40)]
+        for number, call in enumerate(calls):
+            [data] = call.result().raw_output_contents
+            assert set(np.frombuffer(data, "<i4").tolist()) == {number}
+            assert len(data) == memory.nbytes

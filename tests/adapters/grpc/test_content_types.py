@@ -13,7 +13,7 @@ import pytest
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
 from oip_asgi._core.datatypes import dtype_of
 from oip_asgi._core.grpc.messages import TYPED
-from oip_asgi._core.raw import to_raw
+from oip_asgi._core.raw import from_raw, to_raw
 from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
@@ -21,7 +21,7 @@ from tests.support.ways import over_asgi
 from tests.table.codec_vectors import VECTORS, Vector
 from tests.table.codec_vectors import assert_same as assert_same_value
 from tests.table.content_types import BAD, CASES, Bad, Case
-from tests.table.test_grpc import assert_same_inference, fill_parameters, received
+from tests.table.test_grpc import assert_same_inference, fill_parameters
 
 FORMS: Final = ["typed", "raw"]
 
@@ -63,8 +63,8 @@ def message_of(model: str, request: InferenceRequest, form: str) -> Any:
 def response_of(message: Any) -> InferenceResponse:
     """A message as a response."""
     outputs = [
-        Tensor(item.name, received(message, place, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
-        for place, item in enumerate(message.outputs)
+        Tensor(item.name, from_raw(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
+        for item, raw in zip(message.outputs, message.raw_output_contents, strict=True)
     ]
     return InferenceResponse(outputs, parameters_of(message))
 

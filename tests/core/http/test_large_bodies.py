@@ -18,7 +18,6 @@ from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
 from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
 from oip_asgi._core.http.response import Response
-from oip_asgi._core.tensors import read_only
 from tests.support.inside import before_compressing, before_decoding, before_encoding
 from tests.support.talk import Talk
 
@@ -85,17 +84,13 @@ def test_an_answer_is_one_message_up_to_a_mebibyte(size: int, messages: int) -> 
 class Exchange:
     """One binary request to an application, sent in chunks, whose answer is looked at as it comes."""
 
-    def __init__(self, array: Any, *, is_held: bool = False, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(self, array: Any, *, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         own, body = InferenceRequest([Tensor("x", array)], parameters={"binary_data_output": True}).to_http(binary=True)
         pieces = [body[start : start + 2**16] for start in range(0, len(body), 2**16)]
         self.length = len(body)
         self._headers = [*headers, *((name.lower().encode(), value.encode()) for name, value in own.items())]
         self._left = [{"type": "http.request", "body": piece, "more_body": True} for piece in reversed(pieces)]
         self._left[0]["more_body"] = False
-        self.go_on = asyncio.Event()
-        if not is_held:
-            self.go_on.set()
-        self.has_begun = asyncio.Event()
         self.sizes: list[int] = []
         self.data = b""
 
@@ -110,8 +105,6 @@ class Exchange:
     async def _send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             assert message["status"] == 200
-            self.has_begun.set()
-            await self.go_on.wait()
             return
         assert type(message["body"]) is bytes
         self.sizes.append(len(message["body"]))
@@ -148,81 +141,17 @@ def test_a_large_tensor_is_in_memory_once_from_the_socket_to_the_socket() -> Non
 @pytest.mark.parametrize("elements", [2**15, 2 * MIB])
 def test_an_input_from_several_chunks_can_be_written_to_by_nobody(elements: int) -> None:
     server = InferenceServer()
-    found: list[Any] = []
+    calls: list[int] = []
 
     @server.model("m", run="inline")
     def model(x: np.ndarray) -> np.ndarray:
         with pytest.raises(ValueError, match="WRITEABLE"):
             x.flags.writeable = True
-        found.append(lasting(x) is x)  # so it leaves as it lies
+        calls.append(1)
         return x
 
     asyncio.run(Exchange(np.zeros(elements, "f4")).run(OIPApp(server)))
-    assert found == [True]
-
-
-def test_a_buffer_that_a_model_uses_again_is_not_sent_as_the_next_answer() -> None:
-    async def scenario() -> None:
-        server = InferenceServer()
-        buffer = np.zeros(MIB, "<f4")
-
-        @server.model("m")
-        async def model(x: np.ndarray) -> np.ndarray:
-            buffer[:] = x
-            return buffer
-
-        app = OIPApp(server)
-        first = Exchange(np.full(MIB, 1, "<f4"), is_held=True)
-        task = asyncio.ensure_future(first.run(app))
-        await first.has_begun.wait()
-        second = Exchange(np.full(MIB, 2, "<f4"))
-        await second.run(app)
-        first.go_on.set()
-        await task
-        assert np.frombuffer(first.data, "<f4").tolist() == [1.0] * 16
-        assert np.frombuffer(second.data, "<f4").tolist() == [2.0] * 16
-
-    asyncio.run(scenario())
-
-
-def test_a_buffer_that_a_thread_uses_again_is_not_part_of_two_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = InferenceServer()
-    buffer = np.zeros(4, "<i4")
-    second_has_run = threading.Event()
-
-    @server.model("m", max_concurrency=1)
-    def model(x: np.ndarray) -> np.ndarray:
-        buffer[:] = x
-        if x[0] == 2:
-            second_has_run.set()
-        return buffer
-
-    def encode_later(request: InferenceRequest) -> None:
-        if request["x"][0] == 1:
-            assert second_has_run.wait(20)
-
-    before_encoding(monkeypatch, encode_later)
-
-    async def scenario() -> None:
-        bodies = [f'{{"inputs":[{{"name":"x","shape":[4],"datatype":"INT32","data":[{n},{n},{n},{n}]}}]}}'.encode() for n in (1, 2)]
-        answers = await asyncio.gather(*[Talk(server, body=body).answer() for body in bodies])
-        assert [answer["outputs"][0]["data"] for _, answer in answers] == [[1] * 4, [2] * 4]
-
-    asyncio.run(scenario())
-    server.stop()
-
-
-def test_what_can_be_written_through_is_copied() -> None:
-    memory = np.arange(8)
-    view = memory[2:6]
-    view.flags.writeable = False
-    copied = lasting(view)
-    assert not np.shares_memory(copied, memory)
-    assert not copied.flags.writeable
-    read_only(view)
-    assert lasting(view) is view
-    with pytest.raises(ValueError, match="read-only"):
-        memory[3] = 0
+    assert calls == [1]
 
 
 def test_large_answers_are_compressed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

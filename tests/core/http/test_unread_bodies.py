@@ -76,7 +76,7 @@ def test_an_unread_body_is_received(
 def test_what_is_not_received(headers: list[tuple[bytes, bytes]], chunks: int, received: int) -> None:
     status, error, found = over_asgi("POST", "/models/nope/infer", headers, chunks)
     assert (status, found) == (404, received)
-    assert error.startswith("unknown model 'nope'")
+    assert error.startswith("Request for unknown model: 'nope' is not found")
 
 
 def test_a_body_is_received_once() -> None:

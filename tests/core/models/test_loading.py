@@ -10,22 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import states
 from tests.support.running import INFER, READY, send, ways
 from tests.support.ways import Answer, Request, Way, over_wsgi
-
-
-def server_of(names: list[str], load: Callable[[str], Any]) -> InferenceServer:
-    """A server of several models, whose `load` is told which it is."""
-    server = InferenceServer()
-    for name in names:
-        server.register(name, lambda: 1, load=partial(load, name))
-    return server
 
 
 def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:
@@ -162,26 +153,25 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
     server.stop()
 
 
-@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(names: list[str], is_async: bool) -> None:
-    loaded: list[str] = []
+def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(is_async: bool) -> None:
+    loaded: list[int] = []
     leave = threading.Event()
 
-    def load(name: str) -> None:
-        loaded.append(name)
+    def load() -> None:
+        loaded.append(1)
         assert leave.wait(10)
 
-    async def load_async(name: str) -> None:
-        loaded.append(name)
+    async def load_async() -> None:
+        loaded.append(1)
         while not leave.is_set():
             await asyncio.sleep(0.001)
 
-    server = server_of(names, load_async if is_async else load)
+    server = loading_server(load_async if is_async else load)
 
     async def main() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
-        while len(loaded) < len(names):
+        while not loaded:
             await asyncio.sleep(0.001)
         second = asyncio.create_task(send(OIPApp(server), INFER))
         await asyncio.sleep(0.001)
@@ -195,26 +185,25 @@ def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(names: list[
         assert (await second)[0] == 200
 
     asyncio.run(main())
-    assert sorted(loaded) == names
+    assert loaded == [1]
     server.stop()
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
-def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], has_begun: bool) -> None:
-    loaded: list[str] = []
+def test_a_load_whose_event_loop_ends_is_taken_up_by_the_next(has_begun: bool) -> None:
+    loaded: list[int] = []
 
-    async def load(name: str) -> None:
-        loaded.append(name)
-        if len(loaded) <= len(names) and has_begun:
+    async def load() -> None:
+        loaded.append(1)
+        if len(loaded) == 1 and has_begun:
             await asyncio.sleep(3600)
 
-    server = server_of(names, load)
+    server = loading_server(load)
 
     async def ends() -> None:
         first = asyncio.create_task(send(OIPApp(server), INFER))
         await asyncio.sleep(0)
-        while has_begun and len(loaded) < len(names):
+        while has_begun and not loaded:
             await asyncio.sleep(0)
         assert not first.done()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -225,39 +214,55 @@ def test_loads_whose_event_loop_ends_are_taken_up_by_the_next(names: list[str], 
         assert (await send(OIPApp(server), READY))[0] == 200
 
     asyncio.run(ends())
-    assert loaded == (names if has_begun else [])
+    assert loaded == [1] * has_begun
     asyncio.run(loads())
-    assert loaded == names * (2 if has_begun else 1)
+    assert loaded == [1] * (1 + has_begun)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python tells of the tasks that are left there
-@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_loads_whose_event_loop_is_closed_under_them_are_taken_up_by_the_next(names: list[str], is_async: bool) -> None:
-    loaded: list[str] = []
+def test_a_load_whose_event_loop_is_closed_under_it_is_taken_up_by_the_next(is_async: bool) -> None:
+    loaded: list[int] = []
     leave = threading.Event()
 
-    def load(name: str) -> None:
-        loaded.append(name)
-        assert len(loaded) > len(names) or leave.wait(10)
+    def load() -> None:
+        loaded.append(1)
+        assert len(loaded) > 1 or leave.wait(10)
 
-    async def load_async(name: str) -> None:
-        loaded.append(name)
-        if len(loaded) <= len(names):
+    async def load_async() -> None:
+        loaded.append(1)
+        if len(loaded) == 1:
             await asyncio.sleep(3600)
 
-    server = server_of(names, load_async if is_async else load)
+    server = loading_server(load_async if is_async else load)
     loop = asyncio.new_event_loop()
     with pytest.raises(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(send(OIPApp(server), INFER), 0.1))
     loop.close()
-    assert sorted(loaded) == names
+    assert loaded == [1]
     assert asyncio.run(asyncio.wait_for(send(OIPApp(server), INFER), 10))[0] == 200
     assert asyncio.run(asyncio.wait_for(send(OIPApp(server), READY), 10))[0] == 200
-    assert sorted(loaded) == sorted(names * 2)
+    assert loaded == [1, 1]
     leave.set()
     server.stop()
     gc.collect()
+
+
+@ways
+def test_a_request_loads_only_the_model_that_it_asks_for(way: Callable[[InferenceServer], Way]) -> None:
+    loaded: list[str] = []
+    server = InferenceServer()
+    for name in ("m", "n"):
+        server.register(name, lambda: 1, load=partial(loaded.append, name))
+    send_request = way(server)
+    assert send_request(INFER).status == 200
+    assert loaded == ["m"]
+    assert states(server) == {"m": "ready", "n": "registered"}
+    assert send_request(Request("GET", "/models/m/ready")).status == 200
+    assert loaded == ["m"]
+    assert send_request(READY).status == 200  # which asks for all of them
+    assert loaded == ["m", "n"]
+    server.stop()
 
 
 def test_lifespan_and_start_load_each_time_they_begin() -> None:
@@ -274,15 +279,46 @@ def test_lifespan_and_start_load_each_time_they_begin() -> None:
             assert len(loaded) == 2
 
     asyncio.run(main())
-    assert "MainThread" not in loaded
+    assert states(server) == {"m": "registered", "late": "registered"}
     server.start()
     assert len(loaded) == 4
-    assert {"MainThread", "late"} == set(loaded[2:])
+    assert set(loaded[:2]) == set(loaded[2:]) == {"oip_asgi worker", "late"}
     server.register("later", lambda: 1, load=lambda: loaded.append("later"))
     assert ask(server, "later").status == 200
     server.stop()
     server.stop()
     assert loaded[4:] == ["later"]
+
+
+@pytest.mark.parametrize("how", ["start", "lifespan"])
+def test_a_start_waits_for_what_a_request_loads(how: str) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    loaded: list[int] = []
+
+    def load() -> None:
+        entered.set()
+        assert leave.wait(10)
+        loaded.append(1)
+
+    async def live() -> None:
+        async with server.lifespan():
+            is_loaded.append(states(server)["m"])
+
+    server = loading_server(load)
+    is_loaded: list[str] = []
+    asking = threading.Thread(target=over_wsgi(OIPWSGIApp(server), ""), args=[INFER])
+    asking.start()
+    assert entered.wait(10)
+    starting = threading.Thread(target=server.start if how == "start" else lambda: asyncio.run(live()))
+    starting.start()
+    starting.join(0.05)
+    assert starting.is_alive()
+    leave.set()
+    starting.join(10)
+    asking.join(10)
+    assert loaded == [1]
+    assert is_loaded == ["ready"] * (how == "lifespan")
+    server.stop()
 
 
 def test_two_event_loops_one_after_the_other() -> None:
@@ -330,23 +366,3 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
     assert get(InferenceServer(), "/health/ready") == (503, {"ready": False, "live": True})
     assert get(InferenceServer(ready_when_empty=True), "/health/ready") == (200, {"ready": True, "live": True})
     assert get(InferenceServer(), "") == (200, {"name": "oip_asgi", "version": "0.1.0", "extensions": ["binary_tensor_data"]})
-
-
-@pytest.mark.trio
-def test_trio_runs_it_too() -> None:
-    loaded: list[int] = []
-    server = loading_server(lambda: loaded.append(1))
-
-    async def main() -> list[Any]:
-        answers: list[Any] = []
-
-        async def one() -> None:
-            answers.append(await send(OIPApp(server), INFER))
-
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(one)
-        return answers
-
-    assert [status for status, _ in anyio.run(main, backend="trio")] == [200] * 3
-    assert loaded == [1]

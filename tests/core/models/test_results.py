@@ -218,7 +218,7 @@ def test_errors_that_models_raise() -> None:
             ({"headers": {name: "a"}}, "is no name of a header that can be added")
             for name in ("", "A B", "a:", "é", 5, "Content-Length", "transfer-encoding")
         ],
-        *[({"status": status}, f"status {status!r} is none of an error") for status in (200, 600, 404.5, "404")],
+        *[({"status": status}, f"status {status!r} is not the status of an error") for status in (200, 600, 404.5, "404")],
     ],
 )
 def test_errors_that_cannot_be_sent(arguments: Any, message: str) -> None:

@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
-import anyio
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import is_stopping, states, wait_until_idle, waiting_calls
+from tests.support.inside import is_stopping, wait_until_idle, waiting_calls
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -85,20 +84,6 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     [record] = caplog.records
     assert record.getMessage() == "model 'bad': load= raised, so it will never be ready"
     server.stop()
-
-
-@pytest.mark.trio
-def test_models_load_under_trio_too() -> None:
-    server = InferenceServer()
-    met = threading.Barrier(3)
-    for name in "abc":
-        server.register(name, lambda: 1, load=lambda: met.wait(20))
-
-    async def main() -> None:
-        async with server.lifespan():
-            assert [*states(server).values()] == ["ready"] * 3
-
-    anyio.run(main, backend="trio")
 
 
 def test_a_host_that_gives_up_starting_can_start_again() -> None:
@@ -387,6 +372,42 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
         assert isinstance(record.exc_info[1], Exception)
         assert record.exc_info[2] is record.exc_info[1].__traceback__
         assert record.filename != "log.py"  # the place that logs, not what lays out the text
+
+
+@pytest.mark.parametrize("how", ["start", "lifespan"])
+def test_a_start_during_a_stop_waits_for_its_end_and_loads_once(how: str) -> None:
+    server = InferenceServer(shutdown_timeout=20)
+    loaded: list[int] = []
+    inside, leave = threading.Event(), threading.Event()
+
+    def model() -> int:
+        inside.set()
+        leave.wait(20)
+        return 1
+
+    server.register("m", model, load=lambda: loaded.append(1))
+    server.start()
+    asking = threading.Thread(target=lambda: ask(server, "m"))
+    asking.start()
+    inside.wait(20)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    block_until(lambda: is_stopping(server))
+    threading.Timer(0.2, leave.set).start()
+    if how == "start":
+        server.start()
+        assert (ask(server, "m").status, loaded) == (200, [1, 1])
+        server.stop()
+    else:
+
+        async def main() -> None:
+            async with server.lifespan():
+                answer = await asyncio.to_thread(ask, server, "m")
+                assert (answer.status, loaded) == (200, [1, 1])
+
+        asyncio.run(main())
+    for thread in (asking, stopping):
+        thread.join(20)
 
 
 def test_debug_adds_the_message_and_no_traceback() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
-import anyio
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer
 from tests.support.inside import is_idle, states
-from tests.support.limited import INFER, Awaiting, Blocking, serve
-from tests.support.talk import EMPTY, Talk, until
+from tests.support.limited import Awaiting, Blocking, serve
+from tests.support.talk import Talk, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
 
@@ -192,33 +190,3 @@ def test_a_host_that_cancels_a_request(where: str, blocking: Blocking) -> None:
     asyncio.run(main())
     assert blocking.started + awaiting.started == 1
     assert awaiting.events == (["cleaned up"] if where == "async" else [])
-
-
-@pytest.mark.trio
-def test_under_trio_a_client_that_goes() -> None:
-    ended: list[str] = []
-
-    async def model() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.append("cancelled")
-
-    server = serve(model)
-    sent: list[Any] = []
-
-    async def main() -> None:
-        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": EMPTY}]
-
-        async def receive() -> Any:
-            return messages.pop()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, send)
-
-    anyio.run(main, backend="trio")
-    assert ended == ["cancelled"]
-    assert sent[0]["status"] == 499
-    assert is_idle(server)

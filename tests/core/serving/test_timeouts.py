@@ -1,4 +1,4 @@
-"""How long calls may take, and what becomes of those that take longer: over ASGI, over WSGI and under trio."""
+"""How long calls may take, and what becomes of those that take longer: over ASGI and over WSGI."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anyio
 import pytest
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp
-from tests.support.inside import before_encoding, is_idle, wait_until_idle
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.inside import before_decoding, before_encoding, is_idle, wait_until_idle
 from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
 from tests.support.ways import Request, over_asgi, over_wsgi
@@ -114,7 +114,7 @@ def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["ASGI", pytest.param("trio", marks=pytest.mark.trio), "WSGI"])
+@pytest.mark.parametrize("way", ["ASGI", "WSGI"])
 @pytest.mark.parametrize("raised", [ValueError("too late"), InferenceError("for the client"), None])
 def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     raised: Exception | None, way: str, caplog: pytest.LogCaptureFixture
@@ -131,12 +131,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     server = InferenceServer()
     server.register("m", model, version="1", timeout=STARTED, max_concurrency=1, max_queue=0)
     request = Request("POST", INFER.path, (), b'{"inputs":[],"id":"a\\nb"}')
-    if way == "trio":
-        statuses: list[int] = []
-        anyio.run(answer_status, server, request, statuses, backend="trio")
-        assert statuses == [504]
-    else:
-        assert (over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), ""))(request).status == 504
+    assert (over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), ""))(request).status == 504
     assert entered.is_set()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     leave.set()
@@ -152,20 +147,6 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     else:
         assert late == []
     caplog.clear()
-
-
-async def answer_status(server: InferenceServer, request: Request, statuses: list[int]) -> None:
-    """Ask from any event loop, as a client that stays."""
-    messages = [{"type": "http.request", "body": request.body}]
-
-    async def receive() -> Any:
-        return messages.pop() if messages else await anyio.sleep_forever()
-
-    async def send(message: Any) -> None:
-        if "status" in message:
-            statuses.append(message["status"])
-
-    await OIPApp(server)({"type": "http", "method": request.method, "path": request.path, "headers": []}, receive, send)
 
 
 @pytest.mark.parametrize("wsgi", [False, True])
@@ -221,56 +202,31 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
     assert is_idle(server)
 
 
+LONG = b'{"inputs":[{"name":"x","shape":[20000],"datatype":"INT32","data":[%b1234567]}]}' % (b"1234567," * 19_999)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wsgi", [False, True])
-def test_a_call_that_ended_in_time_is_answered_even_if_its_encoding_takes_longer(wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["decoding", "encoding"])
+def test_decoding_and_encoding_hold_the_slot_and_count_into_the_timeout(what: str, wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
 
-    def encode_late(request: InferenceRequest) -> None:
+    def takes_long(*_: object) -> None:
         entered.set()
         assert leave.wait(20)
 
-    before_encoding(monkeypatch, encode_late)
-    server = serve(lambda: 7, timeout=STARTED)
-    timer = threading.Timer(2 * STARTED, leave.set)  # behind the deadline
-
-    async def main() -> tuple[int, Any]:
-        return await Talk(server).answer()
-
-    timer.start()
-    if wsgi:
-        answer = over_wsgi(OIPWSGIApp(server), "")(INFER)
-        status, body = answer.status, json.loads(answer.body)
-    else:
-        status, body = asyncio.run(main())
-    assert (status, body["outputs"][0]["data"]) == (200, [7])
-    assert entered.is_set()
-    timer.join()
-    server.stop()
-
-
-@pytest.mark.trio
-def test_a_timeout_under_trio() -> None:
-    cleaned: list[int] = []
-
-    async def model() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            cleaned.append(1)
-
-    leave = threading.Event()
-    server = serve(model, timeout=0.02)
-    server.register("thread", lambda: leave.wait(20), timeout=STARTED, max_concurrency=1, max_queue=0)
-    server.register("quick", lambda: 1, timeout=20)
-    statuses: list[int] = []
-
-    async def main() -> None:
-        for name in ("m", "thread", "thread", "quick"):
-            await answer_status(server, Request("POST", f"/models/{name}/infer", (), EMPTY), statuses)
-
-    anyio.run(main, backend="trio")
+    (before_decoding if what == "decoding" else before_encoding)(monkeypatch, takes_long)
+    server = serve(lambda x: x, timeout=STARTED, max_concurrency=1, max_queue=0)
+    ask = over_wsgi(OIPWSGIApp(server), "") if wsgi else over_asgi(OIPApp(server), "")
+    request = Request("POST", INFER.path, (), LONG)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, request)
+        assert entered.wait(20)
+        assert ask(request).status == 503
+        answer = first.result(20)
+        assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format(STARTED)})
+        assert ask(request).status == 503  # its thread goes on, and keeps the slot
     leave.set()
-    assert statuses == [504, 504, 503, 200]
-    assert cleaned == [1]
+    wait_until_idle(server, "m")
+    assert ask(request).status == 200
     server.stop()

@@ -161,7 +161,7 @@ def test_triton_raw_binary_request(client: Any, address: str) -> None:
 @pytest.mark.parametrize(
     ("model", "array", "arguments", "status", "text"),
     [
-        ("nope", np.ones(1, "f4"), {}, "404", "unknown model 'nope'"),
+        ("nope", np.ones(1, "f4"), {}, "404", "Request for unknown model: 'nope' is not found"),
         ("declared", np.ones((1, 3), "f4"), {}, "400", r"input 'x' has shape \[1, 3\]: expected \[-1, 2\]"),
         ("declared", np.ones((1, 2), "f8"), {}, "400", "input 'x' has datatype FP64: expected FP32"),
         ("echo", np.ones(1, "f4"), {"outputs": [triton.InferRequestedOutput("x", class_count=2)]}, "400", "classification"),
@@ -240,7 +240,11 @@ def test_kserve_infers(address: str, array: Array, binary: bool, binary_output: 
 
 @pytest.mark.parametrize(
     ("model", "shape", "text"),
-    [("nope", (1,), "unknown model 'nope'"), ("declared", (1, 3), "expected"), ("fails", (1,), "model 'fails' failed")],
+    [
+        ("nope", (1,), "Request for unknown model: 'nope' is not found"),
+        ("declared", (1, 3), "expected"),
+        ("fails", (1,), "model 'fails' failed"),
+    ],
 )
 def test_kserve_shows_our_errors(address: str, model: str, shape: tuple[int, ...], text: str) -> None:
     async def ask(client: Any, url: str) -> Any:

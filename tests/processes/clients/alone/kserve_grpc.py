@@ -53,7 +53,7 @@ def test_health(address: str) -> None:
     assert run(address, lambda client: client.is_server_live()) is True
     assert run(address, lambda client: client.is_server_ready()) is True
     assert run(address, lambda client: client.is_model_ready("echo")) is True
-    with pytest.raises(grpc.RpcError, match="unknown model 'nope'"):
+    with pytest.raises(grpc.RpcError, match="Request for unknown model: 'nope' is not found"):
         run(address, lambda client: client.is_model_ready("nope"))
 
 
@@ -83,7 +83,7 @@ def test_requested_outputs_and_parameters(address: str) -> None:
 @pytest.mark.parametrize(
     ("model", "shape", "code", "text"),
     [
-        ("nope", (1,), grpc.StatusCode.NOT_FOUND, "unknown model 'nope'"),
+        ("nope", (1,), grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found"),
         ("declared", (1, 3), grpc.StatusCode.INVALID_ARGUMENT, "input 'x' has shape [1, 3]: expected [-1, 2]"),
         ("fails", (1,), grpc.StatusCode.INTERNAL, "model 'fails' failed: see the server's log"),
     ],

@@ -66,7 +66,7 @@ def test_health_and_metadata(client: Any) -> None:
     declared = client.get_model_metadata("declared", as_json=True)
     assert declared["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "2"]}]
     assert client.get_model_metadata("versioned").versions == ["1", "2"]
-    with pytest.raises(InferenceServerException, match="unknown model 'nope'"):
+    with pytest.raises(InferenceServerException, match="Request for unknown model: 'nope' is not found"):
         client.is_model_ready("nope")
 
 
@@ -135,8 +135,8 @@ def test_callbacks(client: Any) -> None:
 ERRORS = pytest.mark.parametrize(
     ("model", "array", "arguments", "code", "text"),
     [
-        ("nope", ONE, {}, "NOT_FOUND", "unknown model 'nope'"),
-        ("versioned", ONE, {"model_version": "3"}, "NOT_FOUND", "unknown version '3'"),
+        ("nope", ONE, {}, "NOT_FOUND", "Request for unknown model: 'nope' is not found"),
+        ("versioned", ONE, {"model_version": "3"}, "NOT_FOUND", "Request for unknown model: 'versioned' version '3' is not found"),
         ("declared", np.ones((1, 3), "f4"), {}, "INVALID_ARGUMENT", r"input 'x' has shape \[1, 3\]: expected \[-1, 2\]"),
         ("declared", np.ones((1, 2), "f8"), {}, "INVALID_ARGUMENT", "input 'x' has datatype FP64: expected FP32"),
         ("echo", ONE, {"outputs": [triton.InferRequestedOutput("x", class_count=2)]}, "INVALID_ARGUMENT", "classification"),
