@@ -35,8 +35,9 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 
     They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
 
-    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` among the models
-    or a generator it is an async one, so that they run on the event loop of Django's: register the models first. `ATOMIC_REQUESTS` is for plain views.
+    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` or a generator among the
+    models it is an async one, so that they run on Django's event loop, and streams are sent as they come: register the models first.
+    `ATOMIC_REQUESTS` is for plain views.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 

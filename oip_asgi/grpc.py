@@ -6,7 +6,7 @@ Knows grpc and protobuf, the extra `[grpc]`; the answers come from the core.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,11 +19,13 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ._core.effects import Signal
+from ._core.effects import Send, Signal
 from ._core.errors import InvalidRequest
 from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, exchange
-from ._core.grpc.method import Method
-from ._runtime.drive import drive, drive_async
+from ._core.grpc.method import Method, Reply
+from ._core.grpc.stream import STREAM, stream_exchange
+from ._runtime import bridge
+from ._runtime.drive import abandon_async, advance_async, drive, drive_async
 from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
@@ -104,6 +106,9 @@ def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_s
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         name: grpc.unary_unary_rpc_method_handler(answerer(server, _method(described[name]))) for name in METHODS[service]
     }
+    if service == SERVICE:
+        streaming = _awaiting_stream if isinstance(grpc_server, grpc.aio.Server) else _blocking_stream
+        handlers[STREAM] = grpc.stream_stream_rpc_method_handler(streaming(server, _method(described[STREAM])))
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
@@ -138,5 +143,43 @@ def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, Await
         if reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
         return reply.message
+
+    return answer
+
+
+def _blocking_stream(
+    server: InferenceServer, method: Method
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
+    engine, runtime = server._inside
+
+    def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
+        received = bridge.Requests(requests)
+        end = _end(context)
+        end.then(received.end)
+        reply = yield from bridge.pieces(stream_exchange(engine, method, context, received.receive), runtime, end)
+        if reply is not None and reply.code != "OK":
+            context.abort(grpc.StatusCode[reply.code], reply.details)
+
+    return answer
+
+
+def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[object, AwaitingContext], Awaitable[None]]:
+    engine, runtime = server._inside
+
+    async def answer(_: object, context: AwaitingContext) -> None:
+        async def receive() -> bytes | None:
+            message: object = await context.read()
+            return message if isinstance(message, bytes) else None  # the end is an object of grpc's own
+
+        steps = stream_exchange(engine, method, context, receive)
+        try:
+            reply = await advance_async(steps, runtime)
+            while type(reply) is Send:
+                await context.write(reply.piece)
+                reply = await advance_async(steps, runtime)
+        finally:
+            await abandon_async(steps, runtime)
+        if isinstance(reply, Reply) and reply.code != "OK":
+            await context.abort(grpc.StatusCode[reply.code], reply.details)
 
     return answer
