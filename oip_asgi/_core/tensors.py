@@ -95,8 +95,11 @@ def _holds_text(value: Any) -> bool:
 
 def _bytes_array(array: Array) -> Array:
     elements = array.ravel().tolist()
-    if set(map(type, elements)) <= {bytes}:
+    classes = set(map(type, elements))
+    if classes <= {bytes}:
         return array
+    if classes == {str}:
+        return object_array(list(map(str.encode, elements)), array.shape)
     return object_array([_to_bytes(element) for element in elements], array.shape)
 
 

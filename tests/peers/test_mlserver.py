@@ -201,6 +201,16 @@ def test_frames(mlserver: MLServer, frame: pd.DataFrame) -> None:
             assert values == [None if element is None or element != element else element for element in frame[name].tolist()], name
 
 
+def test_arrays_in_the_cells_of_a_frame(mlserver: MLServer) -> None:
+    data = [[1.5, 2.5], [[1, 2], [3, 4]], ["a", "é"], [], [True]]
+    frame = pd.DataFrame({"x": pd.Series([np.array(cell) for cell in data], dtype=object)})
+    [written] = mlserver("encode", "PandasCodec", value={"kind": "cells", "data": data})["inputs"]
+    [mine] = ours("PandasCodec", frame)["inputs"]
+    assert (mine["datatype"], mine["parameters"], mine["data"]) == (written["datatype"], written["parameters"], written["data"])
+    [[_, _, read]] = mlserver("decode request", "PandasCodec", document=ours("PandasCodec", frame))["columns"]
+    assert read == data
+
+
 def test_what_mlserver_sends_to_a_frame_model(mlserver: MLServer, url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:  # noqa: F811
     document = mlserver("encode", "PandasCodec", value=tagged(wines))
     answer = httpx.post(f"{url}/v2/models/score/infer", json=document)

@@ -10,10 +10,16 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
+import numpy as np
+
+from ..datatypes import Array
 from ..errors import InvalidRequest, InvalidResponse, shown
+from ..rest.schemas import Parameters
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
+
+_NO_ROWS: Final = np.empty(0)
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -234,6 +240,14 @@ def normal(annotation: Any) -> Any:
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 
 
+def are_all(value: object, cls: type) -> bool:
+    """Whether a value is a list of nothing but instances of a class."""
+    if not isinstance(value, list):
+        return False
+    # most lists of others are told by their first element
+    return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
+
+
 def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
     """A list as a BYTES tensor of shape [N].
 
@@ -250,7 +264,7 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
         place = len(elements)  # those before it are there
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
-    return Tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
+    return made(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
@@ -276,6 +290,13 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
             f"as the content_type {content_type!r} wants: {error}"
         ) from None
     return values
+
+
+def made(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of a BYTES array that is known to hold `bytes` only, so that nobody looks at each of its elements again."""
+    tensor = Tensor(name, _NO_ROWS, parameters)
+    tensor.array = array
+    return tensor
 
 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:

@@ -7,7 +7,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,43 +19,17 @@ from ..tensors import Tensor, object_array
 from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
-from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
-from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_known_zone, has_str_dtype, is_datetime
+from .datetime import DATE, ZONED_DATES, DatetimeCodec, are_in_calendar, are_zoned, from_text, points_of
+from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_FIRST_OF_ZONES: Final = np.datetime64("1678-01-01", "s")
+
 Decode: TypeAlias = Callable[[Tensor], Any]
-
-
-def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.DataFrame:
-    """Tensors as the columns of a frame.
-
-    Args:
-        tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
-        others: How to decode content types that this module does not know, each to a sequence of N values.
-
-    Raises:
-        InvalidRequest: A tensor is no column, two have the same name, or their numbers of rows differ.
-    """
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    rows = -1
-    for tensor in tensors:
-        name = tensor.name
-        if name in columns:
-            raise InvalidRequest(f"column {shown(name)} is there twice: expected each name once")
-        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type"), others)
-        if rows not in (-1, len(column)):
-            raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
-        rows = len(column)
-    arrays = [column for column in columns.values() if isinstance(column, np.ndarray)]
-    if 1 < len(arrays) == len(columns) and len({array.dtype for array in arrays}) == 1:
-        return pd.DataFrame(np.stack(arrays).T, columns=list(columns))  # what pandas makes of them too, column by column
-    return pd.DataFrame(columns)
 
 
 def series_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> pd.Series[Any]:
@@ -71,7 +45,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     Args:
         tensor: Of shape `[N]` or `[N, 1]`.
         content_type: Its content type; None for what its datatype says, with BYTES as strings.
-        others: As in `frame_of`.
+        others: How to decode content types that this module does not know, each to a sequence of N values.
 
     Raises:
         InvalidRequest: The tensor is no column, or does not hold what its content type says.
@@ -80,7 +54,7 @@ def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -
     if decode is not None:
         column: Any = _of_user(tensor, decode, content_type)
     elif content_type is None:
-        column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
+        column = _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd")
     elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
     else:
@@ -113,7 +87,13 @@ def _objects(values: list[Any]) -> Any:
 
 
 def _raw(tensor: Tensor) -> Any:
-    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else rows_of(tensor, "np")
+    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np")
+
+
+def _numbers(tensor: Tensor, wanted: str) -> Array:
+    rows: Array = rows_of(tensor, wanted)
+    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
+    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 
 
 def _strings(tensor: Tensor) -> Any:
@@ -148,8 +128,11 @@ def _datetimes(tensor: Tensor) -> Any:
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     if not elements:
         return pd.Series([], dtype="datetime64[ns]")
+    found = points_of(elements)
+    if found is not None and (series := _series_of_points(*found)) is not None:
+        return series
     is_zoned = _are_zoned(elements, tensor.name)
-    texts = [element.decode() for element in elements]
+    texts = list(map(bytes.decode, elements))
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
     if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
         parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
@@ -159,18 +142,30 @@ def _datetimes(tensor: Tensor) -> Any:
     return parsed if is_zoned else local
 
 
+def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
+    """Points in time in the unit that pandas would read their texts in; None where it would look for another."""
+    import pandas as pd
+
+    if not has_str_dtype():
+        years = points[[points.argmin(), points.argmax()]].astype("M8[Y]")
+        if years[0] < _FIRST_OF_ZONES or years[1] > np.datetime64("2261", "Y"):
+            return None  # nanoseconds, pandas 2's unit, reach from 1677 to 2262
+        points = points.astype("M8[ns]")
+    elif np.datetime_data(points.dtype)[0] == "s":
+        points = points.astype("M8[us]")
+    series: pd.Series[Any] = pd.Series(points)
+    return series.dt.tz_localize("UTC") if is_zoned else series
+
+
 def _are_zoned(elements: list[bytes], name: str) -> bool:
     """Whether dates have an offset from UTC, which is all of them or none.
 
     Raises:
         InvalidRequest: One of them is no date, or some have an offset and others have none.
     """
-    lines = b"".join([element + b"\n" for element in elements])
-    if lines.count(b"\n") == len(elements):
-        if LOCAL_DATES.fullmatch(lines):
-            return False
-        if ZONED_DATES.fullmatch(lines):
-            return True
+    is_zoned = are_zoned(elements)
+    if is_zoned is not None:
+        return is_zoned
     for place, element in enumerate(elements):
         if element != b"NaT" and DATE.fullmatch(element) is None:
             raise _no_date(name, place, elements, "an ISO 8601 date and time")
@@ -241,11 +236,14 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
 
 
 def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
-    """Points in time as those in UTC, if no zone takes them out of the calendar: what pandas does then can end the process."""
+    """Points in time as those in UTC, if there is no risk in the zone: pandas can end the process where one takes them out of the
+    calendar, and pandas 2 where they are before the first moment of a zone's table, as soon as they become Python objects."""
     local = series if series.dt.tz is None else series.dt.tz_localize(None)
     points, day = local.to_numpy(), np.timedelta64(1, "D")
     if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
+    if not has_str_dtype() and not has_fixed_zone(hint) and (points < _FIRST_OF_ZONES).any():
+        raise ValueError("some are before 1678, where pandas 2 knows no zone by its name")
     return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
@@ -260,13 +258,26 @@ def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, 
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
             raise ValueError("one of them is there twice")
-        codes = categories.get_indexer(series)
+        codes = _codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is none of them")
+        if (codes < 0).any() and any(isinstance(category, bytes) for category in categories):
+            raise ValueError("they hold bytes, and beside those nothing stands for a missing value")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
+
+
+def _codes(series: pd.Series[Any], categories: Any) -> Array:
+    """The place of each value among the categories, -1 for what is not among them."""
+    if series.isna().all():
+        return np.full(len(series), -1)
+    if series.dtype.kind != "M" or categories.dtype.kind != "M":
+        codes: Array = categories.get_indexer(series)
+        return codes
+    alike = series.astype(categories.dtype)  # of another unit or zone, pandas may find nothing, or no room for a year
+    return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
 
 
 def _is_form_of(series: pd.Series[Any], hint: str) -> bool:

@@ -7,13 +7,15 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..datatypes import Array
 from ..rest.schemas import Parameters
 from ..tensors import Tensor, object_array
-from .base import InputCodec
+from .base import InputCodec, made
 from .base64 import Base64Codec
 from .categories import MOST_CATEGORIES, to_text
 from .datetime import DatetimeCodec, are_in_calendar
@@ -23,6 +25,10 @@ from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_TEXTS: Final = {"s": "S19", "us": "S26", "ns": "S29"}
+"""The dtype of the text of a point in time by its unit."""
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -35,12 +41,12 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     Raises:
         TypeError: The column's dtype, or an element, has no form in the protocol; the text names column and row.
     """
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+    dtype = str(series.dtype)
+    if isinstance(series.dtype, np.dtype) and (series.dtype.kind in "biuf" or dtype == "bfloat16"):
         try:
             return Tensor(name, series.to_numpy())
         except TypeError as error:
             raise TypeError(f"column {name!r}: {error}") from None
-    dtype = str(series.dtype)
     if dtype == "category":
         return _hinted(_category_to_tensor(name, series), dtype)
     if dtype in MASKED:
@@ -49,8 +55,15 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         return _hinted(_datetimes_to_tensor(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
     if dtype in ("str", "string", "object"):
         tensor = _objects_to_tensor(name, series)
-        return tensor if dtype == untold_dtype(tensor.parameters.get("content_type")) else _hinted(tensor, dtype)
+        is_told = dtype != untold_dtype(tensor.parameters.get("content_type")) or (dtype == "str" and series.isna().all())
+        return _hinted(tensor, dtype) if is_told else tensor
     raise TypeError(f"column {name!r} has dtype {dtype}, which the protocol has no form for: convert it with astype, such as to str")
+
+
+def string_parameters(dtype: str) -> Parameters:
+    """The parameters of a column of strings whose dtype is called so."""
+    parameters: Parameters = {"content_type": StringCodec.content_type}
+    return parameters if dtype == untold_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
 
 
 def _hinted(tensor: Tensor, dtype: str) -> Tensor:
@@ -64,7 +77,7 @@ def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     """
     import pandas as pd
 
-    told = pd.Series(series.cat.categories)
+    told = pd.Series(series.cat.categories, dtype=series.cat.categories.dtype)
     if len(told) > MOST_CATEGORIES and len(told) > len(series):
         return _category_to_tensor(name, series.cat.remove_unused_categories())
     categories = column_to_tensor(f"the categories of {name}", told)
@@ -109,22 +122,20 @@ def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else series).to_numpy()
     if not are_in_calendar(points):
         raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, which are those of ISO 8601")
-    there = points[~np.isnat(points)]
+    missing = np.isnat(points)
     # the coarsest unit that isoformat() has and that loses nothing
-    unit = next((unit for unit in ("s", "us") if (there.astype(f"M8[{unit}]") == there).all()), "ns")
-    texts = np.datetime_as_string(points, unit=unit)  # type: ignore[call-overload]
-    # dates are ASCII, so their code points are their bytes; numpy's own conversion takes a hundred times as long
-    ascii_texts = texts.view(np.uint32).astype(np.uint8).view(f"S{texts.itemsize // 4}")
+    unit = next((unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns")
+    texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
     if zoned:
-        ascii_texts = np.where(np.isnat(points), ascii_texts, np.strings.add(ascii_texts, b"+00:00"))
-    return Tensor(name, ascii_texts.astype(object), {"content_type": DatetimeCodec.content_type})
+        texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
+    return made(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as they are; what is mixed or missing as `pd_json`."""
     values = series.tolist()
     classes = set(map(type, values))
-    if _are_floats(classes):
+    if series.dtype == object and _are_floats(classes):
         numbers = np.array(values, np.float64)
         # None stays None where it can; beside infinities, which no JSON text has, it is NaN
         if type(None) not in classes or np.isinf(numbers).any():
@@ -133,12 +144,24 @@ def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         codec: type[InputCodec[Any]] = StringCodec
     elif classes == {bytes}:
         codec = Base64Codec
-    elif DatetimeCodec.can_encode(values) and not series.isna().any():
-        codec = DatetimeCodec
+    elif _are_datetimes(classes):
+        return _dates_to_tensor(name, values, series.isna().to_numpy())
     else:
         return _as_json(name, series)
-    tensor = codec.encode_input(name, values)
-    return Tensor(name, tensor.array.reshape(-1), tensor.parameters)
+    return codec.encode_input(name, values)
+
+
+def _are_datetimes(classes: set[type]) -> bool:
+    """Whether they are of datetimes, some of which may be missing: pandas' NaT is of a class of datetimes too."""
+    others = classes - {type(None)}
+    return bool(others) and all(issubclass(cls, datetime) for cls in others)
+
+
+def _dates_to_tensor(name: str, values: list[Any], missing: Array) -> Tensor:
+    there = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    texts = iter(DatetimeCodec.encode_input(name, there).array.tolist())
+    elements = [b"NaT" if gone else next(texts) for gone in missing]
+    return Tensor(name, object_array(elements, (len(elements),)), {"content_type": DatetimeCodec.content_type})
 
 
 def _are_floats(classes: set[type]) -> bool:

@@ -6,14 +6,15 @@ Specification: Content Types, Datetime.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
 
 from ..datatypes import Array
-from ..tensors import Tensor
-from .base import InputCodec, decode_elements, encode_elements
+from ..tensors import Tensor, object_array
+from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements, made
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"
@@ -27,11 +28,16 @@ _ZONED: Final = rf"{_DAY}[T ]{_TIME}{_ZONE}"
 DATE: Final = re.compile(rf"{_LOCAL}|{_ZONED}".encode())
 """What a date, or a date and time, looks like in this content type, whatever reads it. Which days a month has is not its to say."""
 
-LOCAL_DATES: Final = re.compile(rf"(?:(?:{_LOCAL}|NaT)\n)*+".encode())
+_LOCAL_DATES: Final = re.compile(rf"(?:(?:{_LOCAL}|NaT)\n)*+".encode())
 """Any number of them or of missing ones, each with a newline behind it, and none with an offset from UTC: a match for each costs more."""
 
 ZONED_DATES: Final = re.compile(rf"(?:(?:{_ZONED}|NaT)\n)*+".encode())
 """The same, all with an offset."""
+
+_OF_ISOFORMAT: Final = re.compile(rb"0000-00-00T00:00:00(?:\.(0{1,9}))?(\+00:00|Z)?")
+"""A date and time as `isoformat()` writes it, in UTC or without an offset; each digit is 0."""
+
+_ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
 
 _FIRST_YEAR: Final = np.datetime64("0001", "Y")
 _LAST_YEAR: Final = np.datetime64("9999", "Y")
@@ -48,15 +54,22 @@ class DatetimeCodec(InputCodec[list[datetime]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list) and all(isinstance(element, datetime) for element in payload)
+        return are_all(payload, datetime)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[datetime] | datetime, use_bytes: bool = True) -> Tensor:
         single = [payload] if isinstance(payload, datetime) else payload
+        if isinstance(single, list) and set(map(type, single)) == {datetime}:  # not of subclasses, as pandas' NaT is
+            elements = list(map(str.encode, map(datetime.isoformat, single)))
+            return made(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
         return encode_elements(name, single, _to_text, cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[datetime]:
+        elements = bytes_of(request_input, cls.content_type)
+        if are_zoned(elements) is not None and not _FINER.search(b"\n".join(elements)):
+            with suppress(ValueError):  # those of no calendar, and missing ones, are named one by one
+                return list(map(datetime.fromisoformat, map(bytes.decode, elements)))
         return decode_elements(request_input, from_text, cls.content_type, "an ISO 8601 date and time")
 
 
@@ -87,6 +100,47 @@ def _read(element: bytes) -> datetime:
     if DATE.fullmatch(element) is None:
         raise ValueError("expected such as 2022-01-11T11:00:00, with an offset from UTC or without")
     return datetime.fromisoformat(element.decode())
+
+
+def are_zoned(elements: list[bytes]) -> bool | None:
+    """Whether texts are dates, or missing, that all have an offset from UTC, or all have none; None where neither is so.
+
+    Which days a month has is not looked at.
+    """
+    lines = b"".join([element + b"\n" for element in elements])
+    if lines.count(b"\n") != len(elements):
+        return None
+    return False if _LOCAL_DATES.fullmatch(lines) else True if ZONED_DATES.fullmatch(lines) else None
+
+
+def points_of(elements: list[bytes]) -> tuple[Array, bool] | None:
+    """Dates and times that are all written alike, as numpy's points in time: it reads a column of them in a fifth of pandas' time.
+
+    Args:
+        elements: At least one text.
+
+    Returns:
+        The points, in the coarsest unit of s, us and ns that has room for the digits, and whether they are said to be in UTC; None
+        where they are not written as `isoformat()` writes them, all of one length, or are out of the calendar or of the unit's reach.
+    """
+    length = len(elements[0])
+    template = elements[0].translate(_ANY_DIGIT)
+    form = _OF_ISOFORMAT.fullmatch(template)
+    text = b"".join(elements)
+    if form is None or text.translate(_ANY_DIGIT) != template * len(elements) or set(map(len, elements)) != {length}:
+        return None
+    digits, zone = len(form[1] or b""), form[2] or b""
+    if zone.startswith(b"+") and text.count(zone) != len(elements):
+        return None
+    unit = "s" if not digits else "us" if digits <= 6 else "ns"
+    texts = np.frombuffer(text, np.dtype({"names": ["text"], "formats": [f"S{length - len(zone)}"], "itemsize": length}))["text"]
+    try:
+        points = texts.astype(f"M8[{unit}]")
+        seconds = points if unit == "s" else texts.astype("S19").astype("M8[s]")
+    except ValueError:
+        return None
+    is_in_reach = unit != "ns" or bool((points.astype("M8[s]") == seconds).all())
+    return (points, bool(zone)) if is_in_reach and seconds.min() >= _FIRST_YEAR else None
 
 
 def are_in_calendar(points: Array) -> bool:

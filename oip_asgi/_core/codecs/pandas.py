@@ -8,16 +8,13 @@ Specification: Content Types, Pandas DataFrame.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..errors import shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, of_response
-from .column_reading import frame_of
-from .column_writing import column_to_tensor
+from .frames import frame_of, tensors_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +47,18 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         return frame_of(request.inputs, request.decoders)
 
     @classmethod
+    def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
+        """`decode_request` for requests whose inputs are declared, with what can be prepared of their frame.
+
+        Args:
+            names: The names of the inputs, in their order. Requests may have others, which are only not prepared.
+        """
+        import pandas as pd
+
+        index = {tuple(names): pd.Index(names)}
+        return lambda request: frame_of(request.inputs, request.decoders, index)
+
+    @classmethod
     def encode_response(
         cls, model_name: str, payload: pd.DataFrame, model_version: str | None = None, use_bytes: bool = True
     ) -> InferenceResponse:
@@ -64,14 +73,15 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
-        return [column_to_tensor(name, series) for name, series in columns_of(payload)]
+        return tensors_of(payload, names_of(payload))
 
     @classmethod
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not names:
             return payload, {}
-        taken = {name: series for name, series in columns_of(payload) if name in names}
-        return payload[[label for label in payload if str(label) not in taken]], taken
+        places = {name: place for place, name in enumerate(names_of(payload)) if name in names}
+        left = [place for place in range(payload.shape[1]) if place not in places.values()]
+        return payload.iloc[:, left], {name: payload.iloc[:, place] for name, place in places.items()}
 
 
 def is_frame_class(annotation: object) -> bool:
@@ -96,23 +106,25 @@ def is_series(value: object) -> bool:
     return any(map(is_series_class, type(value).__mro__))
 
 
-def columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series[Any]]]:
-    """A frame's columns under the names that their tensors have.
+def names_of(frame: pd.DataFrame) -> list[str]:
+    """The names that the tensors of a frame's columns have.
 
     Raises:
-        TypeError: It is no frame, or a name is neither a string nor an integer.
-        ValueError: Two columns have the same name.
+        TypeError: It is no frame, or a column's name is neither a string nor an integer.
+        ValueError: Two columns have the same name, or a name is no text.
     """
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
-    columns: list[tuple[str, pd.Series[Any]]] = []
-    seen: set[str] = set()
-    for label, series in frame.items():
-        if not isinstance(label, (str, int, np.integer)):
+    labels = frame.columns.tolist()
+    for label in labels:
+        if not isinstance(label, (str, int)):
             raise TypeError(f"column {label!r} is neither called by a string nor by an integer, so no tensor can have its name: rename it")
-        name = str(label)
-        if name in seen:
-            raise ValueError(f"column {name!r} is there twice, and each tensor needs a name of its own: rename it")
-        seen.add(name)
-        columns.append((name, series))
-    return columns
+    names = list(map(str, labels))
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the columns {shown(names)} have lone surrogates in their names, which are no text: rename them") from None
+    if len(set(names)) != len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ValueError(f"column {twice!r} is there twice, and each tensor needs a name of its own: rename it")
+    return names

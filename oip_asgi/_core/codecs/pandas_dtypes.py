@@ -51,9 +51,18 @@ def has_known_zone(name: str) -> bool:
 
     Only such a name may reach pandas: it hands others to libraries that open the file which a name spells.
     """
+    return has_fixed_zone(name) or _zone_of(name) in _zones()
+
+
+def has_fixed_zone(name: str) -> bool:
+    """Whether the zone in a dtype's name, if it has one, is UTC or an offset from it."""
+    zone = _zone_of(name)
+    return zone in ("", "UTC") or _OFFSET.fullmatch(zone) is not None
+
+
+def _zone_of(name: str) -> str:
     found = _DATETIME.fullmatch(name)
-    zone = found and found[1]
-    return not zone or zone == "UTC" or _OFFSET.fullmatch(zone) is not None or zone in _zones()
+    return (found and found[1]) or ""
 
 
 @cache
@@ -75,6 +84,13 @@ def has_str_dtype() -> bool:
     import pandas as pd
 
     return not pd.__version__.startswith("2.")
+
+
+def is_str(dtype: object) -> bool:
+    """Whether a dtype is the one of strings that pandas 3 has where nobody says; `string` is another."""
+    import pandas as pd
+
+    return has_str_dtype() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan
 
 
 def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:

@@ -26,8 +26,9 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):
-    """Lists of any Python values that JSON has, each as its own JSON text. NaN becomes null, and an infinity the string "Infinity" or
-    "-Infinity", as in all JSON of this package; here they stay strings, since nothing says that a number was meant."""
+    """Lists of any Python values that JSON has, each as its own JSON text without spaces. Arrays, alone or inside of others, are written
+    as nested lists. NaN becomes null, and an infinity the string "Infinity" or "-Infinity", as in all JSON of this package; on decode
+    they stay strings, since nothing says that a number was meant."""
 
     content_type = "pd_json"
     datatype = "BYTES"
@@ -74,20 +75,27 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
     return texts
 
 
-def _to_text(value: Any) -> str:
-    try:
-        return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
-    except ValueError:  # as json calls NaN and infinities
-        return json.dumps(_without_infinities(value), default=_plain, allow_nan=False, ensure_ascii=False)
-
-
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is no JSON type")
 
 
+_to_json: Final = json.JSONEncoder(default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _to_text(value: Any) -> str:
+    try:
+        return _to_json(value)
+    except ValueError:  # as json calls NaN and infinities
+        return _to_json(_without_infinities(value))
+
+
 def _without_infinities(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, dict):
         return {key: _without_infinities(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -84,6 +84,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
     Args:
         annotation: What the parameter wants, as it is called to a person.
         content_type: The one that yields it.
+        codec: The one of that content type.
         decode: Makes it of a request that holds the tensors for it alone.
         declared: The declared content types of inputs, by name.
         decoders: How to decode content types that are not this package's.
@@ -91,6 +92,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
 
     annotation: str
     content_type: str
+    codec: AnyRequestCodec
     decode: Callable[[InferenceRequest], Any]
     declared: Mapping[str, str]
     decoders: Mapping[str, Decode]
@@ -111,6 +113,12 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
             return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
+
+    def of_inputs(self, names: Sequence[str]) -> WholeReader:
+        """The same reader, prepared for the inputs of these names where they are declared and the codec is this package's own."""
+        if self.codec is not PandasCodec or not names:
+            return self
+        return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
 
     def _as_declared(self, tensor: Tensor) -> Tensor:
         content_type = self.declared.get(tensor.name)
@@ -261,7 +269,7 @@ class Codecs:
         """
         called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        return WholeReader(called, codec.content_type, codec.decode_request, declared, self._own_decoders())
+        return WholeReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result that is annotated so; None where its value says what it is, as arrays, bytes and series do."""

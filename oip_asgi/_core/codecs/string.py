@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensors import Tensor
-from .base import InputCodec, SingleTensorCodec, decode_elements, encode_elements
+from .base import InputCodec, SingleTensorCodec, are_all, decode_elements, encode_elements
 
 
 class StringCodec(InputCodec[list[str]]):
@@ -20,7 +20,7 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list) and all(isinstance(element, str) for element in payload)
+        return are_all(payload, str)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:

@@ -54,14 +54,11 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
     return lambda given: read(given.tensors[name], given.content_type) if name in given.tensors else default
 
 
-def unclaimed_of(reader: WholeReader) -> Taker:
+def unclaimed_of(given: Given) -> Any:
     """One value of all tensors that no parameter is named after."""
-
-    def take(given: Given) -> Any:
-        claimed = given.binding.claimed
-        return reader.read([tensor for name, tensor in given.tensors.items() if name not in claimed], given.request)
-
-    return take
+    claimed, reader = given.binding.claimed, given.binding.whole
+    assert reader is not None  # the signature that takes such a value says how
+    return reader.read([tensor for name, tensor in given.tensors.items() if name not in claimed], given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:

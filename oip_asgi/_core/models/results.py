@@ -14,7 +14,7 @@ import numpy as np
 
 from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
-from ..codecs.pandas import is_series
+from ..codecs.pandas import PandasCodec, is_series
 from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
 from ..datatypes import NUMBERS, Array, cast
@@ -65,7 +65,9 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
         result, taken = _faults(whole.take_out, result, written_as | asked.keys())
         named = list(taken.items())
-        response = _finished(_faults(whole.encode_response, "", result), outputs, asked)
+        response = _faults(whole.encode_response, "", result)
+        if whole is not PandasCodec:  # what a user's codec made may be anything
+            response = _finished(response, outputs, asked)
         annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
     else:
         response = InferenceResponse([])

@@ -214,7 +214,7 @@ class _Signature:
             positional=tuple(self._positional),
             keywords=self._keywords,
             rest=self._every(self._rest) if self._rest else None,
-            whole=self._whole,
+            whole=self._whole and self._whole.of_inputs([spec.name for spec in self._specs if spec.name not in claimed]),
             sole=sole,
             is_free=free is not None,
             of_one=self._readers.of_one,
@@ -270,7 +270,7 @@ class _Signature:
             raise TypeError(f"{self._called}: only one parameter can take the tensors that no other is named after, or **inputs")
         self._whole = self._readers.codecs.whole_reader(codec, wanted, self._readers.content_types())
         self._takes_all = True
-        self._pass(parameter, unclaimed_of(self._whole))
+        self._pass(parameter, unclaimed_of)
 
     def _renamed(self) -> dict[str, str]:
         """The one declared input under the name of the one parameter it can be for, such as `X` of `classifier.predict(X)`."""

@@ -22,7 +22,7 @@ from ..rest.schemas import Parameters, RequestOutput
 from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
 from .engine import Engine
 from .form import Form
-from .lasting import COPIED, is_new, lasting
+from .lasting import SMALL, is_new, lasting
 
 T = TypeVar("T")
 
@@ -212,8 +212,10 @@ class Call(Generic[T]):
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         for tensor in response.outputs:
-            if tensor.array.nbytes > COPIED and not (new and tensor.array is result):
-                tensor.array = lasting(tensor.array, request)
+            array = tensor.array
+            # small ones are copied when they are encoded, before the slot is left
+            if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
+                tensor.array = lasting(array, request)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 

@@ -14,8 +14,8 @@ import numpy as np
 from ..datatypes import Array
 from ..tensors import InferenceRequest
 
-COPIED: Final = 4096
-"""Bytes up to which arrays are copied anyway when they are encoded, or are converted at once."""
+SMALL: Final = 4096
+"""Bytes up to which an array of numbers is copied anyway when it is encoded."""
 
 
 def is_new(result: Any) -> bool:

@@ -21,6 +21,7 @@ from ..tensors import InferenceResponse
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
+from .lasting import SMALL
 
 T = TypeVar("T")
 
@@ -138,6 +139,9 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.form.encode(call.request, response)
+    for tensor in response.outputs:
+        if tensor.array.nbytes <= SMALL:
+            tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 

@@ -34,8 +34,11 @@ def test_the_service_is_the_specifications() -> None:
     [service] = file.service
     assert f"{file.package}.{service.name}" == "inference.GRPCInferenceService"
     methods = {method.name: (method.input_type, method.output_type) for method in service.method}
-    names = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer")
-    assert methods == {name: (f".inference.{name}Request", f".inference.{name}Response") for name in names}
+    names = {"ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"}
+    assert names <= methods.keys()
+    streamed = methods.pop("ModelStreamInfer")  # which takes the same requests
+    assert streamed == (".inference.ModelInferRequest", ".inference.ModelStreamInferResponse")
+    assert methods == {name: (f".inference.{name}Request", f".inference.{name}Response") for name in methods}
 
 
 def test_nothing_is_imported_before_it_is_used() -> None:

@@ -150,6 +150,21 @@ def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_lo
     server.stop()
 
 
+class Kept:
+    """Keeps the outcome of a job."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.outcome: tuple[Any, BaseException | None] | None = None
+
+    def is_gone(self) -> bool:
+        return False
+
+    def receive(self, result: Any, error: BaseException | None) -> None:
+        self.outcome = result, error
+        self.arrived.set()
+
+
 def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = WorkerThreads(2)
 
@@ -160,10 +175,11 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: p
         patch.setattr(threading.Thread, "start", refuse)
         for _ in range(3):
             with pytest.raises(RuntimeError, match="can't start"):
-                threads.submit(int)
-    ran: list[str] = []
-    threads.submit(partial(ran.append, "first")).result(20)
-    assert ran == ["first"]
+                threads.submit(int, Kept())
+    kept = Kept()
+    threads.submit(partial(str, "first"), kept)
+    assert kept.arrived.wait(20)
+    assert kept.outcome == ("first", None)
     threads.stop()
 
 
