@@ -79,7 +79,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
         transaction.non_atomic_requests(alias)(async_view)
 
-    is_async = any("async" in model.kind or model.streams for model in server._inside.engine.models)
+    is_async = any(model.is_async for model in server._inside.engine.models)
     return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
 
 

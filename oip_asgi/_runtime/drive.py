@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -70,6 +70,15 @@ def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Body], Any] | Non
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def pieces(steps: Steps[Any], runtime: Runtime) -> Generator[Any, None, None]:
+    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    try:
+        while type(piece := advance(steps, runtime)) is Send:
+            yield piece.piece
+    finally:
+        abandon(steps, runtime)
 
 
 def abandon(steps: Steps[Any], runtime: Runtime) -> None:

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, final
 
@@ -58,7 +59,8 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            effect.after.then(partial(pool.submit, effect.function, job))
+            # with the context variables of this request, whoever sets the signal
+            effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
             if effect.meanwhile is not None and not effect.after.is_set():
                 inbox.call_meanwhile(effect.after, effect.meanwhile)
         gone = gone if effect.for_client else None
@@ -77,12 +79,12 @@ class Runtime:
             ClientGone: The client went first; likewise.
         """
         job = _WaitedJob(effect)
-        self._pools[effect.work].submit(effect.function, job)
+        self._pools[effect.work].submit(effect.function, job, is_waited_for=True)
         return job.wait(effect.deadline, gone)
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal behind it."""
-        self._pools["hook"].submit(function, _Ending(ended))
+        self._pools["hook"].submit(function, _Ending(ended), is_waited_for=True)
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""

@@ -39,7 +39,8 @@ class WorkerThreads:
     """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending.
 
     Args:
-        most: How many there may be. A call that nobody waits for any more counts until it ends.
+        most: How many there may be. A call that nobody waits for any more counts until it ends. A thread of these that waits for
+            another job does not: jobs would wait for each other else.
     """
 
     def __init__(self, most: int) -> None:
@@ -53,18 +54,19 @@ class WorkerThreads:
         threads = self._of_process.get(pid)
         return threads if threads is not None else self._of_process.setdefault(pid, _Threads(self._most))
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
+    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False, is_waited_for: bool = False) -> bool:
         """Run a function, with the context variables of the caller.
 
         Args:
             function: What to run.
             receiver: Where its outcome goes.
             is_patient: Whether it may wait for a thread that is awake, and the caller calls `hurry` a little later.
+            is_waited_for: Whether the calling thread waits for it.
 
         Returns:
             Whether it waits so.
         """
-        return self._threads().submit(function, receiver, is_patient)
+        return self._threads().submit(function, receiver, is_patient, is_waited_for)
 
     def hurry(self) -> bool:
         """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
@@ -89,11 +91,16 @@ class _Threads:
         self._workers: set[_Worker] = set()
         self._is_stopping = False
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool) -> bool:
+    def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool, is_waited_for: bool) -> bool:
         now = time.monotonic()
         run = copy_context().run
         with self._lock:
             self._is_stopping = False
+            if is_waited_for and self._is_own_thread():
+                # before all others: some of them may wait for what this thread holds
+                self._jobs.appendleft((now, run, function, receiver))
+                self._add_thread(beyond_most=True)
+                return False
             self._jobs.append((now, run, function, receiver))
             if is_patient and self._has_time(now):
                 return True
@@ -115,13 +122,13 @@ class _Threads:
                 return True
         return False
 
-    def _add_thread(self) -> None:
+    def _add_thread(self, *, beyond_most: bool = False) -> None:
         if self._idle:
             worker = self._idle.pop()
             worker.is_awake = True
             worker.since = time.monotonic()
             worker.wake.release()
-        elif len(self._workers) < self._most:
+        elif len(self._workers) < self._most or beyond_most:
             worker = _Worker()
             thread = worker.thread = threading.Thread(target=self._work, args=(worker,), name="oip_asgi worker", daemon=True)
             try:
@@ -131,6 +138,10 @@ class _Threads:
                 if not self._workers:
                     self._jobs.pop()
                     raise
+
+    def _is_own_thread(self) -> bool:
+        current = threading.current_thread()
+        return any(worker.thread is current for worker in self._workers)
 
     def _work(self, worker: _Worker) -> None:
         while True:

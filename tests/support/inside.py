@@ -143,9 +143,17 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
 
     def infer() -> InferenceResponse:
-        call = Call(engine, found, form, body)
+        handler = found.life.lend()
+        assert handler is not None  # the model is ready
+        slot = found.limiter.enter(handler.uses)
+        assert slot is not None  # it lets the call in at once
+        call = Call(engine, found, handler, form, body)
+        call.slot = slot
         call.decode()
-        return call.run()
+        try:
+            return call.run()
+        finally:
+            slot.give_up()
 
     request, response = rest.decode_request(body, header_length), infer()
     return Parts(

@@ -17,6 +17,7 @@ from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
+from . import repository
 from .infer import GRPCForm
 from .messages import encode_metadata
 from .method import Method, Reply, refusal
@@ -95,6 +96,9 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
         "ServerMetadata": _server_metadata,
         "ModelReady": _model_ready,
         "ModelMetadata": _model_metadata,
+        "RepositoryIndex": repository.index,
+        "RepositoryModelLoad": repository.load,
+        "RepositoryModelUnload": repository.unload,
         "Check": _check,
     }
 )
@@ -102,7 +106,10 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        SERVICE: ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
+        SERVICE: (
+            *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
+            *("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
+        ),
         HEALTH: ("Check",),
     }
 )

@@ -22,6 +22,7 @@ from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
+from . import repository
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
@@ -133,6 +134,9 @@ ROUTES: Final = Routes(
         Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
         Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
         Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
+        Route("POST", "/repository/index", repository.index),
+        Route("POST", "/repository/models/{model}/load", repository.load),
+        Route("POST", "/repository/models/{model}/unload", repository.unload),
     ]
 )
 

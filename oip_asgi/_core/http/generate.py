@@ -22,7 +22,6 @@ from ..rest import generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from ..serving.pipeline import infer
 from ..serving.stream import Answers, closing, only
 from ..tensors import InferenceRequest, InferenceResponse
 from .infer import RestForm
@@ -89,16 +88,14 @@ class DocumentForm(Generic[T]):
         """The request that a flat object is; None where the body is a whole inference request."""
         length = self._rest.incoming.header_length
         members = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
-        handler = model.handler
-        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in handler.inputs}
-        named = handler.binding.claimed
-        if generate.is_inference_request(members, declared.keys() | named):
+        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
+        if generate.is_inference_request(members, declared.keys() | model.named):
             return None
         if length is not None:
             raise InvalidRequest(
                 "a flat object has no binary data: leave Inference-Header-Content-Length out, or send an inference request"
             )
-        return generate.decode_request(members, declared, named)
+        return generate.decode_request(members, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return rest.encoding_cost(response, _AS_JSON)
@@ -109,10 +106,7 @@ class DocumentForm(Generic[T]):
 
 def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
-    form = DocumentForm(request, _document, may_be_flat=True)
-    if model.streams:
-        return only(Answers(engine, model, form))
-    return infer(engine, model, form)
+    return only(Answers(engine, model, DocumentForm(request, _document, may_be_flat=True)))
 
 
 def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:

@@ -56,7 +56,7 @@ class RestForm(msgspec.Struct, frozen=True):
 
 
 def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
-    specs = model.handler.inputs
+    specs = model.inputs
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"

@@ -28,7 +28,8 @@ class ModelKeywords(TypedDict, total=False):
     content_type: str | None
     run: Literal["thread", "inline"]
     writable: bool
-    load: Callable[[], Any] | None
+    load: Callable[..., Any] | None
+    unload: Callable[..., Any] | None
     ready: Callable[[], Any] | None
     max_concurrency: int | None
     max_queue: int
@@ -45,7 +46,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., Any] | None
     version: str | None = None
     platform: str = "python"
     inputs: Sequence[TensorSpec] = ()
@@ -53,22 +54,13 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content_type: str | None = None
     run: Literal["thread", "inline"] = "thread"
     writable: bool = False
-    load: Callable[[], Any] | None = None
+    load: Callable[..., Any] | None = None
+    unload: Callable[..., Any] | None = None
     ready: Callable[[], Any] | None = None
     max_concurrency: int | None = None
     max_queue: int = 100
     timeout: float | None = None
     stream_timeout: float | None = None
-
-    @property
-    def kind(self) -> Kind:
-        """How the function runs."""
-        return kind_of(self.function, self.run)
-
-    @property
-    def streams(self) -> bool:
-        """Whether the function answers a request more than once."""
-        return self.kind in STREAMS
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -76,30 +68,44 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         msgspec.structs.force_setattr(self, "name", plain_name(self.name, self))
         if self.version is not None and (not isinstance(self.version, str) or not self.version):
             raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
-        self._check_callables()
+        self._check_hooks()
+        if self.function is not None:
+            self.check_function(self.function)
         for name, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
             if not isinstance(specs, Collection) or not all(isinstance(spec, TensorSpec) for spec in specs):
                 raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
-        if self.run == "inline":
-            self._check_inline()
         self._check_limits()
         for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
             if seconds is not None:
                 self._check_seconds(name, seconds)
 
-    def _check_callables(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"{self}: {shown(self.function)} cannot be called: register a function, or a method such as model.predict")
-        if inspect.isclass(self.function):
-            raise TypeError(f"{self}: {self.function.__qualname__} is a class: register an instance, or one of its methods")
-        for name, hook in (("load", self.load), ("ready", self.ready)):
+    def check_function(self, function: object) -> None:
+        """Look at what is to be the model's function, whether it was registered or `load=` returned it.
+
+        Raises:
+            TypeError: It cannot be called; the text says what to write.
+            ValueError: It cannot run as the options say.
+        """
+        if not callable(function):
+            raise TypeError(f"{self}: {shown(function)} cannot be called: register a function, or a method such as model.predict")
+        if inspect.isclass(function):
+            raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
+        kind = kind_of(function, self.run)
+        if self.run == "inline":
+            self._check_inline(kind)
+        if self.stream_timeout is not None and kind not in STREAMS:
+            raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
+
+    def _check_hooks(self) -> None:
+        for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
             if hook is not None and not callable(hook):
                 raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+        if self.function is None and self.load is None:
+            raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
 
-    def _check_inline(self) -> None:
-        kind = self.kind
+    def _check_inline(self, kind: Kind) -> None:
         if kind in ("async", "async stream"):
             raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
         if kind == "stream":
@@ -118,8 +124,6 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
-        if self.stream_timeout is not None and not self.streams:
-            raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
 
     def _check_seconds(self, name: str, seconds: float) -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:

@@ -14,6 +14,7 @@ from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, shown
 from ..log import log_raised
 from ..models.binding import Binding
+from ..models.handler import Handler
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..models.options import NO_TIMEOUT
@@ -23,6 +24,7 @@ from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Ten
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
+from .nesting import enter, leave
 
 T = TypeVar("T")
 
@@ -37,6 +39,7 @@ class Call(Generic[T]):
     Args:
         engine: The server.
         model: The model.
+        handler: What answers, lent by the model.
         form: How the request arrived and the response leaves.
         body: The request's body.
     """
@@ -53,10 +56,10 @@ class Call(Generic[T]):
     slot: Slot
     _outputs: list[RequestOutput]
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T], body: Buffer) -> None:
+    def __init__(self, engine: Engine, model: Model, handler: Handler, form: Form[T], body: Buffer) -> None:
         self.engine = engine
         self.model = model
-        self.handler = model.handler
+        self.handler = handler
         self.form = form
         self.is_decoded = False
         self._body: Buffer | None = body
@@ -174,6 +177,7 @@ class Call(Generic[T]):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
+        token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
             result = self.handler.function(*args, **kwargs)
@@ -183,9 +187,12 @@ class Call(Generic[T]):
             raise
         except Exception as error:
             raise ModelRaised from error
+        finally:
+            leave(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
+        token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
             result = await self.handler.function(*args, **kwargs)
@@ -195,6 +202,8 @@ class Call(Generic[T]):
             raise
         except Exception as error:
             raise ModelRaised from error
+        finally:
+            leave(token)
 
     def respond(self, result: Any, new: bool) -> InferenceResponse:
         """The response that a result is.

@@ -16,7 +16,8 @@ from ..models.repository import Repository
 from ..rest import schemas
 from .metadata import model_metadata
 
-EXTENSIONS: Final = ("binary_tensor_data",)
+_LET_GO_SECONDS: Final = 1.0
+"""How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -37,6 +38,7 @@ class Engine:
         ready_when_empty: bool,
         debug: bool,
         codecs: Codecs,
+        model_control: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -45,27 +47,31 @@ class Engine:
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
+        self.model_control = model_control
         self.clock = clock
         self.models = Repository()
         self.stopping = False
 
     def metadata(self) -> schemas.ServerMetadata:
-        """The server's metadata."""
-        return schemas.ServerMetadata(self.name, self.version, list(EXTENSIONS))
+        """The server's metadata, with the extensions that are switched on."""
+        extensions = ["binary_tensor_data"]
+        if self.model_control:
+            extensions.append("model_repository")
+        return schemas.ServerMetadata(self.name, self.version, extensions)
 
     def model_metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
         return model_metadata(model, self.models.versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
-        """Whether every model is ready, and there is one."""
+        """Whether every model is ready that was not unloaded on purpose, and one is registered."""
         if self.stopping:
             return False
         models = list(self.models)
         if not models:
             return self.ready_when_empty
         for model in models:
-            if not (yield from self.is_model_ready(model)):
+            if model.life.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
                 return False
         return True
 
@@ -74,7 +80,7 @@ class Engine:
         if self.stopping:
             return False
         yield from model.life.settle()
-        if model.life.state != "ready":
+        if not model.life.is_serving:
             return False
         ready = model.options.ready
         if ready is None:
@@ -112,8 +118,21 @@ class Engine:
             try:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
-                model.limiter.turn_away()
+                model.limiter.turn_away(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+
+    def _unload_all(self, deadline: float) -> Steps[None]:
+        """Call `unload=` of the models of which no call was left behind."""
+        models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
+        begun = [(model, unloading) for model in models if (unloading := model.life.unload()) is not None]
+        for _, unloading in begun:
+            yield unloading
+        for model, unloading in begun:
+            try:
+                yield Wait(unloading.ended, deadline)
+            except DeadlinePassed:
+                _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
     def stopped(self) -> None:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""

@@ -22,6 +22,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
+from .nesting import holders
 
 T = TypeVar("T")
 
@@ -42,43 +43,57 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
     """
-    if model.streams:
-        raise InvalidRequest(
-            f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
-        )
-    call = yield from opened(engine, model, form)
-    slot = call.slot
-    try:
-        if model.kind == "thread":
-            return (yield from _in_one_trip(call, slot))
-        return (yield from _stage_by_stage(call, slot))
-    except FAILURES as failure:
-        raise as_error(call, failure) from failure.__cause__
-    finally:
-        slot.give_up()
+    return (yield from answered((yield from opened(engine, model, form, may_stream=False))))
 
 
-def opened(engine: Engine, model: Model, form: Form[T]) -> Steps[Call[T]]:
-    """Let a request in, as far as its slot, which may have yet to come. A long body is not decoded yet.
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
 
     Raises:
-        InferenceError: The request is wrong, or not admitted.
+        InferenceError: The request is wrong or not admitted, or the model streams where it may not.
     """
     limiter = model.limiter
     if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
         yield from _admit(engine, model)
-    read = form.read()
-    body: Buffer = (yield read) if type(read) is Read else read
-    call = Call(engine, model, form, body)
-    if form.decoding_cost(body) <= ON_LOOP:
-        call.decode()
-    if engine.stopping:
-        raise _stopping(model)
-    slot = limiter.enter()
-    if slot is None:
-        raise _busy(model)
-    call.slot = slot
-    return call
+    handler = model.life.lend()
+    if handler is None:
+        raise _not_ready(model)
+    slot = None
+    try:
+        if handler.streams and not may_stream:
+            raise InvalidRequest(
+                f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+            )
+        read = form.read()
+        body: Buffer = (yield read) if type(read) is Read else read
+        call = Call(engine, model, handler, form, body)
+        if form.decoding_cost(body) <= ON_LOOP:
+            call.decode()
+        if engine.stopping and not holders():
+            raise _stopping(model)
+        slot = limiter.enter(handler.uses, may_wait=model not in holders())
+        if slot is None:
+            raise _busy(model)
+        call.slot = slot
+        return call
+    finally:
+        if slot is None:
+            handler.uses.end()
+
+
+def answered(call: Call[T]) -> Steps[T]:
+    """The only answer of a request that has been let in.
+
+    Raises:
+        InferenceError: The request is wrong, or the model raised, failed, or took too long.
+    """
+    slot = call.slot
+    try:
+        return (yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot))
+    except FAILURES as failure:
+        raise as_error(call, failure) from failure.__cause__
+    finally:
+        slot.give_up()
 
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
@@ -90,7 +105,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     if type(failure) is DeadlinePassed:
         return _too_late(call, failure.__cause__)
     if type(failure) is Stopped:
-        return _stopping(call.model)
+        return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
     return _failure(call, failure.__cause__ or failure)
 
 
@@ -98,16 +113,14 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded.
 
     Raises:
-        NotReady: The model is loading, or its load failed, or the server stops.
+        NotReady: The model is loading, its load failed, or it is unloaded, or the server stops.
         Busy: All slots are taken, and the queue is full.
     """
-    if engine.stopping:
+    if engine.stopping and not holders():  # calls that run may call others to their end
         raise _stopping(model)
     yield from model.life.settle()
-    state = model.life.state
-    if state != "ready":
-        reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
-        raise NotReady(f"{model} is not ready: {reason}")
+    if not model.life.is_serving:
+        raise _not_ready(model)
     if model.limiter.is_full():
         raise _busy(model)
 
@@ -133,7 +146,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
         raise Stopped
-    if call.model.kind == "async":
+    if call.handler.kind == "async":
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
@@ -159,9 +172,29 @@ def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
 
 
-def _busy(model: Model) -> Busy:
-    limiter = model.limiter
+def _busy(model: Model) -> InferenceError:
+    limiter, within = model.limiter, holders()
+    if within.count(model) >= limiter.max_concurrency:
+        path = " calls ".join(repr(holder.name) for holder in [*within, model])
+        return ModelFailed(
+            f"{path}: the last call would wait for itself, as calls that it is made within hold all {limiter.max_concurrency} slots of "
+            f"{model}: give it a larger max_concurrency, or do not call it from within"
+        )
+    if model in within:
+        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
     return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _not_ready(model: Model) -> NotReady:
+    state = model.life.state
+    if state in ("unloading", "unloaded"):
+        return _unloaded(model)
+    reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
+    return NotReady(f"{model} is not ready: {reason}")
+
+
+def _unloaded(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: it was unloaded")
 
 
 def _stopping(model: Model) -> NotReady:

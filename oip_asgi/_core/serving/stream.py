@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
 
-from ..effects import Abandoned, Await, DeadlinePassed, Run, Steps, Stopped, Wait
+from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
@@ -23,7 +23,8 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import is_new
-from .pipeline import FAILURES, as_error, infer, opened
+from .nesting import enter, leave
+from .pipeline import FAILURES, answered, as_error, opened
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,15 +59,15 @@ class Answers(Generic[T]):
         """
         if self._is_over:
             return None
-        if not self.model.streams:
-            self._is_over = True
-            return (yield from infer(self._engine, self.model, self._form))
+        if self._pulled is None:
+            call = yield from opened(self._engine, self.model, self._form, may_stream=True)
+            if not call.handler.streams:
+                self._is_over = True
+                return (yield from answered(call))
+            self._pulled = _Pulled(call)
         try:
-            if self._pulled is None:
-                self._pulled = _Pulled((yield from opened(self._engine, self.model, self._form)))
             answer = yield from self._pulled.next()
         except FAILURES as failure:
-            assert self._pulled is not None  # what opens it raises none of them
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from self.close()
             self.give_up()
@@ -101,6 +102,20 @@ def closing(answers: Answers[Any], steps: Steps[R]) -> Steps[R]:
         raise
     finally:
         answers.give_up()
+
+
+def handed_on(answers: Answers[Any]) -> Steps[None]:
+    """Hand on each answer of a request.
+
+    Raises:
+        InferenceError: As `Answers.next` says.
+    """
+    return (yield from closing(answers, _handed_on(answers)))
+
+
+def _handed_on(answers: Answers[Any]) -> Steps[None]:
+    while (answer := (yield from answers.next())) is not None:
+        yield Send(answer)
 
 
 def only(answers: Answers[T]) -> Steps[T]:
@@ -149,7 +164,7 @@ class _Pulled(Generic[T]):
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
             yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline, for_client=True)
-        if call.model.kind == "async stream":
+        if call.handler.kind == "async stream":
             if self._generator is None:
                 yield from self._turn()
             answer = yield from self._next_async()
@@ -181,6 +196,7 @@ class _Pulled(Generic[T]):
 
     async def _await_next(self) -> InferenceResponse | None:
         call = self._call
+        token = enter(call.model, call.slot)
         try:
             if self._generator is None:
                 self._generator = self._made()
@@ -192,6 +208,8 @@ class _Pulled(Generic[T]):
             raise
         except Exception as error:
             raise ModelRaised from error
+        finally:
+            leave(token)
 
     def _made(self) -> Any:
         args, kwargs = self._call.binding.arguments(self._call)
@@ -226,6 +244,7 @@ class _Pulled(Generic[T]):
             if self._context is None:
                 # one for all items: what a generator sets in a context variable, it may reset behind a yield
                 self._context = copy_context()
+                self._context.run(enter, call.model, call.slot)
                 self._generator = self._context.run(self._made)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
@@ -244,7 +263,7 @@ class _Pulled(Generic[T]):
             is_running = self._is_running
         if self._generator is None or is_running:
             return
-        if self._call.model.kind == "async stream":
+        if self._call.handler.kind == "async stream":
             yield Await(self._close_async)
         else:
             yield Run(self._close_here, "model")
