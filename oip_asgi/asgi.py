@@ -124,6 +124,7 @@ async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: 
         send: ASGI's `send`.
     """
     watch = asyncio.ensure_future(client.leaves())
+    gone = partial(_ended, watch)
     try:
         # fast items never wait, so nobody else would look whether the client is still there
         while not isinstance(piece, Response) and not watch.done():
@@ -131,7 +132,7 @@ async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: 
                 await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
             else:
                 await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
-            piece = await advance_async(steps, client.runtime, gone=partial(_ended, watch))
+            piece = await advance_async(steps, client.runtime, None, gone)
         if isinstance(piece, Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     except (ClientGone, OSError):

@@ -19,7 +19,7 @@ from ..errors import Busy, InferenceError, InvalidRequest, NotFound, NotReady, s
 from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from ..serving.stream import Answers, closing
+from ..serving.stream import Stream, handed_to
 from ..tensors import InferenceRequest, InferenceResponse
 from .infer import GRPCForm
 from .method import Method, Reply, as_text, refusal
@@ -235,25 +235,21 @@ class _Stream:
                 if request.streams:  # what follows need not wait for it, nor it for others
                     before.then(done.set)
                     turn = _AT_ONCE
-                answers = Answers(self._engine, request.model, request)
-                yield from closing(answers, self._say_all(answers, turn))
+                stream = Stream(self._engine, request.model, request)
+                yield from handed_to(partial(self._say, turn), stream.run())
             except InferenceError as error:
                 yield from self._fail(error, request, turn)
             except Exception as error:
                 yield from self._fail(own_fault(error), request, turn)
             else:
                 if request.streams and request.wants_final:
-                    yield from self._say(request.final(self._message()), turn)
+                    yield from self._say(turn, request.final(self._message()))
         finally:
             before.then(done.set)
             self._unanswered -= 1
             self._room.set()
 
-    def _say_all(self, answers: Answers[bytes], before: Signal) -> Steps[None]:
-        while (message := (yield from answers.next())) is not None:
-            yield from self._say(message, before)
-
-    def _say(self, message: bytes, before: Signal) -> Steps[None]:
+    def _say(self, before: Signal, message: bytes) -> Steps[None]:
         """Have a message handed on, and wait until the one behind it is asked for."""
         if not before.is_set():
             yield Wait(before)
@@ -267,6 +263,6 @@ class _Stream:
             self._end = self._end or refusal(error)
             self._news.set()
             return
-        yield from self._say(request.failure(error, self._message()), before)
+        yield from self._say(before, request.failure(error, self._message()))
         if request.wants_final:
-            yield from self._say(request.final(self._message()), before)
+            yield from self._say(before, request.final(self._message()))

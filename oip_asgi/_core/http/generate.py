@@ -22,7 +22,7 @@ from ..rest import generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from ..serving.stream import Answers, closing, only
+from ..serving.stream import Stream, only
 from ..tensors import InferenceRequest, InferenceResponse
 from .infer import RestForm
 from .response import JSON, Response, respond, text_of
@@ -106,26 +106,18 @@ class DocumentForm(Generic[T]):
 
 def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
-    return only(Answers(engine, model, DocumentForm(request, _document, may_be_flat=True)))
+    return only(model, Stream(engine, model, DocumentForm(request, _document, may_be_flat=True)))
 
 
 def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
     """The answer of `generate_stream` and `infer_stream`: an event for each response."""
-    answers = Answers(engine, model, DocumentForm(request, _event, may_be_flat=may_be_flat))
-    return closing(answers, _handed_on(answers))
-
-
-def _handed_on(answers: Answers[bytes]) -> Steps[Response]:
-    event = yield from answers.next()
-    yield _EVENTS
+    stream = Stream(engine, model, DocumentForm(request, _event, may_be_flat=may_be_flat), _EVENTS)
     try:
-        while event is not None:
-            yield Send(event)
-            event = yield from answers.next()
-    except InferenceError as error:
-        yield Send(_failure(error))
+        yield from stream.run()
     except Exception as error:
-        yield Send(_failure(own_fault(error)))
+        if not stream.has_begun:
+            raise
+        yield Send(_failure(error if isinstance(error, InferenceError) else own_fault(error)))
     return STREAMED
 
 

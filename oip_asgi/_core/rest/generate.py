@@ -178,21 +178,24 @@ def encode_response(response: InferenceResponse) -> bytes:
     Raises:
         InvalidRequest: It cannot be one: a BYTES element is not UTF-8, or two members would have one name.
     """
-    members: dict[str, Any] = {} if response.id is None else {"id": response.id}
-    members["model_name"] = response.model_name
+    text = _encode(response.id), _encode(response.model_name), _encode(response.model_version)
+    parts = [b'{"id":%b,"model_name":%b' % text[:2] if response.id is not None else b'{"model_name":%b' % text[1]]
     if response.model_version is not None:
-        members["model_version"] = response.model_version
-    for tensor in response.outputs:
-        _add(members, tensor.name, msgspec.Raw(_flat(tensor)), "output")
-    for name, value in response.parameters.items():
-        _add(members, name, value, "parameter")
-    return _encode(members)
+        parts.append(b'"model_version":%b' % text[2])
+    parts += [b"%b:%b" % (_encode(tensor.name), _flat(tensor)) for tensor in response.outputs]
+    parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
+    if response.parameters or not RESERVED_OUTPUTS.isdisjoint([tensor.name for tensor in response.outputs]):
+        _check_names(response)
+    return b",".join(parts) + b"}"
 
 
-def _add(members: dict[str, Any], name: str, value: Any, what: str) -> None:
-    if name in members or name in RESERVED_OUTPUTS:
-        raise InvalidRequest(f"the {what} {shown(name)} has the name of another member of the flat object: use infer or infer_stream")
-    members[name] = value
+def _check_names(response: InferenceResponse) -> None:
+    names = set(RESERVED_OUTPUTS)
+    for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
+        for name in members:
+            if name in names:
+                raise InvalidRequest(f"the {what} {shown(name)} has the name of another member: use infer or infer_stream")
+            names.add(name)
 
 
 def _flat(tensor: Tensor) -> bytes:

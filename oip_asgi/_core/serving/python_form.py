@@ -28,7 +28,7 @@ from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
 from .pipeline import infer
-from .stream import Answers, handed_on
+from .stream import Stream
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def stream_values(engine: Engine, name: str, version: str | None, form: PythonFo
         InferenceError: As a client would be told.
     """
     try:
-        yield from handed_on(Answers(engine, engine.models.find(name, version), form))
+        yield from Stream(engine, engine.models.find(name, version), form).run()
     except InferenceError:
         raise
     except Exception as error:

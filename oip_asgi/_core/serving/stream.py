@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
 
-from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Steps, Stopped, Wait
+from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
@@ -22,11 +23,10 @@ from ..tensors import InferenceResponse
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
-from .lasting import is_new
+from .lasting import SMALL, is_new
 from .nesting import enter, leave
 from .pipeline import FAILURES, answered, as_error, opened
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 _END: Final = object()
@@ -35,106 +35,105 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 @final
-class Answers(Generic[T]):
+class Stream(Generic[T]):
     """The answers of one request.
 
     Args:
         engine: The server.
         model: The model that is asked for.
         form: How the request arrives and each response leaves.
+        start: What is handed on ahead of the answers, as soon as the first is there, or there are none.
     """
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T]) -> None:
-        self.model = model
-        self._engine = engine
-        self._form = form
-        self._pulled: _Pulled[T] | None = None
-        self._is_over = False
+    __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
 
-    def next(self) -> Steps[T | None]:
-        """The next answer, None behind the last. Whatever is raised, the generator has been closed then.
+    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+        self._engine = engine
+        self._model = model
+        self._form = form
+        self._start = start
+        self.has_begun = False
+
+    def run(self) -> Steps[None]:
+        """Hand on each answer. Where this ends before the model's generator does, that has been closed then.
 
         Raises:
             InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
         """
-        if self._is_over:
-            return None
-        if self._pulled is None:
-            call = yield from opened(self._engine, self.model, self._form, may_stream=True)
-            if not call.handler.streams:
-                self._is_over = True
-                return (yield from answered(call))
-            self._pulled = _Pulled(call)
+        call = yield from opened(self._engine, self._model, self._form, may_stream=True)
+        if not call.handler.streams:
+            answer = yield from answered(call)
+            yield from self._begin()
+            yield Send(answer)
+            return
+        pulled = _Pulled(call)
         try:
-            answer = yield from self._pulled.next()
+            yield from self._hand_on(pulled)
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
-                yield from self.close()
-            self.give_up()
-            raise self._pulled.as_error(failure) from failure.__cause__
+                yield from pulled.close()
+            raise pulled.as_error(failure) from failure.__cause__
         except (Exception, Abandoned):
-            yield from self.close()
-            raise
-        if answer is None:
-            self.give_up()
-        return answer
-
-    def close(self) -> Steps[None]:
-        """Close the generator, so that its `finally` runs; nothing where it has ended."""
-        pulled = self._pulled
-        if pulled is not None and not self._is_over:
             yield from pulled.close()
-        self.give_up()
+            raise
+        finally:
+            pulled.give_up()
 
-    def give_up(self) -> None:
-        """End it without waiting for anything. A generator that runs in a thread is closed when it comes back."""
-        self._is_over = True
-        if self._pulled is not None:
-            self._pulled.give_up()
+    def _begin(self) -> Steps[None]:
+        self.has_begun = True
+        if self._start is not None:
+            yield self._start
 
-
-def closing(answers: Answers[Any], steps: Steps[R]) -> Steps[R]:
-    """Finish `steps`, which take answers, and close the generator where they end before it."""
-    try:
-        return (yield from steps)
-    except (Exception, Abandoned):
-        yield from answers.close()
-        raise
-    finally:
-        answers.give_up()
-
-
-def handed_on(answers: Answers[Any]) -> Steps[None]:
-    """Hand on each answer of a request.
-
-    Raises:
-        InferenceError: As `Answers.next` says.
-    """
-    return (yield from closing(answers, _handed_on(answers)))
-
-
-def _handed_on(answers: Answers[Any]) -> Steps[None]:
-    while (answer := (yield from answers.next())) is not None:
+    def _hand_on(self, pulled: _Pulled[T]) -> Steps[None]:
+        answer = yield from pulled.first()
+        yield from self._begin()
+        if answer is None:
+            return
         yield Send(answer)
+        yield from pulled.others()
 
 
-def only(answers: Answers[T]) -> Steps[T]:
+def only(model: Model, stream: Stream[T]) -> Steps[T]:
     """The only answer of a request.
 
     Raises:
-        InferenceError: There is none, or there are several, or as `Answers.next` says.
+        InferenceError: There is none, or there are several, or as `Stream.run` says.
     """
-    return (yield from closing(answers, _only(answers)))
+    answers: list[T] = []
+
+    def take(answer: T) -> Steps[None]:
+        if answers:
+            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
+        answers.append(answer)
+        yield from ()
+
+    yield from handed_to(take, stream.run())
+    if not answers:
+        _logger.error("%s answered nothing, where one response was asked for", model)
+        raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
+    return answers[0]
 
 
-def _only(answers: Answers[T]) -> Steps[T]:
-    answer = yield from answers.next()
-    if answer is None:
-        _logger.error("%s answered nothing, where one response was asked for", answers.model)
-        raise ModelFailed(f"{answers.model} answered nothing: generate_stream takes any number of responses")
-    if (yield from answers.next()) is not None:
-        raise InvalidRequest(f"{answers.model} answered more than once: use generate_stream")
-    return answer
+def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[None]:
+    """Finish `steps`, and hand each piece not to whoever drives them, but to `take`; what that raises, they are thrown."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                value = None
+                if type(effect) is Send:
+                    yield from take(effect.piece)
+                else:
+                    value = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(value)
+    except StopIteration:
+        return
 
 
 @final
@@ -155,41 +154,57 @@ class _Pulled(Generic[T]):
         self._is_closing = False
         self._has_answered = False
 
-    @property
-    def _deadline(self) -> float:
-        return self._until if self._has_answered else min(self._until, self._call.deadline)
-
-    def next(self) -> Steps[T | None]:
-        """The next item as it leaves, None behind the last."""
+    def first(self) -> Steps[T | None]:
+        """The first item as it leaves; None where there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline, for_client=True)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
         if call.handler.kind == "async stream":
-            if self._generator is None:
-                yield from self._turn()
-            answer = yield from self._next_async()
+            if slot.turn is not None:
+                yield Wait(slot.turn, self._deadline(), for_client=True)
+            if slot.is_left:
+                raise Stopped
+            response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), for_client=True)
+            answer = None if response is None else (yield from self._encoded(response, self._deadline()))
         else:
-            deadline = self._deadline
-            late = None if deadline == math.inf else call.failed_late
-            reconsider = call.model.limiter.reconsider
-            answer = yield Run(self._next_in_thread, "model", slot.turn, reconsider, deadline, for_client=True, late=late)
+            answer = yield self._in_thread(slot.turn, self._deadline())
         self._has_answered = True
         return answer
 
-    def _turn(self) -> Steps[None]:
-        slot = self._call.slot
-        if slot.turn is not None:
-            yield Wait(slot.turn, self._deadline, for_client=True)
-        if slot.is_left:
-            raise Stopped
+    def others(self) -> Steps[None]:
+        """Hand on the items behind the first."""
+        if self._call.handler.kind == "async stream":
+            yield from self._others_async()
+            return
+        pull = self._in_thread(None, self._until)
+        while (answer := (yield pull)) is not None:
+            yield Send(answer)
 
-    def _next_async(self) -> Steps[T | None]:
-        call, deadline = self._call, self._deadline
-        response: InferenceResponse | None = yield Await(self._await_next, deadline, for_client=True)
-        if response is None:
-            return None
+    def _others_async(self) -> Steps[None]:
+        call = self._call
+        form, request = call.form, call.request
+        pull = Await(self._await_next, self._until, for_client=True)
+        while (response := (yield pull)) is not None:
+            if form.encoding_cost(request, response) <= ON_LOOP:
+                yield Send(form.encode(request, response))
+            else:
+                yield Send((yield from self._encoded(response, self._until)))
+
+    def _deadline(self) -> float:
+        return self._until if self._has_answered else min(self._until, self._call.deadline)
+
+    def _in_thread(self, turn: Signal | None, deadline: float) -> Run:
+        call = self._call
+        late = None if deadline == math.inf else call.failed_late
+        return Run(self._next_in_thread, "model", turn, call.model.limiter.reconsider, deadline, for_client=True, late=late)
+
+    def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
+        call = self._call
         if call.form.encoding_cost(call.request, response) <= ON_LOOP:
             return call.encode(response)
+        for tensor in response.outputs:
+            if tensor.array.nbytes <= SMALL:
+                tensor.array = tensor.array.copy()  # the next item may use its memory again before it is encoded
         encode = partial(call.encode_in_thread, response, is_last=False)
         encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
         return encoded
@@ -295,7 +310,7 @@ class _Pulled(Generic[T]):
     def as_error(self, failure: Exception) -> InferenceError:
         """The error for the client that one of `FAILURES` is."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._deadline != self._until:
+        if type(failure) is not DeadlinePassed or self._deadline() != self._until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.failed_late(failure.__cause__)
