@@ -79,9 +79,7 @@ class DocumentForm(Generic[T]):
         request = self._rest.decode(body, model)
         for output in request.outputs:
             if output.parameters and output.parameters.get("binary_data"):
-                raise InvalidRequest(
-                    f"requested output {shown(output.name)} has binary_data: true, but a stream carries JSON: leave it out"
-                )
+                raise InvalidRequest(f"requested output {shown(output.name)} has binary_data: true, but this carries JSON: leave it out")
         return request
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
@@ -92,9 +90,7 @@ class DocumentForm(Generic[T]):
         if generate.is_inference_request(members, declared.keys() | model.named):
             return None
         if length is not None:
-            raise InvalidRequest(
-                "a flat object has no binary data: leave Inference-Header-Content-Length out, or send an inference request"
-            )
+            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         return generate.decode_request(members, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
