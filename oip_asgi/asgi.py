@@ -22,7 +22,7 @@ from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone
+from ._runtime.waiting import ClientGone, Turns
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: 
     """
     watch = asyncio.ensure_future(client.leaves())
     gone = partial(_ended, watch)
+    turns = Turns()
     try:
         # fast items never wait, so nobody else would look whether the client is still there
         while not isinstance(piece, Response) and not watch.done():
@@ -132,6 +133,8 @@ async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: 
                 await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
             else:
                 await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
+            if turns.is_over():
+                await asyncio.sleep(0)
             piece = await advance_async(steps, client.runtime, None, gone)
         if isinstance(piece, Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -7,6 +7,7 @@ Effects are told apart by `type`: nobody derives from them, and `isinstance` ask
 
 from __future__ import annotations
 
+import asyncio
 import math
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -17,7 +18,7 @@ from .._core.body import Body
 from .._core.effects import Abandoned, Await, Effect, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, attended, running_loop, signalled
+from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled
 
 T = TypeVar("T")
 
@@ -177,9 +178,12 @@ async def advance_async(
 
 async def pieces_async(steps: Steps[Any], threads: Threads) -> AsyncGenerator[Any, None]:
     """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    turns = Turns()
     try:
         while type(piece := await advance_async(steps, threads)) is Send:
             yield piece.piece
+            if turns.is_over():
+                await asyncio.sleep(0)
     finally:
         await abandon_async(steps, threads)
 

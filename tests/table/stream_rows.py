@@ -191,11 +191,11 @@ def _requests() -> list[StreamRow]:
         ),
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
-        StreamRow("strings", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
+        StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
         StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
         StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
-        StreamRow("NaN as Python writes it", "grid/generate", b'{"grid": [[[1], [null]]]}', 200, flat("grid", output_0=[1.0, None])),
+        StreamRow("null for a number", "grid/generate", b'{"grid": [[[1], [null]]]}', 200, flat("grid", output_0=[1.0, None])),
         refused("uneven", "grid/generate", {"grid": [1, 2, 3]}, "input 'grid' has 3 elements, which do not fit the shape [-1, 2, -1]"),
         refused(
             "nested otherwise",
