@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
+from ..effects import Abandoned
 from ..errors import InferenceError, ModelFailed, NotReady, TimedOut
 from ..log import escaped, log_fields
 from ..models.model import Model
@@ -58,7 +59,7 @@ def outcome_of(error: BaseException | None, *, has_entered: bool) -> Outcome:
         error: What was raised; None where its client went.
         has_entered: Whether it had a slot or waited for one.
     """
-    if error is None or isinstance(error, GeneratorExit):
+    if error is None or isinstance(error, (GeneratorExit, Abandoned)):
         return "cancelled"
     if not isinstance(error, InferenceError):
         return "failed"
