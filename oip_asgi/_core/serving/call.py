@@ -28,6 +28,7 @@ from .nesting import enter, leave
 from .observers import Span, ended
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class ModelRaised(Exception):
@@ -262,9 +263,10 @@ class Call(Generic[T]):
             return declared.overridden_by(self.tensors, self.content_type)
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
-    def note_end(self, error: BaseException) -> None:
-        """Note that the call was not answered, or its stream broke off."""
+    def noted(self, error: E) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why."""
         ended(self.model, self, error, self.span, self.engine.clock)
+        return error
 
     def note_answer(self) -> None:
         """Note that the call was answered."""

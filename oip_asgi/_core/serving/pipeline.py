@@ -116,11 +116,9 @@ def answered(call: Call[T]) -> Steps[T]:
     try:
         answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
     except FAILURES as failure:
-        error = as_error(call, failure)
-        call.note_end(error)
-        raise error from failure.__cause__
+        raise call.noted(as_error(call, failure)) from failure.__cause__
     except BaseException as error:
-        call.note_end(error)
+        call.noted(error)
         raise
     finally:
         slot.give_up()

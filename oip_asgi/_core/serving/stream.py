@@ -72,15 +72,13 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
-            error = pulled.as_error(failure)
-            call.note_end(error)
-            raise error from failure.__cause__
+            raise call.noted(pulled.as_error(failure)) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
-            call.note_end(error)
+            call.noted(error)
             raise
         except GeneratorExit as error:
-            call.note_end(error)
+            call.noted(error)
             raise
         finally:
             pulled.give_up()

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pickle
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
 
 import numpy as np
@@ -371,14 +371,6 @@ def declared_context(x: Any, context: Annotated[InferenceContext, Y]) -> Any: ..
 def declared_request(request: Annotated[InferenceRequest, X]) -> Any: ...
 def declared_frame(frame: Annotated[pd.DataFrame, X]) -> Any: ...
 def declared_rest(**inputs: Annotated[Any, X]) -> Any: ...
-def yields(x: Any) -> Iterator[Any]:
-    yield x
-
-
-async def yields_async(x: Any) -> AsyncIterator[Any]:
-    yield x
-
-
 def half_declared() -> tuple[Annotated[np.ndarray, X], np.ndarray]:
     return np.ones(1), np.ones(1)
 
@@ -398,8 +390,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"version": ""}, TypeError, "must be a non-empty string"),
     ({"function": 5}, TypeError, "5 cannot be called: register a function, or a method such as model.predict"),
     ({"function": Scaler}, TypeError, "Scaler is a class: register an instance, or one of its methods"),
-    ({"function": yields}, TypeError, "a generator cannot answer"),
-    ({"function": yields_async}, TypeError, "a generator cannot answer"),
     ({"function": max}, TypeError, "the signature of max cannot be read: declare its inputs"),
     ({"function": no_name}, TypeError, "does not name its inputs: declare them"),
     ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),
