@@ -14,7 +14,7 @@ from ._core.effects import Signal
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
-from ._core.rest.schemas import RequestOutput
+from ._core.schemas import RequestOutput
 from ._core.serving import lives
 from ._core.serving.engine import Engine
 from ._core.serving.lives import ModelStatus

@@ -13,7 +13,7 @@ import numpy as np
 
 from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
-from .rest.schemas import Parameters, RequestOutput
+from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""

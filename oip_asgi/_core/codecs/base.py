@@ -16,7 +16,7 @@ import numpy as np
 
 from ..datatypes import Array
 from ..errors import InvalidRequest, InvalidResponse, shown
-from ..rest.schemas import Parameters
+from ..schemas import Parameters
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
 
 _NO_ROWS: Final = np.empty(0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..datatypes import Array
-from ..rest.schemas import Parameters
+from ..schemas import Parameters
 from ..tensors import Tensor, object_array
 from .base import InputCodec, bytes_tensor
 from .base64 import Base64Codec

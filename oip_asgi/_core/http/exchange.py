@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
+from .. import schemas
 from ..codings import encode, preferred
 from ..effects import Run, Steps
 from ..errors import InferenceError
 from ..limits import ON_LOOP
 from ..models.model import Model
-from ..rest import schemas
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault

@@ -19,9 +19,9 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import FLOATING, Buffer
 from ..errors import InvalidRequest
-from ..rest import schemas
 from . import structure
 from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
 

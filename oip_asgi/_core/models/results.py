@@ -19,7 +19,7 @@ from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
 from ..datatypes import NUMBERS, Array, cast
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 from .annotations import Outputs
 from .callables import no_coroutine

@@ -11,15 +11,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
+from ..schemas import Parameters
 from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, object_array
-from . import schemas
-from .schemas import Parameters
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 

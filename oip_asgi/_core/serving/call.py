@@ -19,7 +19,7 @@ from ..models.limiter import Slot
 from ..models.model import Model
 from ..models.options import NO_TIMEOUT
 from ..models.results import check_asked, select, to_response
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
 from .engine import Engine
 from .form import Form

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from .. import schemas
 from ..codecs.registry import Codecs
 from ..effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from ..errors import NotFound
@@ -15,7 +16,6 @@ from ..models.hooks import call_hook
 from ..models.model import Model
 from ..models.repository import Repository
 from ..models.statistics import Statistics
-from ..rest import schemas
 from .metadata import model_metadata
 from .observers import Tracer, refused_unknown
 

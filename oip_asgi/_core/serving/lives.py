@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from .. import schemas
 from ..effects import Spawn, Steps, Wait
 from ..errors import Forbidden, InferenceError, InvalidRequest, NotReady, shown
 from ..models.life import State
 from ..models.loader import LoadParameters
 from ..models.model import Model
-from ..rest import schemas
 from .engine import Engine
 
 _FILE: Final = "file:"

@@ -15,7 +15,7 @@ from oip_asgi._core.models.annotations import Outputs
 from oip_asgi._core.models.binding import Binding
 from oip_asgi._core.models.results import check_asked, select, to_response
 from oip_asgi._core.models.signature import bind
-from oip_asgi._core.rest.schemas import RequestOutput
+from oip_asgi._core.schemas import RequestOutput
 
 CODECS = Codecs(has_pandas=False)
 X, Y = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("y", "INT64", [1])

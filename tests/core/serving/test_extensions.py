@@ -184,7 +184,7 @@ def as_json(message: Any) -> Any:
     try:
         document = MessageToDict(message, always_print_fields_with_no_presence=True, **options)
     except TypeError:  # protobuf below 5
-        document = MessageToDict(message, including_default_value_fields=True, **options)
+        document = MessageToDict(message, **options, including_default_value_fields=True)
     return _numbers(document)
 
 
@@ -227,5 +227,6 @@ def test_our_messages_have_the_fields_of_the_documents() -> None:
 
 def test_methods_that_are_not_answered_stay_unimplemented(server: InferenceServer) -> None:
     with SERVINGS["grpc"](server) as address, grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary("/inference.GRPCInferenceService/TraceSetting")(b"", timeout=30)
+        call: Any = channel.unary_unary("/inference.GRPCInferenceService/TraceSetting")
+        call(b"", timeout=30)
     assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
