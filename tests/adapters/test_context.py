@@ -67,7 +67,7 @@ def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() ->
     assert seen == [f"user {number}" for number in range(4)]
 
 
-class _Blocking(grpc.ServerInterceptor):  # type: ignore[misc]
+class _Blocking(grpc.ServerInterceptor):
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         handler = continuation(details)
 
@@ -78,7 +78,7 @@ class _Blocking(grpc.ServerInterceptor):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(behaviour, handler.request_deserializer, handler.response_serializer)
 
 
-class _Awaiting(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class _Awaiting(grpc.aio.ServerInterceptor):
     async def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         handler = await continuation(details)
 
