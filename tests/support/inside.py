@@ -104,10 +104,10 @@ def decode_request(body: Buffer, header_length: int | None = None) -> InferenceR
     return rest.decode_request(body, header_length)
 
 
-def decode_request_whole(body: Buffer, header_length: int | None = None) -> InferenceRequest:
-    """The same by the parser of any JSON, with none of the quicker ways tried before."""
+def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
+    """The same by the decoder of any JSON, without the quicker one before it."""
     head, behind = rest._split(body, header_length)
-    return rest._to_request(documents.request_document(head), behind)
+    return rest._to_request(documents.request_closely(head), behind, rest.from_json)
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:

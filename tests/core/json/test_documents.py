@@ -13,8 +13,7 @@ from oip_asgi import InferenceRequest
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.json import documents
 from oip_asgi._core.rest import body as rest
-
-from .test_properties import assert_equal
+from tests.core.rest.test_properties import assert_equal
 
 TEXTS: Final = {
     "as clients write it": b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2.5]}]}',
