@@ -17,9 +17,7 @@ from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from . import wsgi
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.effects import Run
+from ._core.effects import Fed, Run
 from ._core.http.exchange import exchange
 from ._core.http.paths import encoded
 from ._core.http.request import Head
@@ -58,7 +56,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
 
-        async def read(body: Body) -> Buffer:
+        async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
         return _response(await drive_async(exchange(server._inside.engine, head(request, path)), _RequestThread(), read))
@@ -69,7 +67,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
         transaction.non_atomic_requests(alias)(async_view)
 
-    is_async = any(model.kind == "async" for model in server._inside.engine.models)
+    is_async = any(model.is_async for model in server._inside.engine.models)
     return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
 
 

@@ -14,8 +14,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._core.body import Body
-from ._core.datatypes import Buffer
+from ._core.effects import Fed
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
@@ -102,7 +101,7 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     )
 
 
-def answer(server: InferenceServer, head: Head, read: Callable[[Body], Any]) -> Response:
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response:
     """Answer a request in this thread."""
     engine, runtime = server._inside
     return drive(exchange(engine, head), runtime, read)
@@ -118,7 +117,7 @@ def messages(response: Response) -> Iterator[bytes]:
     return (message for message, _ in response.messages())
 
 
-def read(stream: Stream, body: Body) -> Buffer:
+def read(stream: Stream, body: Fed) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Raises:

@@ -85,6 +85,12 @@ class InvalidRequest(InferenceError):
     """The request itself is wrong; sending it again will not help."""
 
 
+class Forbidden(InferenceError):
+    """The server is not set up to let clients do that."""
+
+    status = 403
+
+
 class NotFound(InferenceError):
     """There is no such path, model or version."""
 

@@ -8,8 +8,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, final
@@ -59,7 +59,7 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            # the signal is set by another request, whose context variables are not those of this one
+            # with the context variables of this request, whoever sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
             if effect.meanwhile is not None and not effect.after.is_set():
                 inbox.call_meanwhile(effect.after, effect.meanwhile)
@@ -85,6 +85,16 @@ class Runtime:
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal behind it."""
         self._pools["hook"].submit(function, _Ending(ended))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within this, the calling thread waits. Where it is a worker thread, another may take its place: jobs would wait for jobs else."""
+        pools = [pool for pool in self._pools.values() if pool.begin_to_wait()]
+        try:
+            yield
+        finally:
+            for pool in pools:
+                pool.end_to_wait()
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""

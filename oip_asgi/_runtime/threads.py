@@ -39,7 +39,8 @@ class WorkerThreads:
     """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending.
 
     Args:
-        most: How many there may be. A call that nobody waits for any more counts until it ends.
+        most: How many there may be. A call that nobody waits for any more counts until it ends. One whose thread
+            waits for another call does not: they would wait for each other's threads else.
     """
 
     def __init__(self, most: int) -> None:
@@ -70,6 +71,14 @@ class WorkerThreads:
         """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
         return self._threads().hurry()
 
+    def begin_to_wait(self) -> bool:
+        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
+        return self._threads().begin_to_wait()
+
+    def end_to_wait(self) -> None:
+        """This thread goes on."""
+        self._threads().end_to_wait()
+
     def stop(self) -> None:
         """End the threads. One that is in user code ends behind that, and is waited for no longer than a second."""
         threads = self._of_process.get(os.getpid())
@@ -88,6 +97,8 @@ class _Threads:
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
         self._is_stopping = False
+        self._idents: set[int] = set()
+        self._waiting = 0
 
     def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool) -> bool:
         now = time.monotonic()
@@ -121,7 +132,7 @@ class _Threads:
             worker.is_awake = True
             worker.since = time.monotonic()
             worker.wake.release()
-        elif len(self._workers) < self._most:
+        elif len(self._workers) < self._most + self._waiting:
             worker = _Worker()
             thread = worker.thread = threading.Thread(target=self._work, args=(worker,), name="oip_asgi worker", daemon=True)
             try:
@@ -132,7 +143,27 @@ class _Threads:
                     self._jobs.pop()
                     raise
 
+    def begin_to_wait(self) -> bool:
+        if threading.get_ident() not in self._idents:
+            return False
+        with self._lock:
+            self._waiting += 1
+            if self._jobs:
+                self._add_thread()
+        return True
+
+    def end_to_wait(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
     def _work(self, worker: _Worker) -> None:
+        self._idents.add(threading.get_ident())
+        try:
+            self._do_jobs(worker)
+        finally:
+            self._idents.discard(threading.get_ident())
+
+    def _do_jobs(self, worker: _Worker) -> None:
         while True:
             with self._lock:
                 if self._jobs:

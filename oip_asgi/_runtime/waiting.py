@@ -37,6 +37,23 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
 
 
+def check_may_block(name: str, awaited: str) -> None:
+    """Refuse to block a thread in which an event loop runs: everything on it would stand still.
+
+    Args:
+        name: The function that blocks.
+        awaited: What to write instead.
+
+    Raises:
+        RuntimeError: One runs.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{name} would block the event loop that runs in this thread: write {awaited}")
+
+
 class ClientGone(Exception):
     """The client went before there was a result."""
 

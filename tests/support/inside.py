@@ -16,9 +16,8 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from oip_asgi._core import codings
-from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Read, Run, Work
+from oip_asgi._core.effects import Fed, Read, Run, Work
 from oip_asgi._core.grpc import exchange as grpc_exchange
 from oip_asgi._core.grpc import infer as grpc_infer
 from oip_asgi._core.grpc import messages as grpc_messages
@@ -118,7 +117,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 def answer_http(server: InferenceServer, method: str, path: str, headers: Headers, body: bytes, *, chunk: int = 1000) -> Response:
     """What the core answers to a request whose body comes in chunks of some bytes, in this thread."""
 
-    def read(into: Body) -> Buffer:
+    def read(into: Fed) -> Any:
         for start in range(0, len(body), chunk):
             into.feed(body[start : start + chunk])
         return into.finish()
@@ -145,9 +144,17 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
 
     def infer() -> InferenceResponse:
-        call = Call(engine, found, form, body)
+        handler = found.life.lend()
+        assert handler is not None  # the model is ready
+        slot = found.limiter.enter(handler.uses)
+        assert slot is not None  # it lets the call in at once
+        call = Call(engine, found, handler, form, body)
+        call.slot = slot
         call.decode()
-        return call.run()
+        try:
+            return call.run()
+        finally:
+            slot.give_up()
 
     request, response = rest.decode_request(body, header_length), infer()
     return Parts(

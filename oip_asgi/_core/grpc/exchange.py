@@ -7,10 +7,12 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from ..datatypes import Buffer
 from ..effects import Steps
 from ..errors import InferenceError, NotFound, shown
 from ..models.model import Model
@@ -19,6 +21,7 @@ from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
 from ..serving.pipeline import infer
+from . import repository
 from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
@@ -33,7 +36,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Steps[Reply]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -41,15 +44,16 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         method: Which method.
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
+        timeout: How many seconds the client gives it.
     """
     try:
         fill = _FILL.get(method.name)
         if fill is None:
-            form = _form(engine, method, body, transport)
+            form = _form(engine, method, body, transport, timeout)
             model = engine.find_for_inference(form.model_name, form.model_version or None)
             return Reply((yield from infer(engine, model, form)))
         response = method.response()
-        yield from fill(engine, method.parse(body), response)
+        yield from fill(engine, method.parse(bytes(body)), response)
         return Reply(response.SerializeToString())
     except InferenceError as error:
         return refusal(error)
@@ -57,9 +61,9 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         return refusal(own_fault(error))
 
 
-def _form(engine: Engine, method: Method, body: bytes, transport: Any) -> GRPCForm:
+def _form(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float) -> GRPCForm:
     try:
-        return GRPCForm(method, body, transport)
+        return GRPCForm(method, body, transport, timeout)
     except InferenceError as error:
         refused_unknown(engine.unknown, error)
         raise
@@ -121,6 +125,9 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
         "ModelMetadata": _model_metadata,
         "ModelStatistics": _model_statistics,
         "ModelConfig": _model_config,
+        "RepositoryIndex": repository.index,
+        "RepositoryModelLoad": repository.load,
+        "RepositoryModelUnload": repository.unload,
         "Check": _check,
     }
 )
@@ -129,14 +136,8 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         SERVICE: (
-            "ServerLive",
-            "ServerReady",
-            "ModelReady",
-            "ServerMetadata",
-            "ModelMetadata",
-            "ModelStatistics",
-            "ModelConfig",
-            "ModelInfer",
+            *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
+            *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
         ),
         HEALTH: ("Check",),
     }

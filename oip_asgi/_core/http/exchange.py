@@ -23,6 +23,7 @@ from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
+from . import repository
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
@@ -138,6 +139,9 @@ ROUTES: Final = Routes(
         Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
         Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
         Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+        Route("POST", "/repository/index", repository.index),
+        Route("POST", "/repository/models/{model}/load", repository.load),
+        Route("POST", "/repository/models/{model}/unload", repository.unload),
     ]
 )
 

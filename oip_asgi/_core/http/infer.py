@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ class RestForm(msgspec.Struct, frozen=True):
 
     head: Head
     incoming: Incoming
+
+    timeout = math.inf
 
     @property
     def transport(self) -> Any:
@@ -58,7 +61,7 @@ class RestForm(msgspec.Struct, frozen=True):
 
 
 def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
-    specs = model.handler.inputs
+    specs = model.inputs
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"

@@ -21,7 +21,8 @@ as a copy of 100 KB."""
 _MESSAGE: Final = 2**17
 """The most bytes in each message of a longer body: malloc has blocks of that size at hand, so they cost no page faults."""
 
-_encode: Final = msgspec.json.Encoder().encode
+encoded_json: Final = msgspec.json.Encoder().encode
+"""A document as JSON."""
 
 
 @final
@@ -75,7 +76,7 @@ def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffe
 
 def json_response(status: int, document: msgspec.Struct) -> Response:
     """A response that is one JSON document."""
-    return respond(status, [JSON], [_encode(document)])
+    return respond(status, [JSON], [encoded_json(document)])
 
 
 def refusal(error: InferenceError) -> Response:

@@ -1,6 +1,7 @@
 """The table of routes, and which of them a path names. Knows no headers, no bodies and no models but by name.
 
-A pattern is a path behind the mount. `{model}` is a model's name, which may hold slashes, and `[/versions/{version}]` may be left out.
+A pattern is a path behind the mount. `{model}` is a model's name, which may hold slashes, and `[/versions/{version}]` may be left out of a
+path. All patterns with the same beginning have it, or none.
 
 Specification: HTTP/REST API.
 """
@@ -20,7 +21,8 @@ from .response import Response
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 """Takes the exchange, and the model where the pattern names one."""
 
-_MODEL: Final = "{model}[/versions/{version}]"
+_MODEL: Final = "{model}"
+_VERSION: Final = "[/versions/{version}]"
 
 
 class Route(NamedTuple):
@@ -53,6 +55,18 @@ class Match(msgspec.Struct, frozen=True):
     is_split: bool = False
 
 
+class _OfModels(NamedTuple):
+    """The routes that have a model's name behind the same beginning.
+
+    Args:
+        has_versions: Whether a version may be behind the name.
+        actions: The handlers by method, by what is behind that.
+    """
+
+    has_versions: bool
+    actions: dict[str, dict[str, Handler]]
+
+
 class Routes:
     """A table of routes, in the form in which paths are looked up.
 
@@ -62,11 +76,14 @@ class Routes:
 
     def __init__(self, table: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}
-        self._of_models: dict[str, dict[str, dict[str, Handler]]] = {}
+        self._of_models: dict[str, _OfModels] = {}
         for route in table:
             before, model, behind = route.pattern.partition(_MODEL)
-            of = self._of_models.setdefault(before, {}) if model else self._fixed
-            handlers = of.setdefault(behind if model else before, {})
+            if model:
+                of = self._of_models.setdefault(before, _OfModels(behind.startswith(_VERSION), {})).actions
+                handlers = of.setdefault(behind.removeprefix(_VERSION), {})
+            else:
+                handlers = self._fixed.setdefault(before, {})
             handlers[route.method] = route.handler
             if route.method == "GET":
                 handlers["HEAD"] = route.handler
@@ -84,22 +101,27 @@ class Routes:
         fixed = self._fixed.get(path if "%" not in path else unquote(path))
         if fixed is not None:
             return Match(fixed)
-        for before, actions in self._of_models.items():
+        for before, of_models in self._of_models.items():
             if path.startswith(before) and len(path) > len(before):
                 segments = path[len(before) :].split("/")
-                return _of_model(segments if "%" not in path else list(map(unquote, segments)), actions)
+                match = _of_model(segments if "%" not in path else list(map(unquote, segments)), of_models)
+                if match is not None:
+                    return match
         raise unknown_path(path)
 
 
-def _of_model(segments: list[str], actions: dict[str, dict[str, Handler]]) -> Match:
-    """Which action of which model is named by what is behind `/models/`."""
+def _of_model(segments: list[str], of_models: _OfModels) -> Match | None:
+    """Which action of which model is named by what is behind `/models/`; None for none."""
+    actions = of_models.actions
     handlers = actions.get("/" + segments[-1]) if len(segments) > 1 else None
-    if handlers is None:
+    if handlers is not None:
+        segments = segments[:-1]
+    elif "" in actions:
         handlers = actions[""]
     else:
-        segments = segments[:-1]
+        return None
     version = None
-    if len(segments) > 2 and segments[-2] == "versions":
+    if of_models.has_versions and len(segments) > 2 and segments[-2] == "versions":
         version = segments[-1]
         segments = segments[:-2]
     if len(segments) == 1:
@@ -118,5 +140,5 @@ def unknown_path(path: str) -> NotFound:
     """The error for a path that nothing answers."""
     return NotFound(
         f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
-        "with /versions/{version} and /ready, /stats, /config or /infer behind it"
+        "with /versions/{version} and /ready, /stats, /config or /infer behind it, or /repository/index"
     )

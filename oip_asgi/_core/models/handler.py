@@ -1,23 +1,30 @@
-"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no life."""
+"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no life.
+
+A model that is loaded again gets a new one. Each request keeps the one that it began with.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from ..codecs.registry import Codecs
 from .annotations import Outputs
 from .binding import Binding
+from .callables import is_async
 from .options import ModelOptions
 from .signature import bind
 from .specs import TensorSpec
+from .uses import Uses
 
 
 class Handler:
     """How a model's function is called, and what is known of its outputs.
 
     Args:
-        options: The function and what is declared of it.
+        function: The function.
+        options: What is declared of it.
         codecs: Those of the server.
 
     Raises:
@@ -25,13 +32,16 @@ class Handler:
         ValueError: A declaration is wrong, or two tensors have the same name.
     """
 
-    def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
-        self.function = options.function
+    def __init__(self, function: Callable[..., Any], options: ModelOptions, codecs: Codecs) -> None:
+        options.check_function(function)
+        self.function = function
+        self.kind: Literal["async", "thread", "inline"] = "async" if is_async(function) else options.run
+        self.uses = Uses()
         self._options = options
         self._codecs = codecs
         self._check_content_types((*options.inputs, *options.outputs))
         inputs = tuple(options.inputs)
-        self.binding: Binding = bind(options.function, inputs, codecs, options.content_type)
+        self.binding: Binding = bind(function, inputs, codecs, options.content_type)
         if self.binding.returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
         self.inputs = self.binding.inputs

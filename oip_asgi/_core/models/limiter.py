@@ -13,6 +13,7 @@ from typing import Final, final
 import msgspec
 
 from ..effects import Signal
+from .uses import Uses
 
 _SHORTEST_LOOK: Final = 0.005
 _LONGEST_LOOK: Final = 0.1
@@ -47,10 +48,8 @@ class Limiter:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        self.max_concurrency = max_concurrency
+        self.set_bounds(max_concurrency, most)
         self.max_queue = max_queue
-        self._fewest = max_concurrency
-        self._most = max_concurrency if most is None else max(most, max_concurrency)
         self._clock = clock
         self._cpu = cpu
         self._seen = (0.0, 0.0)
@@ -59,6 +58,11 @@ class Limiter:
         """How many slots are taken."""
         self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
+
+    def set_bounds(self, max_concurrency: int, most: int | None = None) -> None:
+        """Have other bounds from now on; calls that run go on."""
+        self.max_concurrency = self._fewest = max_concurrency
+        self._most = max_concurrency if most is None else max(most, max_concurrency)
 
     @property
     def waiting(self) -> int:
@@ -69,15 +73,20 @@ class Limiter:
         """Whether nobody could enter right now."""
         return self.running >= self.max_concurrency and len(self._queue) >= self.max_queue
 
-    def enter(self) -> Slot | None:
-        """A slot, to be given up in the end; None where all slots are taken and the queue is full."""
+    def enter(self, uses: Uses, *, may_wait: bool = True) -> Slot | None:
+        """A slot, to be given up in the end; None where all slots are taken and the queue is full.
+
+        Args:
+            uses: Ended together with the slot.
+            may_wait: Whether the request may wait in the queue.
+        """
         with self.lock:
             if self.running < self.max_concurrency:
                 self.running += 1
-                return Slot(self, None)
-            if len(self._queue) >= self.max_queue:
+                return Slot(self, uses, None)
+            if len(self._queue) >= self.max_queue or not may_wait:
                 return None
-            slot = Slot(self, Signal())
+            slot = Slot(self, uses, Signal())
             self._queue[slot] = None
             return slot
 
@@ -128,12 +137,17 @@ class Limiter:
             assert slot.turn is not None  # only those that wait are in the queue
             slot.turn.set()
 
-    def turn_away(self) -> None:
-        """Let no request that waits have a turn any more: their slots are refused."""
+    def turn_away(self, *, is_unloaded: bool) -> None:
+        """Let no request that waits have a turn any more: their slots are refused.
+
+        Args:
+            is_unloaded: Whether that is because the model was unloaded, not because the server stops.
+        """
         with self.lock:
             slots, self._queue = list(self._queue), {}
             for slot in slots:
                 slot.is_left = True
+                slot.is_unloaded = is_unloaded
         for slot in slots:
             assert slot.turn is not None  # only those that wait are in the queue
             slot.turn.set()
@@ -157,15 +171,19 @@ class Slot(msgspec.Struct, eq=False):
 
     Args:
         limiter: Where it goes back to.
+        uses: Ended when the request has given it up and no thread holds it.
         turn: Set when its turn has come, or never will; None where it has come at once.
         is_left: Whether it has gone back, or was refused.
         in_thread: Whether a thread holds it.
+        is_unloaded: Whether it was refused because the model was unloaded.
     """
 
     limiter: Limiter
+    uses: Uses
     turn: Signal | None
     is_left: bool = False
     in_thread: bool = False
+    is_unloaded: bool = False
 
     def begin(self) -> bool:
         """Whether a thread may start its part, which `end`s then; False where the request was given up or turned away."""
@@ -182,18 +200,21 @@ class Slot(msgspec.Struct, eq=False):
             was_given_up, self.in_thread = not self.in_thread, False
             if (is_last or was_given_up) and not self.is_left:
                 following = self.limiter.take_back(self)
+        if was_given_up:
+            self.uses.end()
         if following is not None:
             following.set()
 
     def give_up(self) -> None:
         """The request ends here. The slot goes back, or does so as soon as the thread's part has ended."""
-        if self.is_left:
-            return
         following = None
-        with self.limiter.lock:
-            if self.in_thread:
-                self.in_thread = False  # `end` sees that
-            elif not self.is_left:
-                following = self.limiter.take_back(self)
+        if not self.is_left:
+            with self.limiter.lock:
+                if self.in_thread:
+                    self.in_thread = False  # `end` sees that
+                    return
+                if not self.is_left:
+                    following = self.limiter.take_back(self)
+        self.uses.end()
         if following is not None:
             following.set()

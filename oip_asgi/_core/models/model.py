@@ -1,9 +1,10 @@
-"""A registered model: its options, how its function is called, its slots, its life and its numbers. Knows no requests and no transport."""
+"""A registered model: its options, what it declares, its slots, its life and its numbers. Knows no requests and no transport."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
@@ -11,8 +12,12 @@ from .callables import is_async
 from .handler import Handler
 from .life import Life
 from .limiter import Limiter
+from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
+
+AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
+"""How many calls of a function may run at once where nobody says it: at least, and at most."""
 
 
 class Model:
@@ -21,24 +26,47 @@ class Model:
     Args:
         options: What the user said of it.
         codecs: Those of the server.
-        at_once: How many calls may run at once where `options` do not say it: at least, and at most.
+        at_once: How many calls may run at once where `options` do not say it.
 
     Raises:
-        TypeError: As `Handler`.
+        TypeError: As `Handler` and `Loader`.
         ValueError: As `Handler`.
     """
 
-    def __init__(self, options: ModelOptions, codecs: Codecs, at_once: tuple[int, int]) -> None:
+    def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
         self.options = options
         self.name = plain_name(options.name, options)
         self.version = options.version
-        self.handler = Handler(options, codecs)
-        self.kind: Literal["async", "thread", "inline"] = "async" if is_async(options.function) else options.run
+        self.inputs = tuple(options.inputs)
+        self.outputs = tuple(options.outputs)
+        self.optional: frozenset[str] = frozenset()
+        """The inputs that a request may leave out."""
         self.timeout = math.inf if options.timeout is None or options.timeout >= NO_TIMEOUT else options.timeout
-        fewest, most = at_once if options.max_concurrency is None else (options.max_concurrency,) * 2
-        self.limiter = Limiter(fewest, options.max_queue, most)
-        self.life = Life(str(options), options.load)
+        self._at_once = at_once
+        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
         self.statistics = Statistics()
+        self.loader = Loader(options, codecs)
+        first = None
+        if options.function is not None:
+            first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
+            self._describe(first)
+        self.life = Life(str(options), self.loader, None if self.loader.has_load else first, self._describe)
+
+    def _describe(self, handler: Handler) -> None:
+        """Say of the model what is true of what answers its requests from now on."""
+        self.inputs, self.outputs = handler.inputs, handler.outputs
+        is_required = handler.binding.names.is_required
+        self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
+        if self.options.max_concurrency is None:
+            self.limiter.set_bounds(*self._at_once(handler.function))
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its function is an `async def`; a function that `load=` returns may be one."""
+        return self.options.function is None or is_async(self.options.function)
 
     def __str__(self) -> str:
         return str(self.options)
+
+    def __repr__(self) -> str:
+        return f"<{self}: {self.life.state}>"

@@ -28,7 +28,8 @@ class ModelKeywords(TypedDict, total=False):
     content_type: str | None
     run: Literal["thread", "inline"]
     writable: bool
-    load: Callable[[], Any] | None
+    load: Callable[..., Any] | None
+    unload: Callable[..., Any] | None
     ready: Callable[[], Any] | None
     max_concurrency: int | None
     max_queue: int
@@ -44,7 +45,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., Any] | None
     version: str | None = None
     platform: str = "python"
     inputs: Sequence[TensorSpec] = ()
@@ -52,7 +53,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content_type: str | None = None
     run: Literal["thread", "inline"] = "thread"
     writable: bool = False
-    load: Callable[[], Any] | None = None
+    load: Callable[..., Any] | None = None
+    unload: Callable[..., Any] | None = None
     ready: Callable[[], Any] | None = None
     max_concurrency: int | None = None
     max_queue: int = 100
@@ -64,26 +66,38 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         msgspec.structs.force_setattr(self, "name", plain_name(self.name, self))
         if self.version is not None and (not isinstance(self.version, str) or not self.version):
             raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
-        self._check_callables()
+        self._check_hooks()
+        if self.function is not None:
+            self.check_function(self.function)
         for name, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
             if not isinstance(specs, Collection) or not all(isinstance(spec, TensorSpec) for spec in specs):
                 raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
-        if self.run == "inline" and is_async(self.function):
-            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
         self._check_limits()
 
-    def _check_callables(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"{self}: {shown(self.function)} cannot be called: register a function, or a method such as model.predict")
-        if inspect.isclass(self.function):
-            raise TypeError(f"{self}: {self.function.__qualname__} is a class: register an instance, or one of its methods")
-        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+    def check_function(self, function: object) -> None:
+        """Look at what is to be the model's function, whether it was registered or `load=` returned it.
+
+        Raises:
+            TypeError: It cannot be called; the text says what to write.
+            ValueError: It cannot run as the options say.
+        """
+        if not callable(function):
+            raise TypeError(f"{self}: {shown(function)} cannot be called: register a function, or a method such as model.predict")
+        if inspect.isclass(function):
+            raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
-        for name, hook in (("load", self.load), ("ready", self.ready)):
+        if self.run == "inline" and is_async(function):
+            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+
+    def _check_hooks(self) -> None:
+        for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
             if hook is not None and not callable(hook):
                 raise TypeError(f"{self}: {name}={hook!r} must be a callable")
+        if self.function is None and self.load is None:
+            raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
 
     def _check_limits(self) -> None:
         limits = [("max_queue", self.max_queue, 0)]

@@ -14,6 +14,7 @@ from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, shown
 from ..log import log_fields, log_raised
 from ..models.binding import Binding
+from ..models.handler import Handler
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..models.options import NO_TIMEOUT
@@ -23,6 +24,7 @@ from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Ten
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
+from .nesting import enter, leave
 from .observers import Span
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class Call(Generic[T]):
     Args:
         engine: The server.
         model: The model.
+        handler: What answers, lent by the model.
         form: How the request arrived and the response leaves.
         body: The request's body.
     """
@@ -54,10 +57,10 @@ class Call(Generic[T]):
     slot: Slot
     _outputs: list[RequestOutput]
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T], body: Buffer) -> None:
+    def __init__(self, engine: Engine, model: Model, handler: Handler, form: Form[T], body: Buffer) -> None:
         self.engine = engine
         self.model = model
-        self.handler = model.handler
+        self.handler = handler
         self.form = form
         self.is_decoded = False
         self._body: Buffer | None = body
@@ -65,7 +68,7 @@ class Call(Generic[T]):
         self.since = engine.clock()
         self.entered = self.started = self.called = self.returned = self.answered = 0.0
         self.span: Span | None = None
-        self.seconds = model.timeout
+        self.seconds = min(model.timeout, form.timeout)
         self.deadline = self.since + self.seconds
 
     @property
@@ -185,6 +188,7 @@ class Call(Generic[T]):
             return self._run()
 
     def _run(self) -> InferenceResponse:
+        token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
             self.called = self.engine.clock()
@@ -196,6 +200,8 @@ class Call(Generic[T]):
             raise
         except Exception as error:
             raise ModelRaised from error
+        finally:
+            leave(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
@@ -205,6 +211,7 @@ class Call(Generic[T]):
             return await self._run_async()
 
     async def _run_async(self) -> InferenceResponse:
+        token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
             self.called = self.engine.clock()
@@ -216,6 +223,8 @@ class Call(Generic[T]):
             raise
         except Exception as error:
             raise ModelRaised from error
+        finally:
+            leave(token)
 
     def _respond(self, result: Any, new: bool) -> InferenceResponse:
         request, model = self.request, self.model

@@ -22,6 +22,9 @@ from .observers import Tracer, refused_unknown
 _EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
 
+_LET_GO_SECONDS: Final = 1.0
+"""How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
+
 _logger: Final = logging.getLogger("oip_asgi")
 
 
@@ -41,6 +44,7 @@ class Engine:
         ready_when_empty: bool,
         debug: bool,
         codecs: Codecs,
+        model_control: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -49,6 +53,7 @@ class Engine:
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
+        self.model_control = model_control
         self.clock = clock
         self.models = Repository()
         self.stopping = False
@@ -83,10 +88,10 @@ class Engine:
 
     def extensions(self) -> list[str]:
         """The names of the extensions that this server supports."""
-        return list(_EXTENSIONS)
+        return sorted([*_EXTENSIONS, "model_repository"]) if self.model_control else list(_EXTENSIONS)
 
     def metadata(self) -> schemas.ServerMetadata:
-        """The server's metadata."""
+        """The server's metadata, with the extensions that are switched on."""
         return schemas.ServerMetadata(self.name, self.version, self.extensions())
 
     def model_metadata(self, model: Model) -> schemas.ModelMetadata:
@@ -94,14 +99,14 @@ class Engine:
         return model_metadata(model, self.models.versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
-        """Whether every model is ready, and there is one."""
+        """Whether every model is ready that was not unloaded on purpose, and one is registered."""
         if self.stopping:
             return False
         models = list(self.models)
         if not models:
             return self.ready_when_empty
         for model in models:
-            if not (yield from self.is_model_ready(model)):
+            if model.life.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
                 self._tell(model)
                 return False
         if self._kept_by is not None:
@@ -122,7 +127,7 @@ class Engine:
         if self.stopping:
             return False
         yield from model.life.settle()
-        if model.life.state != "ready":
+        if not model.life.is_serving:
             return False
         ready = model.options.ready
         if ready is None:
@@ -162,8 +167,21 @@ class Engine:
             try:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
-                model.limiter.turn_away()
+                model.limiter.turn_away(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+
+    def _unload_all(self, deadline: float) -> Steps[None]:
+        """Call `unload=` of the models of which no call was left behind."""
+        models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
+        begun = [(model, unloading) for model in models if (unloading := model.life.unload()) is not None]
+        for _, unloading in begun:
+            yield unloading
+        for model, unloading in begun:
+            try:
+                yield Wait(unloading.ended, deadline)
+            except DeadlinePassed:
+                _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
     def stopped(self) -> None:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""

@@ -75,7 +75,7 @@ def _responses(responses: Responses) -> schemas.InferResponseStatistics:
 
 def model_config(model: Model) -> schemas.ModelConfig:
     """A model's configuration: what tools read before they send load."""
-    options, handler = model.options, model.handler
+    options = model.options
     config = schemas.ModelConfig(
         name=model.name,
         platform=options.platform,
@@ -83,12 +83,10 @@ def model_config(model: Model) -> schemas.ModelConfig:
         version_policy=schemas.VersionPolicy({}),
         max_batch_size=0,
         input=[
-            schemas.ModelInput(
-                spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape), not handler.binding.names.is_required(spec.name)
-            )
-            for spec in handler.inputs
+            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape), spec.name in model.optional)
+            for spec in model.inputs
         ],
-        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in handler.outputs],
+        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
         instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
     )
     if options.content_type is not None:

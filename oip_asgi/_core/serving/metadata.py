@@ -18,8 +18,8 @@ def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
 
     Specification: Model Metadata.
     """
-    options, handler = model.options, model.handler
-    document = schemas.ModelMetadata(model.name, options.platform, _described(handler.inputs), _described(handler.outputs))
+    options = model.options
+    document = schemas.ModelMetadata(model.name, options.platform, _described(model.inputs), _described(model.outputs))
     if options.content_type is not None:
         document.parameters = {"content_type": options.content_type}
     if versions:

@@ -22,6 +22,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
+from .nesting import holders
 from .observers import ended
 
 T = TypeVar("T")
@@ -48,17 +49,28 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     """
     call: Call[T] | None = None
     span = None if engine.tracer is None else engine.tracer.begin(model)
+    limiter = model.limiter
     try:
-        limiter = model.limiter
         if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
             yield from _admit(engine, model)
-        read = form.read()
-        body: Buffer = (yield read) if type(read) is Read else read
-        call = Call(engine, model, form, body)
-        call.span = span
-        if form.decoding_cost(body) <= ON_LOOP:
-            call.decode()
-        answer = yield from _enter(call)
+        handler = model.life.lend()
+        if handler is None:
+            raise _not_ready(model)
+        slot = None
+        try:
+            read = form.read()
+            body: Buffer = (yield read) if type(read) is Read else read
+            call = Call(engine, model, handler, form, body)
+            call.span = span
+            if form.decoding_cost(body) <= ON_LOOP:
+                call.decode()
+            slot = _enter(call)
+            answer = yield from _run(call, slot)
+        finally:
+            if slot is None:
+                handler.uses.end()
+            else:
+                slot.give_up()
     except BaseException as error:
         ended(model, call, error, span, engine.clock)
         raise
@@ -68,45 +80,49 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     return answer
 
 
-def _enter(call: Call[T]) -> Steps[T]:
-    """Wait for a slot, and run in it."""
-    engine, model = call.engine, call.model
-    if engine.stopping:
+def _enter(call: Call[Any]) -> Slot:
+    """Take a slot for a call, or a place in the queue for one.
+
+    Raises:
+        NotReady: The server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    engine, model, within = call.engine, call.model, holders()
+    if engine.stopping and not within:
         raise _stopping(model)
-    slot = model.limiter.enter()
+    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within)
     if slot is None:
         raise _busy(model)
     call.slot, call.entered = slot, engine.clock()
+    for observer in model.statistics.observers:
+        observer.entered()
+    return slot
+
+
+def _run(call: Call[T], slot: Slot) -> Steps[T]:
+    """Wait for the slot's turn, and run in it."""
     try:
-        for observer in model.statistics.observers:
-            observer.entered()
-        if model.kind == "thread":
-            return (yield from _in_one_trip(call, slot))
-        return (yield from _stage_by_stage(call, slot))
+        return (yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot))
     except DeadlinePassed as passed:
         raise _too_late(call, passed.__cause__) from None
     except Stopped:
-        raise _stopping(model) from None
+        raise _unloaded(call.model) if slot.is_unloaded else _stopping(call.model) from None
     except (ModelRaised, QuitWithin, CancelledWithin) as raised:
         raise _failure(call, raised.__cause__ or raised) from raised.__cause__
-    finally:
-        slot.give_up()
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded.
 
     Raises:
-        NotReady: The model is loading, or its load failed, or the server stops.
+        NotReady: The model is loading, its load failed, or it is unloaded, or the server stops.
         Busy: All slots are taken, and the queue is full.
     """
-    if engine.stopping:
+    if engine.stopping and not holders():  # calls that run may call others to their end
         raise _stopping(model)
     yield from model.life.settle()
-    state = model.life.state
-    if state != "ready":
-        reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
-        raise NotReady(f"{model} is not ready: {reason}")
+    if not model.life.is_serving:
+        raise _not_ready(model)
     if model.limiter.is_full():
         raise _busy(model)
 
@@ -134,7 +150,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         raise Stopped
     if not call.started:
         call.started = call.entered if slot.turn is None else call.engine.clock()
-    if call.model.kind == "async":
+    if call.handler.kind == "async":
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
@@ -164,9 +180,29 @@ def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
 
 
-def _busy(model: Model) -> Busy:
-    limiter = model.limiter
+def _busy(model: Model) -> InferenceError:
+    limiter, within = model.limiter, holders()
+    if within.count(model) >= limiter.max_concurrency:
+        path = " calls ".join(repr(holder.name) for holder in [*within, model])
+        return ModelFailed(
+            f"{path}: the last call would wait for itself, as calls that it is made within hold all {limiter.max_concurrency} slots of "
+            f"{model}: give it a larger max_concurrency, or do not call it from within"
+        )
+    if model in within:
+        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
     return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _not_ready(model: Model) -> NotReady:
+    state = model.life.state
+    if state in ("unloading", "unloaded"):
+        return _unloaded(model)
+    reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
+    return NotReady(f"{model} is not ready: {reason}")
+
+
+def _unloaded(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: it was unloaded")
 
 
 def _stopping(model: Model) -> NotReady:

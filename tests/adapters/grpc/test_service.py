@@ -226,7 +226,7 @@ def reflected(client: Client, **question: Any) -> Any:
 def test_reflection(client: Client) -> None:
     listed = reflected(client, list_services="").list_services_response
     names = {service.name for service in listed.service}
-    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
     for name in (*names, "inference.ModelInferRequest.InferInputTensor"):
         [data] = reflected(client, file_containing_symbol=name).file_descriptor_response.file_descriptor_proto
         file = descriptor_pb2.FileDescriptorProto.FromString(data)

@@ -82,7 +82,7 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     assert ask(server, "a").status == 200
     assert error(ask(server, "bad")) == (503, "model 'bad' is not ready: its load failed, see the server's log")
     [record] = caplog.records
-    assert record.getMessage() == "model 'bad': load= raised, so it will never be ready"
+    assert record.getMessage() == "model 'bad': load= raised, so it is not ready"
     server.stop()
 
 
@@ -361,7 +361,7 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
     starts = [line for line in lines if not line.startswith("    ")]
     assert starts == [
         "ERROR oip_asgi model 'm' failed on the request with id None",
-        "ERROR oip_asgi model 'loads': load= raised, so it will never be ready",
+        "ERROR oip_asgi model 'loads': load= raised, so it is not ready",
         "ERROR oip_asgi model 'asks': ready= raised, so it counts as not ready",
     ]
     assert all(line.isprintable() for line in lines)
