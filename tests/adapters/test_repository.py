@@ -13,8 +13,6 @@ from tests.support.ways import Answer, Request, Way, over_asgi, ways_into
 
 FORBIDDEN = "this server does not let clients load and unload models: InferenceServer(model_control=True) does"
 
-EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics"]
-
 
 def post(path: str, document: Any = None) -> Request:
     return Request("POST", path, (), b"" if document is None else json.dumps(document).encode())
@@ -189,9 +187,9 @@ def test_clients_control_nothing_unless_the_host_says_so(got: list[LoadParameter
         assert told(way(post(f"/repository/models/plain/{action}", {"parameters": {"x": []}}))) == (403, FORBIDDEN)
         assert way(post(f"/repository/models/nope/{action}")).status == 404
     assert index(way)["plain"] == ("READY", "")
-    assert json.loads(way(Request("GET", "")).body)["extensions"] == [name for name in EXTENSIONS if name != "model_repository"]
+    assert "model_repository" not in json.loads(way(Request("GET", "")).body)["extensions"]
     controlled = over_asgi(OIPApp(make_server(got)), "")
-    assert json.loads(controlled(Request("GET", "")).body)["extensions"] == EXTENSIONS
+    assert "model_repository" in json.loads(controlled(Request("GET", "")).body)["extensions"]
 
 
 def test_no_more_is_read_than_the_limit(got: list[LoadParameters]) -> None:

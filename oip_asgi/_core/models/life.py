@@ -84,6 +84,7 @@ class Life:
         self._loading: _Loading | None = None
         self._unloading: Spawn | None = None
         self._unwanted: list[Handler] = []
+        self._replaced: list[Handler] = []
         self.load_seconds: float | None = None
         """How long the last load took that succeeded; None where there was none."""
 
@@ -192,6 +193,7 @@ class Life:
             replaced = self._end_load(event, made)
             del loading  # its error knows this frame: together they would live until the next garbage collection
         if replaced is not None and self._loader.is_factory and self._loader.has_unload:
+            self._replaced.append(replaced)
             yield Spawn(self._let_go(replaced))
 
     def _end_load(self, event: Event, made: Handler | None) -> Handler | None:
@@ -212,6 +214,10 @@ class Life:
 
     def _let_go(self, handler: Handler) -> Steps[None]:
         yield Wait(handler.uses.idle())
+        with self._lock:
+            if handler not in self._replaced:  # the model was unloaded meanwhile, and this with it
+                return
+            self._replaced.remove(handler)
         yield from self._loader.unload([handler])
 
     # Unloading
@@ -230,8 +236,8 @@ class Life:
             self.has_failed_to_reload = False
             if self.state == "unloaded":
                 return None
-            handlers = [] if self._handler is None else [self._handler]
-            self._handler = None
+            handlers = self._replaced if self._handler is None else [*self._replaced, self._handler]
+            self._handler, self._replaced = None, []
             self._unloading = Spawn(self._unload(handlers, self._loading))
             return self._unloading
 

@@ -8,10 +8,22 @@ from typing import Any
 
 import pytest
 
+from oip_asgi._core.codecs.registry import Codecs
 from oip_asgi._core.effects import Await, Effect, Run, Spawn, Wait
+from oip_asgi._core.models.handler import Handler
 from oip_asgi._core.models.life import Life
+from oip_asgi._core.models.loader import Loader
+from oip_asgi._core.models.options import ModelOptions
 
 Steps = Generator[Effect, Any, None]
+
+
+def life_of(load: Callable[[], Any] | None) -> Life:
+    """The life of a model with this `load=`, beside a function."""
+    codecs = Codecs(has_pandas=False)
+    options = ModelOptions(name="m", function=lambda: 1, load=load)
+    handler = Handler(lambda: 1, options, codecs) if load is None else None
+    return Life("model 'm'", Loader(options, codecs), handler, lambda _: None)
 
 
 def state_of(life: Life) -> str:
@@ -58,7 +70,7 @@ def noting(calls: list[int]) -> Callable[[], None]:
 
 
 def test_a_model_without_a_load_is_ready_from_the_start_and_stays_so() -> None:
-    life = Life("m", None)
+    life = life_of(None)
     assert state_of(life) == "ready"
     assert life.begin() is None
     assert is_over(life.settle())
@@ -68,7 +80,7 @@ def test_a_model_without_a_load_is_ready_from_the_start_and_stays_so() -> None:
 
 def test_the_first_request_loads() -> None:
     calls: list[int] = []
-    life = Life("m", noting(calls))
+    life = life_of(noting(calls))
     assert state_of(life) == "registered"
     request = life.settle()
     spawn = begun(request)
@@ -82,14 +94,14 @@ def test_the_first_request_loads() -> None:
 def test_an_async_load_is_awaited() -> None:
     async def load() -> None: ...
 
-    spawn = begun(Life("m", load).settle())
+    spawn = begun(life_of(load).settle())
     effect = next(spawn.part)
     assert type(effect) is Await
     assert effect.function is load
 
 
 def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    life = Life("model 'm'", lambda: 1 / 0)
+    life = life_of(lambda: 1 / 0)
     requests = [life.settle(), life.settle()]
     spawn = begun(requests[0])
     assert_waits(requests[1], spawn)
@@ -99,12 +111,12 @@ def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.Log
     assert is_over(life.settle())
     assert life.begin() is None
     [record] = caplog.records
-    assert (record.levelno, record.getMessage()) == (logging.ERROR, "model 'm': load= raised, so it will never be ready")
+    assert (record.levelno, record.getMessage()) == (logging.ERROR, "model 'm': load= raised, so it is not ready")
 
 
 def test_those_who_wait_wait_for_one_load() -> None:
     calls: list[int] = []
-    life = Life("m", noting(calls))
+    life = life_of(noting(calls))
     first, second, third = (life.settle() for _ in range(3))
     spawn = begun(first)
     assert_waits(second, spawn)
@@ -118,7 +130,7 @@ def test_those_who_wait_wait_for_one_load() -> None:
 
 
 def test_requests_do_not_wait_for_a_server_that_starts_but_another_start_does() -> None:
-    life = Life("m", noting([]))
+    life = life_of(noting([]))
     spawn = life.begin()
     assert spawn is not None
     assert state_of(life) == "loading"
@@ -158,7 +170,7 @@ ENDS = [cancel, cancel_before_it_begins, lose, lose_before_it_begins]
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Spawn], None]) -> None:
     calls: list[int] = []
-    life = Life("m", noting(calls))
+    life = life_of(noting(calls))
     first = begun(life.settle())
     end(first)
     request = life.settle()
@@ -172,7 +184,7 @@ def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Spaw
 
 @pytest.mark.parametrize("end", [cancel, cancel_before_it_begins])
 def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callable[[Spawn], None]) -> None:
-    life = Life("m", noting([]))
+    life = life_of(noting([]))
     requests = [life.settle() for _ in range(3)]
     first = begun(requests[0])
     for request in requests[1:]:
@@ -188,7 +200,7 @@ def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callabl
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
-    life = Life("m", noting([]))
+    life = life_of(noting([]))
     end(begun(life.settle()))
     start = life.settle(at_start=True)
     finish(begun(start))
@@ -198,7 +210,7 @@ def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
 
 @pytest.mark.parametrize("load", [lambda: None, lambda: 1 / 0])
 def test_what_a_server_forgets_is_loaded_again(load: Callable[[], Any]) -> None:
-    life = Life("m", load)
+    life = life_of(load)
     life.forget()
     assert state_of(life) == "registered"
     finish(begun(life.settle()))

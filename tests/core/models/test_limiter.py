@@ -13,10 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from oip_asgi._core.effects import Signal
 from oip_asgi._core.models.limiter import Limiter, Slot
+from oip_asgi._core.models.uses import Uses
 
 
 def entered(limiter: Limiter) -> Slot:
-    slot = limiter.enter()
+    slot = limiter.enter(Uses())
     assert slot is not None
     return slot
 
@@ -30,7 +31,7 @@ def test_slots_go_to_the_first_that_came() -> None:
     slots = [entered(limiter) for _ in range(5)]
     assert [slot.turn is None for slot in slots] == [True, True, False, False, False]
     assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 3, True)
-    assert limiter.enter() is None
+    assert limiter.enter(Uses()) is None
     slots[1].give_up()
     assert [has_turn(slot) for slot in slots] == [True, True, True, False, False]
     assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 2, False)
@@ -98,7 +99,7 @@ def test_a_thread_keeps_the_slot_of_a_request_that_is_given_up() -> None:
 def test_those_that_are_turned_away_have_no_slot() -> None:
     limiter = Limiter(1, 2)
     runs, *waiting = (entered(limiter) for _ in range(3))
-    limiter.turn_away()
+    limiter.turn_away(is_unloaded=False)
     assert [has_turn(slot) for slot in waiting] == [True, True]  # so that they hear of it
     assert [slot.begin() for slot in waiting] == [False, False]
     assert (limiter.running, limiter.waiting) == (1, 0)
@@ -142,7 +143,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule()
     def enter(self) -> None:
-        slot = self.limiter.enter()
+        slot = self.limiter.enter(Uses())
         if len(self.holding) < self.limiter.max_concurrency:
             assert slot is not None
             assert slot.turn is None
@@ -197,7 +198,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule()
     def turn_away(self) -> None:
-        self.limiter.turn_away()
+        self.limiter.turn_away(is_unloaded=False)
         self.gone += self.queue
         for request in self.queue:
             assert has_turn(request.slot)
@@ -247,7 +248,7 @@ def test_many_threads_share_the_slots() -> None:
 
     def request(chance: random.Random) -> None:
         nonlocal inside, most, begun
-        slot = limiter.enter()
+        slot = limiter.enter(Uses())
         if slot is None:
             return
         turn = threading.Event()

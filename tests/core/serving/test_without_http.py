@@ -7,6 +7,7 @@ import datetime
 import json
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -297,6 +298,21 @@ def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() ->
     assert asyncio.run(main()) == [[2 * number] for number in range(10) for _ in range(2)]
     assert json.loads(ask(server, "sync", x=[3]).body)["outputs"][0]["data"] == [6]
     assert is_idle(server)
+
+
+def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_request() -> None:
+    who: ContextVar[str] = ContextVar("who")
+    server = InferenceServer()
+    server.register("m", lambda: who.get(), max_concurrency=1)
+
+    async def one(name: str) -> Any:
+        who.set(name)
+        return (await server.infer("m", {}))["output_0"].tolist()
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*[one(str(number)) for number in range(20)])
+
+    assert asyncio.run(main()) == [[str(number).encode()] for number in range(20)]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
