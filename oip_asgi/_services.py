@@ -55,6 +55,10 @@ class Services:
         described = self._pool.FindServiceByName(service).methods_by_name
         return [_method(described[name], self._metadata) for name in METHODS[service]]
 
+    def method(self, service: str, name: str) -> Method:
+        """One method of a service, whatever it takes and answers."""
+        return _method(self._pool.FindServiceByName(service).methods_by_name[name], self._metadata)
+
     def reflect(self, service: str, data: bytes) -> bytes:
         """The answer to one question of server reflection.
 

@@ -5,21 +5,22 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ._core.effects import Fed, Run
+from ._core.effects import Fed, Piece, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
-from ._runtime.drive import drive_async
+from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone
+from ._runtime.waiting import ClientGone, Turns
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -68,12 +69,16 @@ class OIPApp:
         target = None if raw_path is None else raw_path.decode("latin-1")
         head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
         engine, runtime = self._server._inside
+        steps = exchange(engine, head)
         try:
             client = ClientOf(receive, runtime)
-            response = await drive_async(exchange(engine, head), runtime, client.read, client.is_gone)
+            answer = await advance_async(steps, runtime, client.read, client.is_gone)
         except ClientGone:
-            response = CLIENT_GONE
-        await _send(response, send)
+            answer = CLIENT_GONE
+        if type(answer) is Response:
+            await _send(answer, send)
+        else:
+            await _send_pieces(steps, answer, client, send)
 
     def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
@@ -121,6 +126,43 @@ async def _send(response: Response, send: Send) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: ClientOf, send: Send) -> None:
+    """Send a response in pieces, the next of which is made when the server has taken the last.
+
+    Args:
+        steps: What hands on the pieces.
+        piece: The first of them.
+        client: Who asked.
+        send: ASGI's `send`.
+    """
+    watch = asyncio.ensure_future(client.leaves())
+    gone = partial(_ended, watch)
+    turns = Turns()
+    try:
+        # fast items never wait, so nobody else would look whether the client is still there
+        while not isinstance(piece, Response) and not watch.done():
+            if type(piece) is Start:
+                await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
+            else:
+                await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
+            if turns.is_over():
+                await asyncio.sleep(0)
+            piece = await advance_async(steps, client.runtime, None, gone)
+        if isinstance(piece, Response):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except (ClientGone, OSError):
+        pass  # how servers say from `send` that the client has gone
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+        await abandon_async(steps, client.runtime)
+
+
+async def _ended(watch: asyncio.Future[None]) -> bool:
+    await asyncio.wait([watch])
+    return True
 
 
 class _Bare:
@@ -225,6 +267,13 @@ class ClientOf(msgspec.Struct, frozen=True, eq=False):
             message = await self.receive()
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)
+
+    async def leaves(self) -> None:
+        """Wait until it has gone, or for ever where the server does not tell."""
+        with suppress(Exception):  # a server that breaks on the question cannot answer it
+            if await self.is_gone():
+                return
+        await asyncio.get_running_loop().create_future()
 
     async def is_gone(self) -> bool:
         """Wait for the next word, and tell whether it is that."""

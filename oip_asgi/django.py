@@ -12,17 +12,18 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from . import wsgi
-from ._core.effects import Fed, Run
+from ._core.effects import Fed, Run, Start
 from ._core.http.exchange import exchange
 from ._core.http.paths import encoded
 from ._core.http.request import Head
 from ._core.http.response import Response
-from ._runtime.drive import drive_async
+from ._runtime.drive import advance_async, pieces_async
 from ._runtime.waiting import Gone, arrival, signalled
 from .server import InferenceServer
 
@@ -32,8 +33,9 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 
     They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
 
-    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` among the models
-    it is an async one, so that they run on the event loop of Django's: register the models first. `ATOMIC_REQUESTS` is for plain views.
+    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` or a generator among the
+    models it is an async one, so that they run on Django's event loop, and streams are sent as they come: register the models first.
+    `ATOMIC_REQUESTS` is for plain views.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
@@ -48,10 +50,13 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         return head
 
     @csrf_exempt
-    def view(request: HttpRequest, path: str, **_: object) -> HttpResponse:  # a prefix may have variables of its own
-        return _response(wsgi.answer(server, head(request, path), partial(wsgi.read, _stream(request))))
+    def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
+        answer = wsgi.answer(server, head(request, path), partial(wsgi.read, _stream(request)))
+        if isinstance(answer, wsgi.Streamed) and not isinstance(request, ASGIRequest):
+            return StreamingHttpResponse(answer, status=answer.status, headers=_headers(answer))
+        return _response(answer)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
-    async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponse:
+    async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
         if not isinstance(request, ASGIRequest):
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
@@ -59,7 +64,12 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        return _response(await drive_async(exchange(server._inside.engine, head(request, path)), _RequestThread(), read))
+        steps, threads = exchange(server._inside.engine, head(request, path)), _RequestThread()
+        answer = await advance_async(steps, threads, read)
+        if type(answer) is Response:
+            return _response(answer)
+        assert type(answer) is Start  # before any piece
+        return StreamingHttpResponse(pieces_async(steps, threads), status=answer.status, headers=_headers(answer))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -97,5 +107,9 @@ def _stream(request: HttpRequest) -> Any:
     return request
 
 
-def _response(response: Response) -> HttpResponse:
-    return HttpResponse(wsgi.messages(response), status=response.status, headers=dict(wsgi.headers(response)))
+def _response(response: Response | wsgi.Streamed) -> HttpResponse:
+    return HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+
+
+def _headers(response: Response | wsgi.Streamed | Start) -> dict[str, str]:
+    return dict(wsgi.headers(response))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, stream_with_context
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
@@ -40,6 +40,8 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
+        if isinstance(response, wsgi.Streamed):
+            return Response(stream_with_context(response), response.status, wsgi.headers(response))
         return Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:

@@ -7,17 +7,19 @@ Knows protobuf, and grpc only where a server of it is handed in; the answers com
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from ._core.effects import Signal
+from ._core.effects import Send, Signal
 from ._core.errors import InferenceError
-from ._core.grpc.exchange import METHODS, exchange
-from ._core.grpc.method import Method, refusal
+from ._core.grpc.exchange import METHODS, SERVICE, exchange
+from ._core.grpc.method import Method, Reply, refusal
+from ._core.grpc.stream import STREAM, stream_exchange
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
-from ._runtime.drive import drive, drive_async
+from ._runtime import bridge
+from ._runtime.drive import abandon_async, advance_async, drive, drive_async
 from ._runtime.waiting import ClientGone
 from ._services import Services
 from .server import InferenceServer
@@ -73,6 +75,9 @@ def _handler(server: InferenceServer, services: Services, service: str, grpc_ser
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.methods(service)
     }
+    if service == SERVICE:
+        streaming = _awaiting_stream if is_aio else _blocking_stream
+        handlers[STREAM] = grpc.stream_stream_rpc_method_handler(streaming(server, services.method(SERVICE, STREAM)))
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
@@ -137,6 +142,48 @@ def _reflecting_async(respond: Callable[[bytes], bytes]) -> Callable[[AsyncItera
                 yield respond(question)
         except InferenceError as error:
             reply = refusal(error)
+            await context.abort(grpc.StatusCode[reply.code], reply.details)
+
+    return answer
+
+
+def _blocking_stream(
+    server: InferenceServer, method: Method
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
+    import grpc
+
+    engine, runtime = server._inside
+
+    def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
+        received = bridge.Requests(requests)
+        end = _end(context)
+        end.then(received.end)
+        reply = yield from bridge.pieces(stream_exchange(engine, method, context, received.receive), runtime, end)
+        if reply is not None and reply.code != "OK":
+            context.abort(grpc.StatusCode[reply.code], reply.details)
+
+    return answer
+
+
+def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[object, AwaitingContext], Awaitable[None]]:
+    import grpc
+
+    engine, runtime = server._inside
+
+    async def answer(_: object, context: AwaitingContext) -> None:
+        async def receive() -> bytes | None:
+            message: object = await context.read()
+            return message if isinstance(message, bytes) else None  # the end is an object of grpc's own
+
+        steps = stream_exchange(engine, method, context, receive)
+        try:
+            reply = await advance_async(steps, runtime)
+            while type(reply) is Send:
+                await context.write(reply.piece)
+                reply = await advance_async(steps, runtime)
+        finally:
+            await abandon_async(steps, runtime)
+        if isinstance(reply, Reply) and reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
 
     return answer

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from ._core.codecs.registry import AnyCodec, Codecs
 from ._core.effects import Signal
-from ._core.models.callables import is_async
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
@@ -19,20 +18,14 @@ from ._core.rest.schemas import RequestOutput
 from ._core.serving import lives
 from ._core.serving.engine import Engine
 from ._core.serving.lives import ModelStatus
-from ._core.serving.python_form import PythonForm, infer_values
+from ._core.serving.python_form import PythonForm, infer_values, stream_values
 from ._core.tensors import InferenceResponse
-from ._runtime.drive import drive, drive_async
+from ._runtime.bounds import at_once
+from ._runtime.drive import drive, drive_async, pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
-from ._runtime.threads import cpus
 from ._runtime.waiting import check_may_block, running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_ASYNC_AT_ONCE: Final = 256
-"""Coroutines mostly wait for others; this many cost memory alone."""
-
-_BLOCKING_AT_ONCE: Final = 40
-"""As many as Starlette and FastAPI run at once in threads."""
 
 
 class Inside(NamedTuple):
@@ -121,7 +114,8 @@ class InferenceServer:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
                 an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
-                or what a codec encodes: the return annotation, else the value, says which. Left out: what `load` returns is the
+                or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
+                answers with a stream: each item that it yields is a response, and any of these. Left out: what `load` returns is the
                 callable, so that loading again replaces it and unloading frees it.
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
@@ -143,7 +137,10 @@ class InferenceServer:
             max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
                 `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
-                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends.
+                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
+                this is the time to its first response.
+            stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
+                client is told.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -153,7 +150,7 @@ class InferenceServer:
         """
         engine = self._inside.engine
         model_options = ModelOptions(name=name, function=function, **options)
-        engine.add(Model(model_options, engine.codecs, _at_once))
+        engine.add(Model(model_options, engine.codecs, at_once))
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
@@ -315,6 +312,47 @@ class InferenceServer:
         form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
         return drive(infer_values(engine, name, version, form), runtime)
 
+    def infer_stream(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> AsyncGenerator[InferenceResponse, None]:
+        """Call a model and take its responses one by one: `async for response in server.infer_stream("chat", {"prompt": "hello"})`.
+
+        The arguments are those of `infer`. A model that does not stream gives one response. Each response is made when it is asked for.
+        Leave the loop early only within `contextlib.aclosing`, which ends the generator at once, and with it the model's.
+
+        Raises:
+            InferenceError: As `infer`, before the first response or behind any.
+        """
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces_async(stream_values(engine, name, version, form), runtime)
+
+    def infer_stream_sync(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> Generator[InferenceResponse, None, None]:
+        """`infer_stream`, for threads without an event loop.
+
+        Raises:
+            InferenceError: As `infer_stream` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces(stream_values(engine, name, version, form), runtime)
+
     def start(self) -> None:
         """Load the models, for hosts that block. Without it each loads at the first request that needs it.
 
@@ -389,8 +427,3 @@ class InferenceServer:
         with self._lock:
             self._ending = None
         ended.set()
-
-
-def _at_once(function: Callable[..., Any]) -> tuple[int, int]:
-    """How many calls run at once where nobody says it: at least, and at most."""
-    return (_ASYNC_AT_ONCE, _ASYNC_AT_ONCE) if is_async(function) else (max(2, cpus()), _BLOCKING_AT_ONCE)

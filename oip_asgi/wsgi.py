@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._core.effects import Fed
+from ._core.effects import Fed, Send, Start, Steps
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import Response
-from ._runtime.drive import drive
+from ._runtime.drive import abandon, advance
+from ._runtime.runtime import Runtime
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -101,19 +102,57 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     )
 
 
-def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response:
-    """Answer a request in this thread."""
+@final
+class Streamed:
+    """A response in pieces, as its body: an iterator, whose next piece is made when it is asked for.
+
+    Args:
+        start: The response's head.
+        steps: What hands on the pieces.
+        runtime: What carries out the rest.
+    """
+
+    def __init__(self, start: Start, steps: Steps[Response], runtime: Runtime) -> None:
+        self.status = start.status
+        self.headers = start.headers
+        self._steps = steps
+        self._runtime = runtime
+
+    def __iter__(self) -> Streamed:
+        return self
+
+    def __next__(self) -> bytes:
+        piece = advance(self._steps, self._runtime)
+        if type(piece) is Send:
+            data: bytes = piece.piece
+            return data
+        raise StopIteration
+
+    def close(self) -> None:
+        """Make no more pieces. Servers call it at the end, and when the client has gone."""
+        abandon(self._steps, self._runtime)
+
+
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
+    """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
     engine, runtime = server._inside
-    return drive(exchange(engine, head), runtime, read)
+    steps = exchange(engine, head)
+    answer = advance(steps, runtime, read)
+    if type(answer) is Response:
+        return answer
+    assert type(answer) is Start  # before any piece
+    return Streamed(answer, steps, runtime)
 
 
-def headers(response: Response) -> list[tuple[str, str]]:
+def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def messages(response: Response) -> Iterator[bytes]:
-    """A response's body as WSGI and its frameworks take it."""
+def messages(response: Response | Streamed) -> Iterator[bytes]:
+    """A response's body as WSGI and its frameworks take it. That of a response in pieces has to be closed."""
+    if isinstance(response, Streamed):
+        return response
     return (message for message, _ in response.messages())
 
 

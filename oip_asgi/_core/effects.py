@@ -1,7 +1,8 @@
 """What the core asks of its driver. Each effect is described here and carried out elsewhere.
 
 A request is one generator. It yields effects, is sent the result of each (or is thrown what was raised), and returns its answer. So
-every decision exists once, for callers that block and for callers that await. Only its driver advances a generator.
+every decision exists once, for callers that block and for callers that await. Only its driver advances a generator. An answer in
+pieces is no different: its generator yields them between other effects, and its driver stops at each.
 """
 
 from __future__ import annotations
@@ -139,6 +140,30 @@ class Spawn(msgspec.Struct, eq=False):
     cancel: Callable[[], object] = _nothing
 
 
+@final
+class Start(msgspec.Struct, frozen=True):
+    """Hand on the head of an HTTP response whose body follows as a `Send` for each piece, and has no length.
+
+    Args:
+        status: The HTTP status.
+        headers: Names in lower case.
+    """
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+
+
+@final
+class Send(msgspec.Struct, frozen=True):
+    """Hand on a piece of an answer. The generator goes on when whoever drives it asks for the next one, which is the back-pressure."""
+
+    piece: Any
+
+
+class Abandoned(BaseException):
+    """Thrown into the generator that nobody waits for any more. It may yet yield effects to clean up, but none that hands on."""
+
+
 class DeadlinePassed(Exception):
     """Thrown into the generator whose effect took longer than its deadline."""
 
@@ -155,5 +180,8 @@ class Stopped(Exception):
     """Thrown into the generator whose effect was cancelled because the server stops."""
 
 
-Effect: TypeAlias = Read | Wait | Run | Await | Spawn
+Piece: TypeAlias = Start | Send
+"""What a driver does not carry out itself, but hands to its caller."""
+
+Effect: TypeAlias = Read | Wait | Run | Await | Spawn | Piece
 Steps: TypeAlias = Generator[Effect, Any, T]

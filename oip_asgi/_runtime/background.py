@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, final
@@ -48,7 +48,11 @@ class BackgroundLoop:
             QuitWithin: It raised what is no `Exception`, such as `SystemExit`.
             Stopped: The loop was stopped meanwhile.
         """
-        return self._loop().run(attended(coroutine, deadline, None if gone is None else partial(_is_set, gone)))
+        return _result(self.begin(coroutine, deadline, gone))
+
+    def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
+        """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
+        return self._loop().begin(attended(coroutine, deadline, None if gone is None else partial(_is_set, gone)))
 
     def stop(self) -> None:
         """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
@@ -66,20 +70,14 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         # under the lock: what is handed to a loop behind its end would never be finished
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
                 self._thread.start()
-            future = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
-        try:
-            return future.result()
-        except CancelledError:
-            raise Stopped from None
-        finally:
-            del future  # what it raises knows this frame: together they would live until the next garbage collection
+            return asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
 
     def stop(self) -> None:
         with self._lock:
@@ -88,6 +86,15 @@ class _Loop:
                 loop.call_soon_threadsafe(loop.stop)
         if thread is not None:
             thread.join(_STOP_SECONDS)
+
+
+def _result(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except CancelledError:
+        raise Stopped from None
+    finally:
+        del future  # what it raises knows this frame: together they would live until the next garbage collection
 
 
 async def _is_set(signal: Signal) -> bool:

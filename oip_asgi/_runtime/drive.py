@@ -1,20 +1,23 @@
 """Finish a generator of effects: blocking, or awaiting. Carries out each effect, and knows nothing of what it is for.
 
+A generator that hands on pieces is advanced to each of them, and then told to go on by advancing it again.
+
 Effects are told apart by `type`: nobody derives from them, and `isinstance` asks the metaclass of Structs, which takes three times as long.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.effects import Await, Effect, Fed, Read, Run, Signal, Spawn, Steps, Wait
+from .._core.effects import Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, attended, running_loop, signalled
+from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled
 
 T = TypeVar("T")
 
@@ -27,7 +30,16 @@ class Threads(Protocol):
 
 
 def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
-    """Finish `steps` in this thread; a function with a deadline in a worker thread, as it can be left to itself there.
+    """Finish `steps`, which hand on no pieces, in this thread. The arguments are those of `advance`."""
+    result = advance(steps, runtime, read, gone)
+    assert not isinstance(result, (Start, Send))
+    return result
+
+
+def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T | Piece:
+    """Carry `steps` on to the next piece, or to their end, in this thread.
+
+    A function with a deadline runs in a worker thread, as it can be left to itself there.
 
     Args:
         steps: What to finish.
@@ -35,16 +47,21 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None =
         read: Reads a request's body.
         gone: Set once the client has gone; None where nobody can tell. A function that has begun in this thread comes to its end.
 
+    Returns:
+        The piece, behind which they go on at the next call, or their result.
+
     Raises:
-        ClientGone: `gone` was set, and `steps` are closed.
+        ClientGone: `gone` was set, and `steps` are ended.
     """
     try:
         effect = next(steps)
         while True:
+            if type(effect) is Start or type(effect) is Send:
+                return effect
             try:
                 value = _carry_out(effect, runtime, read, gone)
             except ClientGone:
-                steps.close()
+                abandon(steps, runtime)
                 raise
             except Exception as error:
                 effect = steps.throw(error)
@@ -55,12 +72,37 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None =
         return result
 
 
+def pieces(steps: Steps[Any], runtime: Runtime) -> Generator[Any, None, None]:
+    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    try:
+        while type(piece := advance(steps, runtime)) is Send:
+            yield piece.piece
+    finally:
+        abandon(steps, runtime)
+
+
+def abandon(steps: Steps[Any], runtime: Runtime) -> None:
+    """End `steps` that nobody waits for any more, with what they ask for to clean up; nothing where they have ended."""
+    try:
+        effect = steps.throw(Abandoned())
+        while True:
+            try:
+                value = _carry_out(effect, runtime, None, None)
+            except Exception as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(value)
+    except (StopIteration, Abandoned):
+        return
+
+
 def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
     if type(effect) is Read:
         assert read is not None  # only requests have bodies
         return read(effect.body)
     if type(effect) is Spawn:
         return runtime.spawn(partial(drive, effect.part, runtime), effect.ended)
+    assert type(effect) is Run or type(effect) is Wait or type(effect) is Await  # pieces are handed on
     leaving = gone if effect.for_client else None
     if leaving is not None and leaving.is_set():
         raise ClientGone
@@ -84,10 +126,25 @@ async def drive_async(
     read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
 ) -> T:
-    """Finish `steps` on this event loop, with what blocks in worker threads.
+    """Finish `steps`, which hand on no pieces, on this event loop. The arguments are those of `advance_async`."""
+    result = await advance_async(steps, threads, read, gone)
+    assert not isinstance(result, (Start, Send))
+    return result
+
+
+async def advance_async(
+    steps: Steps[T],
+    threads: Threads,
+    read: Callable[[Fed], Awaitable[Any]] | None = None,
+    gone: Gone | None = None,
+) -> T | Piece:
+    """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads.
+
+    Returns:
+        The piece, behind which they go on at the next call, or their result.
 
     Raises:
-        ClientGone: `gone` has said so, and `steps` are closed.
+        ClientGone: `gone` has said so, and `steps` are ended.
     """
     try:
         effect = next(steps)
@@ -103,12 +160,17 @@ async def drive_async(
                 elif type(effect) is Wait:
                     await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
                     value = None
-                else:
+                elif type(effect) is Spawn:
                     _spawn(effect, threads)
                     value = None
+                else:
+                    return effect
             except BaseException as error:
-                if isinstance(error, (ClientGone, CancelledError, GeneratorExit)) or is_for_the_host(error):
-                    steps.close()  # nobody waits any more: the client has gone, or the host cancels
+                if isinstance(error, (ClientGone, CancelledError)):
+                    await abandon_async(steps, threads)  # the client has gone, or the host cancels
+                    raise
+                if isinstance(error, GeneratorExit) or is_for_the_host(error):
+                    steps.close()
                     raise
                 effect = steps.throw(as_failure(error))
             else:
@@ -116,6 +178,44 @@ async def drive_async(
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+async def pieces_async(steps: Steps[Any], threads: Threads) -> AsyncGenerator[Any, None]:
+    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    turns = Turns()
+    try:
+        while type(piece := await advance_async(steps, threads)) is Send:
+            yield piece.piece
+            if turns.is_over():
+                await asyncio.sleep(0)
+    finally:
+        await abandon_async(steps, threads)
+
+
+async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
+    """`abandon` on this event loop. Cancelled meanwhile, it cleans up no further."""
+    try:
+        effect = steps.throw(Abandoned())
+        while True:
+            try:
+                value = None
+                if type(effect) is Run:
+                    value = await threads.run(effect)
+                elif type(effect) is Await:
+                    value = await attended(effect.function())
+                else:
+                    assert type(effect) is Wait  # nothing else cleans up
+                    await signalled(effect.signal, effect.deadline)
+            except BaseException as error:
+                if isinstance(error, (CancelledError, GeneratorExit)) or is_for_the_host(error):
+                    raise
+                effect = steps.throw(as_failure(error))
+            else:
+                effect = steps.send(value)
+    except (StopIteration, Abandoned):
+        return
+    finally:
+        steps.close()
 
 
 def _spawn(effect: Spawn, threads: Threads) -> None:

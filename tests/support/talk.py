@@ -22,6 +22,7 @@ class Talk:
         body: The first piece of the body; None for none yet.
         ends: Whether that is all of the body.
         path: Another path than the model's.
+        action: What is asked of the model.
         app: Another application than `OIPApp(server)`.
     """
 
@@ -33,18 +34,22 @@ class Talk:
         *,
         ends: bool = True,
         path: str | None = None,
+        action: str = "infer",
         app: Any = None,
     ) -> None:
         self.asked = 0
         """How often the application has asked for a message."""
         self.sent: list[Any] = []
+        self.takes = asyncio.Event()
+        """Whether it takes what is sent; a slow reader does not for a while."""
+        self.takes.set()
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         if body is not None:
             self.say(body, ends=ends)
         scope: Any = {
             "type": "http",
             "method": "POST" if path is None else "GET",
-            "path": path or f"/models/{model}/infer",
+            "path": path or f"/models/{model}/{action}",
             "headers": [],
         }
         self.task = asyncio.ensure_future((app or OIPApp(server))(scope, self._receive, self._send))
@@ -54,6 +59,7 @@ class Talk:
         return await self._messages.get()
 
     async def _send(self, message: Any) -> None:
+        await self.takes.wait()
         self.sent.append(message)
 
     def say(self, body: bytes, *, ends: bool = True) -> None:
@@ -68,6 +74,12 @@ class Talk:
         """The status and the JSON, once they are there."""
         await asyncio.wait_for(self.task, 20)
         return self.status, json.loads(b"".join(message["body"] for message in self.sent[1:]) or b"null")
+
+    @property
+    def events(self) -> list[Any]:
+        """The documents of the events that are there."""
+        text = b"".join(message["body"] for message in self.sent[1:]).decode()
+        return [json.loads(event.removeprefix("data: ")) for event in text.split("\n\n")[:-1]]
 
     @property
     def status(self) -> int:

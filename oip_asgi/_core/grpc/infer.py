@@ -52,6 +52,11 @@ class GRPCForm:
         else:
             self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))
 
+    @property
+    def message(self) -> Any:
+        """The request message; None for a long one that is not parsed yet."""
+        return self._message
+
     def named_headers(self) -> Mapping[str, str]:
         return joined(self._method.metadata(self.transport), ", ")
 
@@ -66,7 +71,7 @@ class GRPCForm:
     def decode(self, body: Buffer, _: Model) -> InferenceRequest:
         message = self._message
         if message is None:
-            message = self._method.parse(bytes(body))
+            message = self._message = self._method.parse(bytes(body))
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         raw = self._raw or message.raw_input_contents

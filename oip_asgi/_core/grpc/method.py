@@ -39,6 +39,11 @@ class Reply(msgspec.Struct, frozen=True):
 
 def refusal(error: InferenceError) -> Reply:
     """The reply that an error is."""
-    # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    text = str(error).encode(errors="replace")[:_MAX_DETAILS].decode(errors="ignore")
+    text = as_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
     return Reply(b"", error.grpc_code, text)
+
+
+def as_text(error: InferenceError) -> str:
+    """An error's text as a message takes it."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return str(error).encode(errors="replace").decode()

@@ -24,6 +24,7 @@ from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
 from . import repository
+from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
@@ -47,7 +48,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request. Raises nothing but what is not an `Exception`."""
+    """Answer one request, where that is a stream in pieces. Raises nothing but what is not an `Exception`."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
@@ -58,7 +59,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             response = refusal(error)
-        if head.compress and response.status == 200:
+        if head.compress and response.status == 200 and response is not STREAMED:
             response = yield from _compressed(response, incoming.accepted())
     except Exception as error:
         response = refusal(own_fault(error))
@@ -127,6 +128,18 @@ def _infer(request: Exchange, model: Model) -> Steps[Response]:
     return infer(request.engine, model, RestForm(request.head, request.incoming))
 
 
+def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=False)
+
+
+def _generate(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_once(request.engine, model, RestForm(request.head, request.incoming))
+
+
+def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=True)
+
+
 ROUTES: Final = Routes(
     [
         Route("GET", "", _server_metadata),
@@ -139,6 +152,9 @@ ROUTES: Final = Routes(
         Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
         Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
         Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+        Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
+        Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
+        Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
         Route("POST", "/repository/index", repository.index),
         Route("POST", "/repository/models/{model}/load", repository.load),
         Route("POST", "/repository/models/{model}/unload", repository.unload),

@@ -79,10 +79,15 @@ def json_response(status: int, document: msgspec.Struct) -> Response:
     return respond(status, [JSON], [encoded_json(document)])
 
 
+def text_of(error: InferenceError) -> schemas.Error:
+    """The document that an error is."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return schemas.Error(str(error).encode(errors="replace").decode())
+
+
 def refusal(error: InferenceError) -> Response:
     """The response that an error is: its status, its headers, and its text as `{"error": text}`."""
-    # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    response = json_response(error.status, schemas.Error(str(error).encode(errors="replace").decode()))
+    response = json_response(error.status, text_of(error))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
 from ..codecs.base import AnyInputCodec, AnyRequestCodec
 from ..codecs.registry import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
 from .specs import TensorSpec
+
+_ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 
 
 class Meaning(NamedTuple):
@@ -115,6 +117,13 @@ def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, An
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
     return wanted, codec if is_input_codec(codec) else None
+
+
+def each_of(annotation: Any) -> Any:
+    """What a generator yields, by its return annotation, such as `Iterator[X]` or `AsyncGenerator[X, None]`; else the annotation itself."""
+    meaning = meaning_of(annotation)
+    args = typing.get_args(meaning.wanted)
+    return args[0] if args and typing.get_origin(meaning.wanted) in _ITERATED else annotation
 
 
 def returned_as(annotation: Any, codecs: Codecs) -> Returned:

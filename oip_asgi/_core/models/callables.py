@@ -6,9 +6,16 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import CoroutineType
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import ModelFault
+
+Kind: TypeAlias = Literal["thread", "inline", "async", "stream", "async stream"]
+"""How a model's function runs: a `def` in a worker thread or inline, a coroutine function, a generator, an async generator."""
+
+
+STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})
+"""Those that answer a request more than once."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -16,6 +23,25 @@ def is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
+    """How a function runs.
+
+    Args:
+        function: The function, a partial of one, or an object whose `__call__` is one.
+        run: How it does where it is a plain one.
+    """
+    if is_async(function):
+        return "async"
+    while isinstance(function, functools.partial):
+        function = function.func
+    for called in (function, type(function).__call__):
+        if inspect.isasyncgenfunction(called):
+            return "async stream"
+        if inspect.isgeneratorfunction(called):
+            return "stream"
+    return run
 
 
 def no_coroutine(result: Any) -> Any:

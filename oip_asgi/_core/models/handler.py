@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ..codecs.registry import Codecs
+from ..rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding
-from .callables import is_async
+from .callables import STREAMS, kind_of
 from .options import ModelOptions
 from .signature import bind
 from .specs import TensorSpec
@@ -35,7 +36,8 @@ class Handler:
     def __init__(self, function: Callable[..., Any], options: ModelOptions, codecs: Codecs) -> None:
         options.check_function(function)
         self.function = function
-        self.kind: Literal["async", "thread", "inline"] = "async" if is_async(function) else options.run
+        self.kind = kind_of(function, options.run)
+        self.streams = self.kind in STREAMS
         self.uses = Uses()
         self._options = options
         self._codecs = codecs
@@ -51,6 +53,8 @@ class Handler:
             names = [spec.name for spec in specs]
             if len(set(names)) != len(names):
                 raise ValueError(f"{options}: two {what}s have the same name among {names}")
+        if self.streams:
+            self._check_members()
         self.answers = Outputs(self.outputs, self.binding.returned, codecs)
         self._bindings = self._other_bindings(inputs) if self.binding.is_free else {}
 
@@ -68,6 +72,15 @@ class Handler:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 bindings.update(dict.fromkeys(codecs.inputs, bind(function, inputs, codecs, None)))
         return bindings
+
+    def _check_members(self) -> None:
+        for what, specs, reserved in (("input", self.inputs, RESERVED_INPUTS), ("output", self.outputs, RESERVED_OUTPUTS)):
+            for spec in specs:
+                if spec.name in reserved:
+                    raise ValueError(
+                        f"{self._options}: {what} {spec.name!r} of a generator has the name of another member of generate's JSON objects "
+                        f"({', '.join(sorted(reserved))}): give it another name"
+                    )
 
     def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
         options, codecs = self._options, self._codecs

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
-from .callables import is_async
+from .callables import kind_of
 from .handler import Handler
 from .life import Life
 from .limiter import Limiter
@@ -39,9 +39,13 @@ class Model:
         self.version = options.version
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
+        self.streams = False
+        self.named: frozenset[str] = frozenset()
+        """The inputs that parameters of the function are named after."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
-        self.timeout = math.inf if options.timeout is None or options.timeout >= NO_TIMEOUT else options.timeout
+        self.timeout = _seconds(options.timeout)
+        self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
         self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
         self.statistics = Statistics()
@@ -55,6 +59,7 @@ class Model:
     def _describe(self, handler: Handler) -> None:
         """Say of the model what is true of what answers its requests from now on."""
         self.inputs, self.outputs = handler.inputs, handler.outputs
+        self.named, self.streams = handler.binding.claimed, handler.streams
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None:
@@ -62,11 +67,15 @@ class Model:
 
     @property
     def is_async(self) -> bool:
-        """Whether its function is an `async def`; a function that `load=` returns may be one."""
-        return self.options.function is None or is_async(self.options.function)
+        """Whether its function runs on an event loop, or streams; a function that `load=` returns may do so."""
+        return self.options.function is None or kind_of(self.options.function, "thread") != "thread"
 
     def __str__(self) -> str:
         return str(self.options)
 
     def __repr__(self) -> str:
         return f"<{self}: {self.life.state}>"
+
+
+def _seconds(timeout: float | None) -> float:
+    return math.inf if timeout is None or timeout >= NO_TIMEOUT else timeout

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import shown
 from ..tensors import plain_name
-from .callables import is_async
+from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
 NO_TIMEOUT: Final = 10**6
@@ -34,6 +34,7 @@ class ModelKeywords(TypedDict, total=False):
     max_concurrency: int | None
     max_queue: int
     timeout: float | None
+    stream_timeout: float | None
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -59,6 +60,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_concurrency: int | None = None
     max_queue: int = 100
     timeout: float | None = None
+    stream_timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -75,6 +77,9 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
         self._check_limits()
+        for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
+            if seconds is not None:
+                self._check_seconds(name, seconds)
 
     def check_function(self, function: object) -> None:
         """Look at what is to be the model's function, whether it was registered or `load=` returned it.
@@ -87,10 +92,11 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise TypeError(f"{self}: {shown(function)} cannot be called: register a function, or a method such as model.predict")
         if inspect.isclass(function):
             raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{self}: a generator cannot answer: the protocol has one response for a request, so return it")
-        if self.run == "inline" and is_async(function):
-            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        kind = kind_of(function, self.run)
+        if self.run == "inline":
+            self._check_inline(kind)
+        if self.stream_timeout is not None and kind not in STREAMS:
+            raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
 
     def _check_hooks(self) -> None:
         for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
@@ -99,6 +105,18 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.function is None and self.load is None:
             raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
 
+    def _check_inline(self, kind: Kind) -> None:
+        if kind in ("async", "async stream"):
+            raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
+        if kind == "stream":
+            raise ValueError(
+                f'{self}: a generator runs in a worker thread, one item at a time: leave run="inline" out, or make it an async generator'
+            )
+        if self.timeout is not None:
+            raise ValueError(
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
+            )
+
     def _check_limits(self) -> None:
         limits = [("max_queue", self.max_queue, 0)]
         if self.max_concurrency is not None:
@@ -106,15 +124,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
-        timeout = self.timeout
-        if timeout is None:
-            return
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-            raise ValueError(f"{self}: timeout={timeout!r} must be a positive number of seconds, or None for no limit")
-        if self.run == "inline":
-            raise ValueError(
-                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
-            )
+
+    def _check_seconds(self, name: str, seconds: float) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            raise ValueError(f"{self}: {name}={seconds!r} must be a positive number of seconds, or None for no limit")
 
     def __str__(self) -> str:
         version = "" if self.version is None else f" version {self.version!r}"

@@ -13,8 +13,9 @@ from ..codecs.base import AnyInputCodec, AnyRequestCodec
 from ..codecs.numpy import NumpyCodec
 from ..codecs.registry import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
 from ..tensors import InferenceContext, InferenceRequest, Tensor
-from .annotations import Returned, meaning_of, read_as, returned_as
+from .annotations import Returned, each_of, meaning_of, read_as, returned_as
 from .binding import Binding, Taker, constant, context_of, request_of, tensor_of, tensor_or, unclaimed_of
+from .callables import STREAMS, kind_of
 from .specs import InputNames, TensorSpec
 
 
@@ -167,7 +168,8 @@ class _Signature:
         self._declared = declared
         self._readers = readers
         readers.called = self._called = f"{readers.called}({', '.join(signature.parameters)})"
-        self._returned = returned_as(signature.return_annotation, readers.codecs)
+        annotation = signature.return_annotation
+        self._returned = returned_as(each_of(annotation) if kind_of(function, "thread") in STREAMS else annotation, readers.codecs)
         self._specs: list[TensorSpec] = list(declared)
         self._unclaimed = [spec.name for spec in declared]
         self._required: set[str] = set()

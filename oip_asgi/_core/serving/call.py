@@ -25,7 +25,7 @@ from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
 from .nesting import enter, leave
-from .observers import Span
+from .observers import Span, ended
 
 T = TypeVar("T")
 
@@ -166,14 +166,14 @@ class Call(Generic[T]):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse) -> T:
-        """`encode`, in a worker thread and in its slot."""
+    def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
+        """`encode`, in a worker thread and in its slot, which goes back behind the last response."""
         if not self.slot.begin():
             raise Stopped
         try:
             return self.encode(response)
         finally:
-            self.slot.end(is_last=True)
+            self.slot.end(is_last=is_last)
 
     def run(self) -> InferenceResponse:
         """Call the function.
@@ -195,7 +195,7 @@ class Call(Generic[T]):
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
-            return self._respond(result, new)
+            return self.respond(result, new)
         except InferenceError:
             raise
         except Exception as error:
@@ -218,7 +218,7 @@ class Call(Generic[T]):
             result = await self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
-            return self._respond(result, new)
+            return self.respond(result, new)
         except InferenceError:
             raise
         except Exception as error:
@@ -226,7 +226,17 @@ class Call(Generic[T]):
         finally:
             leave(token)
 
-    def _respond(self, result: Any, new: bool) -> InferenceResponse:
+    def respond(self, result: Any, new: bool) -> InferenceResponse:
+        """The response that a result is.
+
+        Args:
+            result: What the function returned, or yielded.
+            new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
+
+        Raises:
+            ModelFault: It cannot be one.
+            InvalidRequest: It has not what the request asks for.
+        """
         request, model = self.request, self.model
         response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
@@ -251,6 +261,16 @@ class Call(Generic[T]):
         if self.binding is declared:
             return declared.overridden_by(self.tensors, self.content_type)
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
+
+    def note_end(self, error: BaseException) -> None:
+        """Note that the call was not answered, or its stream broke off."""
+        ended(self.model, self, error, self.span, self.engine.clock)
+
+    def note_answer(self) -> None:
+        """Note that the call was answered."""
+        self.model.statistics.record_answer(self)
+        if self.span is not None:
+            self.span.end("ok", self, None)
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""

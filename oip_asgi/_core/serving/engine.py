@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..codecs.registry import Codecs
-from ..effects import DeadlinePassed, Spawn, Steps, Wait
+from ..effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from ..errors import NotFound
 from ..log import log_raised
 from ..models.hooks import call_hook
@@ -151,7 +151,7 @@ class Engine:
                 yield from model.life.settle(at_start=True)
                 for observer in model.statistics.observers:
                     observer.loaded()
-        except GeneratorExit:  # the host gives up starting
+        except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()
             raise

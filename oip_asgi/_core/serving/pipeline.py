@@ -47,6 +47,15 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
     """
+    return (yield from answered((yield from opened(engine, model, form, may_stream=False))))
+
+
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
+
+    Raises:
+        InferenceError: The request is wrong or not admitted, or the model streams where it may not.
+    """
     call: Call[T] | None = None
     span = None if engine.tracer is None else engine.tracer.begin(model)
     limiter = model.limiter
@@ -58,6 +67,10 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
             raise _not_ready(model)
         slot = None
         try:
+            if handler.streams and not may_stream:
+                raise InvalidRequest(
+                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+                )
             read = form.read()
             body: Buffer = (yield read) if type(read) is Read else read
             call = Call(engine, model, handler, form, body)
@@ -65,19 +78,13 @@ def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
             if form.decoding_cost(body) <= ON_LOOP:
                 call.decode()
             slot = _enter(call)
-            answer = yield from _run(call, slot)
         finally:
             if slot is None:
                 handler.uses.end()
-            else:
-                slot.give_up()
     except BaseException as error:
         ended(model, call, error, span, engine.clock)
         raise
-    model.statistics.record_answer(call)
-    if span is not None:
-        span.end("ok", call, None)
-    return answer
+    return call
 
 
 def _enter(call: Call[Any]) -> Slot:
@@ -99,16 +106,39 @@ def _enter(call: Call[Any]) -> Slot:
     return slot
 
 
-def _run(call: Call[T], slot: Slot) -> Steps[T]:
-    """Wait for the slot's turn, and run in it."""
+def answered(call: Call[T]) -> Steps[T]:
+    """The only answer of a request that has been let in.
+
+    Raises:
+        InferenceError: The request is wrong, or the model raised, failed, or took too long.
+    """
+    slot = call.slot
     try:
-        return (yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot))
-    except DeadlinePassed as passed:
-        raise _too_late(call, passed.__cause__) from None
-    except Stopped:
-        raise _unloaded(call.model) if slot.is_unloaded else _stopping(call.model) from None
-    except (ModelRaised, QuitWithin, CancelledWithin) as raised:
-        raise _failure(call, raised.__cause__ or raised) from raised.__cause__
+        answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
+    except FAILURES as failure:
+        error = as_error(call, failure)
+        call.note_end(error)
+        raise error from failure.__cause__
+    except BaseException as error:
+        call.note_end(error)
+        raise
+    finally:
+        slot.give_up()
+    call.note_answer()
+    return answer
+
+
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+"""What a call ends with that is no error for the client yet."""
+
+
+def as_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    if type(failure) is DeadlinePassed:
+        return _too_late(call, failure.__cause__)
+    if type(failure) is Stopped:
+        return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
+    return _failure(call, failure.__cause__ or failure)
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:

@@ -29,6 +29,7 @@ from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
 from .pipeline import infer
+from .stream import Stream
 
 T = TypeVar("T")
 
@@ -109,6 +110,20 @@ def infer_values(engine: Engine, name: str, version: str | None, form: PythonFor
     """
     try:
         return (yield from infer(engine, engine.find_for_inference(name, version), form))
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise own_fault(error) from error
+
+
+def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
+    """Answer one call from Python, and hand on each response.
+
+    Raises:
+        InferenceError: As a client would be told.
+    """
+    try:
+        yield from Stream(engine, engine.models.find(name, version), form).run()
     except InferenceError:
         raise
     except Exception as error:
