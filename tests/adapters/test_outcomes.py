@@ -222,6 +222,33 @@ def test_times_add_up(held: Blocking) -> None:
         assert np.isclose(sum(stage.seconds for stage in stages), taken.success.seconds)
 
 
+def test_a_model_that_is_unloaded_or_registered_again_counts_from_zero(held: Blocking) -> None:
+    server = make_server(held)
+    send = over_http(ways_into(server)["OIPApp"])
+    assert send("echo", GOOD) == 200
+    server.unload_sync("echo")
+    assert outcomes(server)["echo"] == {}
+    assert send("echo", GOOD) == 503
+    server.load_sync("echo")
+    assert send("echo", GOOD) == 200
+    assert outcomes(server)["echo"] == {"busy": 1, "ok": 1}
+    server.unregister_sync("echo")
+    assert send("echo", GOOD) == 404
+    server.register("echo", lambda x: x)
+    assert send("echo", GOOD) == 200
+    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1}, {"invalid": 1})
+
+
+def test_calls_from_python_count_too(held: Blocking) -> None:
+    server = make_server(held)
+    values = {"x": np.array([1, 2], np.float32)}
+    server.infer_sync("echo", values)
+    for model, error in (("echo", {"y": values["x"]}), ("unknown", values)):
+        with pytest.raises(InferenceError):
+            server.infer_sync(model, error)
+    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1, "invalid": 1}, {"invalid": 1})
+
+
 def test_a_server_that_begins_anew_counts_from_zero(held: Blocking) -> None:
     for _ in range(2):
         server = make_server(held)

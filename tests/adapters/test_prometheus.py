@@ -78,9 +78,9 @@ def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: Collecto
     statistics_of(server, "m").record_response(0, "success", 0.1, 0.1, since=0.3)
     text = generate_latest(registry).decode()
     assert {family.name: family.type for family in parse_text(text)} == KINDS
-    page = openmetrics.generate_latest(registry).decode()
+    page = openmetrics.generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert page.endswith("# EOF\n")
-    families = list(parse_openmetrics(page))
+    families = list(parse_openmetrics(page))  # type: ignore[no-untyped-call]
     assert {family.name: family.type for family in families} == KINDS
     assert {family.name: family.unit for family in families} == {name: "seconds" if name.endswith("_seconds") else "" for name in KINDS}
     for family in families:

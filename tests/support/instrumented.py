@@ -35,7 +35,7 @@ def make_app() -> Any:
     @Request.application
     def metrics(request: Request) -> Response:
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return Response(generate_latest(registry), content_type="text/plain")
 
     return OIPWSGIMiddleware(metrics, server)
@@ -53,7 +53,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             "preload_app": True,
             "loglevel": "warning",
             "graceful_timeout": 10,
-            "child_exit": lambda _, worker: mark_process_dead(worker.pid),
+            "child_exit": lambda _, worker: mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
         }
         for name, value in settings.items():
             self.cfg.set(name, value)

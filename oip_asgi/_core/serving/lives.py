@@ -204,6 +204,7 @@ def _unload(models: list[Model]) -> Steps[list[Model]]:
         model.limiter.turn_away(is_unloaded=True)
         if unloading is not None:
             yield unloading
+            unloading.ended.then(model.statistics.clear)
     return models
 
 

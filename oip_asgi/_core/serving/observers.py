@@ -41,7 +41,7 @@ class Span(Protocol):
         Args:
             outcome: How the request ended.
             call: Its call; None where it was refused before its body was there.
-            error: What was raised, None where it was answered or its client went.
+            error: What was raised, `GeneratorExit` or `Abandoned` where its client went; None where it was answered.
         """
 
 
@@ -52,14 +52,14 @@ class Tracer(Protocol):
         """The span of a request that has come; None where nobody records it."""
 
 
-def outcome_of(error: BaseException | None, *, has_entered: bool) -> Outcome:
-    """How a request ended.
+def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
+    """How a request ended that was not answered.
 
     Args:
-        error: What was raised; None where its client went.
+        error: What was raised; `GeneratorExit` or `Abandoned` where its client went.
         has_entered: Whether it had a slot or waited for one.
     """
-    if error is None or isinstance(error, (GeneratorExit, Abandoned)):
+    if isinstance(error, (GeneratorExit, Abandoned)):
         return "cancelled"
     if not isinstance(error, InferenceError):
         return "failed"
@@ -76,7 +76,7 @@ def ended(model: Model, call: Noted | None, error: BaseException, span: Span | N
     Args:
         model: The model that was asked for.
         call: Its call; None where it ended before its body was there.
-        error: Why it ended; `GeneratorExit` where its client went.
+        error: Why it ended; `GeneratorExit` or `Abandoned` where its client went.
         span: Its span, if it has one.
         clock: That of its moments.
     """

@@ -109,7 +109,7 @@ def infer_values(engine: Engine, name: str, version: str | None, form: PythonFor
         InferenceError: As a client would be told.
     """
     try:
-        return (yield from infer(engine, engine.models.find(name, version), form))
+        return (yield from infer(engine, engine.find_for_inference(name, version), form))
     except InferenceError:
         raise
     except Exception as error:
