@@ -1,12 +1,16 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
 from ._core.errors import InferenceError
+from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
-from ._core.rest.schemas import RequestOutput
+from ._core.schemas import RequestOutput
+from ._core.serving.lives import ModelStatus
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
+
+__version__ = "0.1.0"
 
 __all__ = [
     "InferenceContext",
@@ -14,6 +18,8 @@ __all__ = [
     "InferenceRequest",
     "InferenceResponse",
     "InferenceServer",
+    "LoadParameters",
+    "ModelStatus",
     "OIPApp",
     "OIPMiddleware",
     "OIPWSGIApp",
@@ -21,4 +27,5 @@ __all__ = [
     "RequestOutput",
     "Tensor",
     "TensorSpec",
+    "__version__",
 ]

@@ -1,23 +1,26 @@
-"""The ways in over ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
 
 Knows scopes and messages; the answers come from the core.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.http import exchange as http
-from ._runtime.drive import drive_async
-from ._runtime.threads import Running
-from ._runtime.waiting import ClientGone
+from ._core.effects import Fed, Piece, Run, Start, Steps
+from ._core.http.exchange import exchange
+from ._core.http.paths import behind, encoded, prefix_of
+from ._core.http.request import Head
+from ._core.http.response import CLIENT_GONE, Response, not_under
+from ._runtime.drive import abandon_async, advance_async
+from ._runtime.runtime import Runtime
+from ._runtime.waiting import ClientGone, Turns
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -37,38 +40,47 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
+        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
             numbers hardly compress: leave it to text, or to a slow line.
     """
 
-    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
         self._server = server
+        self._prefix = prefix_of(path)
         self._compress = compress_responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.answer(scope, receive, send, _path(scope))
+            path = _path(scope)
+            rest = behind(path, self._prefix)
+            if rest is None:
+                await _send(not_under(path, self._prefix), send)
+            else:
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await _own_lifespan(self._server, receive, send)
+            await own_lifespan(self._server, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
-        encoded = http.encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
-        head = http.Head(scope["method"], encoded, list(scope["headers"]), True, scope, self._compress)
-        server = self._server
+        target = None if raw_path is None else raw_path.decode("latin-1")
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
+        engine, runtime = self._server._inside
+        steps = exchange(engine, head)
         try:
-            client = _Client(receive, server.running)
-            response = await drive_async(http.exchange(server.core, head), server.running, client.read, client.is_gone)
+            client = ClientOf(receive, runtime)
+            answer = await advance_async(steps, runtime, client.read, client.is_gone)
         except ClientGone:
-            response = http.CLIENT_GONE
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        for body, more in response.messages():
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+            answer = CLIENT_GONE
+        if type(answer) is Response:
+            await _send(answer, send)
+        else:
+            await _send_pieces(steps, answer, client, send)
 
-    def install(self, app: Starlette, path: str = "/v2") -> None:
+    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does.
@@ -76,13 +88,18 @@ class OIPApp:
         Args:
             app: The application; its routes, middleware and lifespan stay as they are.
             path: Where to, such as "/v2".
+            grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
+                "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
 
         Raises:
             ValueError: The path does not begin with a slash.
+            ImportError: `grpc` is asked for, and protobuf is not installed.
         """
         from starlette.routing import Mount, Route
 
-        prefix = http.prefix(path)
+        prefix = prefix_of(path)
+        if grpc:
+            self._install_grpc(app)
         app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         host_lifespan = app.router.lifespan_context
 
@@ -92,6 +109,60 @@ class OIPApp:
                 yield state
 
         app.router.lifespan_context = lifespan
+
+    def _install_grpc(self, app: Starlette) -> None:
+        from starlette.routing import Mount
+
+        from .grpc import OIPGRPCApp, TrailersMiddleware
+
+        grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
+        app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
+        build = app.build_middleware_stack
+        # around all middleware, also what is added later
+        app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
+
+
+async def _send(response: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    for body, more in response.messages():
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: ClientOf, send: Send) -> None:
+    """Send a response in pieces, the next of which is made when the server has taken the last.
+
+    Args:
+        steps: What hands on the pieces.
+        piece: The first of them.
+        client: Who asked.
+        send: ASGI's `send`.
+    """
+    watch = asyncio.ensure_future(client.leaves())
+    gone = partial(_ended, watch)
+    turns = Turns()
+    try:
+        # fast items never wait, so nobody else would look whether the client is still there
+        while not isinstance(piece, Response) and not watch.done():
+            if type(piece) is Start:
+                await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
+            else:
+                await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
+            if turns.is_over():
+                await asyncio.sleep(0)
+            piece = await advance_async(steps, client.runtime, None, gone)
+        if isinstance(piece, Response):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except (ClientGone, OSError):
+        pass  # how servers say from `send` that the client has gone
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+        await abandon_async(steps, client.runtime)
+
+
+async def _ended(watch: asyncio.Future[None]) -> bool:
+    await asyncio.wait([watch])
+    return True
 
 
 class _Bare:
@@ -113,28 +184,47 @@ class OIPMiddleware:
         app: The application around which it is put.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        grpc: As in `OIPApp.install`.
         compress_responses: As in `OIPApp`.
 
     Raises:
         ValueError: The path does not begin with a slash.
+        ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
-    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
-        self._host = app
+    def __init__(
+        self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
+    ) -> None:
         self._server = server
         self._app = OIPApp(server, compress_responses=compress_responses)
-        self._prefix = http.prefix(path)
+        self._prefix = prefix_of(path)
+        self._host = _beside(app, server, compress_responses) if grpc else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = http.behind(_path(scope), self._prefix)
+            path = behind(_path(scope), self._prefix)
             if path is not None:
                 await self._app.answer(scope, receive, send, path)
                 return
         await self._host(scope, receive, send)
+
+
+def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool) -> AnyASGIApp:
+    """An application with gRPC's services beside its own paths."""
+    from .grpc import OIPGRPCApp
+
+    grpc_app = OIPGRPCApp(server, compress_responses=compress_responses)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and any(behind(_path(scope), path) is not None for path in grpc_app.paths):
+            await grpc_app(scope, receive, send)
+        else:
+            await host(scope, receive, send)
+
+    return app
 
 
 def _path(scope: Scope) -> str:
@@ -149,19 +239,19 @@ def _path(scope: Scope) -> str:
         return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
-        behind = http.behind(path, prefix)
-        if behind is not None:
-            return behind
+        rest = behind(path, prefix)
+        if rest is not None:
+            return rest
     return path
 
 
-class _Client(msgspec.Struct, frozen=True, eq=False):
-    """Whoever sends a request: its body comes first, and behind it word that it has gone."""
+class ClientOf(msgspec.Struct, frozen=True, eq=False):
+    """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
-    running: Running
+    runtime: Runtime
 
-    async def read(self, body: Body) -> Buffer:
+    async def read(self, body: Fed) -> Any:
         """Feed what comes into the body."""
         message = await self.receive()
         chunk: bytes = message.get("body", b"")
@@ -169,7 +259,7 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
             return chunk
         while message["type"] != "http.disconnect":
             if body.is_compressed:
-                await self.running.in_thread(partial(body.feed, chunk), "conversion")
+                await self.runtime.run(Run(partial(body.feed, chunk), "conversion"))
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):
@@ -178,12 +268,19 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)
 
+    async def leaves(self) -> None:
+        """Wait until it has gone, or for ever where the server does not tell."""
+        with suppress(Exception):  # a server that breaks on the question cannot answer it
+            if await self.is_gone():
+                return
+        await asyncio.get_running_loop().create_future()
+
     async def is_gone(self) -> bool:
         """Wait for the next word, and tell whether it is that."""
         return bool((await self.receive())["type"] == "http.disconnect")
 
 
-async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
     if not received:
         await receive()
     async with server.lifespan():
@@ -218,4 +315,4 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await _own_lifespan(server, receive, send, received=received)
+        await own_lifespan(server, receive, send, received=received)

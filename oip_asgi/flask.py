@@ -1,20 +1,21 @@
-"""The way in over Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
+"""The adapter for Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
 
-Knows Flask's request and response; the answers come from the core, by way of `wsgi`.
+Knows Flask's request and response; the answers come from the core, through `wsgi`.
 """
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from typing import Any
+
+from flask import Blueprint, Response, request, stream_with_context
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._core.body import Body
-from ._core.datatypes import Buffer
+from ._core.effects import Fed
 from ._core.errors import TooLarge
-from ._core.http import exchange as http
+from ._core.http.paths import prefix_of
 from .server import InferenceServer
 
 
@@ -39,12 +40,14 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
+        if isinstance(response, wsgi.Streamed):
+            return Response(stream_with_context(response), response.status, wsgi.headers(response))
         return Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
         endpoint = f"{state.name_prefix}.{state.name}.v2".lstrip(".")
-        prefix = http.prefix(state.url_prefix or "/")
+        prefix = prefix_of(state.url_prefix or "/")
         state.app.view_functions[endpoint] = view
         state.app.url_map.converters["oip_anything"] = _Anything
         for rule in (prefix or "/", f"{prefix}/<oip_anything:path>"):
@@ -73,7 +76,7 @@ class _Stream:
         return chunk or (request.get_data() if was_new else b"")
 
 
-def _read(body: Body) -> Buffer:
+def _read(body: Fed) -> Any:
     try:
         return wsgi.read(_Stream(), body)
     except RequestEntityTooLarge:

@@ -1,43 +1,43 @@
-"""`InferenceServer`, the one object that users register models with and hand to a way in. Joins the core with what runs it."""
+"""`InferenceServer`, the one object that users register models with and hand to an adapter. Joins the core with what runs it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from ._core.codecs.registry import AnyCodec, Codecs
+from ._core.effects import Signal
+from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
-from ._core.models.signature import is_async
-from ._core.models.specs import TensorSpec
-from ._core.serving.engine import Server
-from ._runtime.drive import drive, drive_async
-from ._runtime.threads import Running, cpus
+from ._core.models.options import ModelKeywords, ModelOptions
+from ._core.schemas import RequestOutput
+from ._core.serving import lives
+from ._core.serving.engine import Engine
+from ._core.serving.lives import ModelStatus
+from ._core.serving.python_form import PythonForm, infer_values, stream_values
+from ._core.tensors import InferenceResponse
+from ._runtime.bounds import at_once
+from ._runtime.drive import drive, drive_async, pieces, pieces_async
+from ._runtime.runtime import Runtime, wait_for
+from ._runtime.waiting import check_may_block, running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ASYNC_AT_ONCE: Final = 256
-"""Coroutines mostly wait for others; this many cost memory alone."""
 
+class Inside(NamedTuple):
+    """What adapters need of a server, and users do not.
 
-class ModelOptions(TypedDict, total=False):
-    """What `InferenceServer.model` hands on to `register`, which describes each."""
+    Args:
+        engine: The protocol without any transport.
+        runtime: What carries out its effects.
+    """
 
-    version: str | None
-    platform: str
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
-    content_type: str | None
-    run: Literal["thread", "inline"]
-    writable: bool
-    load: Callable[[], Any] | None
-    ready: Callable[[], Any] | None
-    max_concurrency: int | None
-    max_queue: int
-    timeout: float | None
+    engine: Engine
+    runtime: Runtime
 
 
 class InferenceServer:
@@ -57,6 +57,8 @@ class InferenceServer:
             host itself is given.
         codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
             content type of ours takes its place.
+        model_control: Whether clients may load and unload models, by Triton's model repository extension; they may always list them.
+            From Python, `load` and `unload` always work. Switch it on only where everybody who reaches the server may do that.
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
@@ -76,6 +78,7 @@ class InferenceServer:
         worker_threads: int = 40,
         shutdown_timeout: float = 10.0,
         codecs: Sequence[AnyCodec] = (),
+        model_control: bool = False,
     ) -> None:
         if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
             raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
@@ -83,38 +86,23 @@ class InferenceServer:
             raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
         if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
-        self.core = Server(
+        engine = Engine(
             name,
             package_version("oip_asgi") if version is None else version,
             max_body_bytes=max_body_bytes,
             ready_when_empty=ready_when_empty,
             debug=debug,
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
+            model_control=model_control,
         )
-        self.running = Running(worker_threads)
+        self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
+        self._ending: Signal | None = None
 
-    def register(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        *,
-        version: str | None = None,
-        platform: str = "python",
-        inputs: Sequence[TensorSpec] = (),
-        outputs: Sequence[TensorSpec] = (),
-        content_type: str | None = None,
-        run: Literal["thread", "inline"] = "thread",
-        writable: bool = False,
-        load: Callable[[], Any] | None = None,
-        ready: Callable[[], Any] | None = None,
-        max_concurrency: int | None = None,
-        max_queue: int = 100,
-        timeout: float | None = None,
-    ) -> None:
-        """Register a callable as a model.
+    def register(self, name: str, function: Callable[..., Any] | None = None, **options: Unpack[ModelKeywords]) -> None:
+        """Register a callable as a model, also while requests run.
 
         A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
         rest. The annotation says as what: `np.ndarray`, also where there is none, `list[str]`, `list[bytes]`, `list[datetime]`,
@@ -126,7 +114,9 @@ class InferenceServer:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
                 an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
-                or what a codec encodes: the return annotation, else the value, says which.
+                or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
+                answers with a stream: each item that it yields is a response, and any of these. Left out: what `load` returns is the
+                callable, so that loading again replaces it and unloading frees it.
             version: The version, for models that have several.
             platform: The framework behind it, for the metadata.
             inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
@@ -135,14 +125,22 @@ class InferenceServer:
                 `inputs` declares none. Shown in the metadata's `parameters`.
             run: Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, for functions of microseconds.
             writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
-            load: Called once before the model is used, and may be an `async def`; the model is not ready before it returns.
+            load: Called before the model is used, and whenever it is loaded again; may be an `async def`. The model is not ready before
+                it returns. With a parameter, it gets the `LoadParameters` of a client that asks for it. Beside a function it returns
+                None; without one it returns the callable.
+            unload: Called after the last call, when the model is unloaded or unregistered or the server stops; may be an `async def`.
+                Where `load` returns the callable, also for the one that a new one has replaced, and with a parameter it gets that.
             ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
-            max_concurrency: How many calls may run at once. Left out: for a `def`, as many as this process has CPUs, and two at
-                least, as more would take memory and time from each other without an answer coming sooner; for an `async def`, 256.
+            max_concurrency: How many calls may run at once. Left out: for an `async def`, 256. For a `def`, as many as this process has
+                CPUs, and two at least, while they compute; up to 40 while they wait for something else, such as a database. That is
+                told by the CPU time that the process uses while requests wait.
             max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
                 `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
-                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends.
+                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
+                this is the time to its first response.
+            stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
+                client is told.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -150,27 +148,11 @@ class InferenceServer:
 
         Specification: Model Metadata; Content Types.
         """
-        self.core.models.add(
-            Model(
-                name,
-                function,
-                version=version,
-                platform=platform,
-                inputs=inputs,
-                outputs=outputs,
-                run=run,
-                writable=writable,
-                load=load,
-                ready=ready,
-                max_concurrency=_at_once(function) if max_concurrency is None else max_concurrency,
-                max_queue=max_queue,
-                timeout=timeout,
-                content_type=content_type,
-                codecs=self.core.codecs,
-            )
-        )
+        engine = self._inside.engine
+        model_options = ModelOptions(name=name, function=function, **options)
+        engine.add(Model(model_options, engine.codecs, at_once))
 
-    def model(self, name: str, **options: Unpack[ModelOptions]) -> Callable[[F], F]:
+    def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
 
         Raises:
@@ -188,51 +170,260 @@ class InferenceServer:
 
         return decorate
 
+    def models(self) -> list[ModelStatus]:
+        """Each version of each model, and where it is in its life. Loads nothing."""
+        return [lives.status(model) for model in self._inside.engine.models]
+
+    async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
+        """Load a model, or load it again. What was loaded before serves until the new is ready, and so does it where that fails.
+
+        Once begun, it goes on where this is cancelled. A second one waits for the first, then loads again. It concerns this process only.
+
+        Args:
+            name: The model's name.
+            version: Its version; None for all of them.
+            parameters: What a `load=` with a parameter gets.
+
+        Raises:
+            InferenceError: There is no such model (404), its `load=` takes no parameters (400), or raised (500, with that as the cause),
+                it was unloaded meanwhile, or the server stops (503).
+
+        Specification: Triton's Model Repository Extension, Load.
+        """
+        engine, runtime = self._inside
+        await drive_async(lives.load(engine, name, version, parameters or LoadParameters()), runtime)
+
+    def load_sync(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
+        """`load`, for threads without an event loop.
+
+        Raises:
+            InferenceError: As `load` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.load_sync", "await server.load(...)")
+        engine, runtime = self._inside
+        drive(lives.load(engine, name, version, parameters or LoadParameters()), runtime)
+
+    async def unload(self, name: str, version: str | None = None) -> None:
+        """Unload a model: no call begins any more, those that wait for a slot are answered 503, and those that run come to their end.
+
+        Its metadata stays, and it does not count against the server's readiness. This waits until `unload=` has run; where it is
+        cancelled, the unloading goes on. It concerns this process only.
+
+        Args:
+            name: The model's name.
+            version: Its version; None for all of them.
+
+        Raises:
+            InferenceError: There is no such model (404).
+
+        Specification: Triton's Model Repository Extension, Unload.
+        """
+        engine, runtime = self._inside
+        models = await drive_async(lives.unload(engine, name, version), runtime)
+        await drive_async(lives.until_unloaded(models), runtime)
+
+    def unload_sync(self, name: str, version: str | None = None) -> None:
+        """`unload`, for threads without an event loop.
+
+        Raises:
+            InferenceError: As `unload` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.unload_sync", "await server.unload(...)")
+        engine, runtime = self._inside
+        drive(lives.until_unloaded(drive(lives.unload(engine, name, version), runtime)), runtime)
+
+    async def unregister(self, name: str, version: str | None = None) -> None:
+        """`unload` a model and forget it: requests for it are answered 404 from here on.
+
+        Args:
+            name: The model's name.
+            version: Its version; None for all of them.
+
+        Raises:
+            InferenceError: There is no such model (404).
+        """
+        engine, runtime = self._inside
+        models = await drive_async(lives.unregister(engine, name, version), runtime)
+        await drive_async(lives.until_unloaded(models), runtime)
+
+    def unregister_sync(self, name: str, version: str | None = None) -> None:
+        """`unregister`, for threads without an event loop.
+
+        Raises:
+            InferenceError: As `unregister` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.unregister_sync", "await server.unregister(...)")
+        engine, runtime = self._inside
+        drive(lives.until_unloaded(drive(lives.unregister(engine, name, version), runtime)), runtime)
+
+    async def infer(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> InferenceResponse:
+        """Call a model as a client would, without HTTP: the same checks, slots, timeout and errors, and no bytes are made.
+
+        Args:
+            name: The model's name.
+            inputs: Values by name: arrays, numbers, strings, lists, series, `Tensor`s, or what a codec of the server encodes. Arrays keep
+                their dtype; numbers in a list become the declared datatype. Or a data frame, whose columns are inputs. They are neither
+                changed nor made read-only: do not change them before this returns.
+            version: The model's version; None as in a URL without one.
+            parameters: The request's parameters, such as `timeout` in microseconds.
+            outputs: The outputs to return, in this order; None for all.
+            id: The request's identifier.
+
+        Returns:
+            The response, whose arrays are the caller's own.
+
+        Raises:
+            InferenceError: The one that a client would have been told, with its status.
+
+        Specification: Inference.
+        """
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return await drive_async(infer_values(engine, name, version, form), runtime)
+
+    def infer_sync(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> InferenceResponse:
+        """`infer`, for threads without an event loop, such as a `def` model's.
+
+        Raises:
+            InferenceError: As `infer` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.infer_sync", "await server.infer(...)")
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return drive(infer_values(engine, name, version, form), runtime)
+
+    def infer_stream(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> AsyncGenerator[InferenceResponse, None]:
+        """Call a model and take its responses one by one: `async for response in server.infer_stream("chat", {"prompt": "hello"})`.
+
+        The arguments are those of `infer`. A model that does not stream gives one response. Each response is made when it is asked for.
+        Leave the loop early only within `contextlib.aclosing`, which ends the generator at once, and with it the model's.
+
+        Raises:
+            InferenceError: As `infer`, before the first response or behind any.
+        """
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces_async(stream_values(engine, name, version, form), runtime)
+
+    def infer_stream_sync(
+        self,
+        name: str,
+        inputs: Any,
+        version: str | None = None,
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002  (its name in the protocol)
+    ) -> Generator[InferenceResponse, None, None]:
+        """`infer_stream`, for threads without an event loop.
+
+        Raises:
+            InferenceError: As `infer_stream` says.
+            RuntimeError: An event loop runs in this thread.
+        """
+        check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
+        engine, runtime = self._inside
+        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces(stream_values(engine, name, version, form), runtime)
+
     def start(self) -> None:
-        """Load the models, for hosts that block. Without it they load at the first request that needs one."""
-        self._begin()
-        drive(self.core.loading.start(), self.running)
+        """Load the models, for hosts that block. Without it each loads at the first request that needs it.
+
+        While another thread stops the server, it waits for the end of that.
+        """
+        ending = self._begin()
+        engine, runtime = self._inside
+        if ending is not None:
+            wait_for(ending)
+        drive(engine.start(), runtime)
 
     def stop(self) -> None:
         """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
 
-        While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for their turn then.
-        Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again at the next start.
+        While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for a slot then.
+        `unload=` is called then. Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again
+        at the next start.
         """
-        if self._is_last():
-            drive(self.core.stop(self._shutdown_timeout), self.running)
-            self._end()
+        ended = self._leave()
+        if ended is not None:
+            engine, runtime = self._inside
+            drive(engine.stop(self._shutdown_timeout), runtime)
+            self._end(ended)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
 
         A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
+
+        Raises:
+            RuntimeError: No event loop of asyncio runs.
         """
-        self._begin()
+        running_loop()  # tells who runs this on another event loop
+        ending = self._begin()
+        engine, runtime = self._inside
         try:
-            await drive_async(self.core.loading.start(), self.running)
+            if ending is not None:
+                await signalled(ending)
+            await drive_async(engine.start(), runtime)
             yield
         finally:
-            if self._is_last():
+            ended = self._leave()
+            if ended is not None:
                 try:
-                    await drive_async(self.core.stop(self._shutdown_timeout), self.running)
+                    await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
-                    self._end()
+                    self._end(ended)
 
-    def _begin(self) -> None:
+    def __repr__(self) -> str:
+        engine = self._inside.engine
+        return f"<InferenceServer {engine.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
+
+    def _begin(self) -> Signal | None:
+        """Count one more start. Returns what is set at the end of a stop that is under way; None where there is none."""
         with self._lock:
             self._starts += 1
+            return self._ending
 
-    def _is_last(self) -> bool:
+    def _leave(self) -> Signal | None:
+        """Count one start less. Returns what to set at the end of the stop, where it was the last."""
         with self._lock:
             self._starts = max(0, self._starts - 1)
-            return self._starts == 0
+            if self._starts or self._ending is not None:
+                return None
+            self._ending = Signal()
+            return self._ending
 
-    def _end(self) -> None:
-        self.running.stop()
-        self.core.stopped()
-
-
-def _at_once(function: Callable[..., Any]) -> int:
-    return _ASYNC_AT_ONCE if is_async(function) else max(2, cpus())
+    def _end(self, ended: Signal) -> None:
+        self._inside.runtime.stop()
+        self._inside.engine.stopped()
+        with self._lock:
+            self._ending = None
+        ended.set()

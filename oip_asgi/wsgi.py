@@ -1,4 +1,4 @@
-"""The ways in over WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
+"""The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
 Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`,
 `messages` and `read`.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.effects import Response
+from ._core.effects import Fed, Send, Start, Steps
 from ._core.errors import InvalidRequest
-from ._core.http import exchange as http
-from ._runtime.drive import drive
+from ._core.http.exchange import exchange
+from ._core.http.paths import behind, encoded, prefix_of
+from ._core.http.request import Head
+from ._core.http.response import Response
+from ._runtime.drive import abandon, advance
+from ._runtime.runtime import Runtime
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -74,10 +76,10 @@ class OIPWSGIMiddleware:
     def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
         self._host = app
         self._app = OIPWSGIApp(server, compress_responses=compress_responses)
-        self._prefix = http.prefix(path)
+        self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = http.behind(_path(environ), self._prefix)
+        path = behind(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
@@ -89,33 +91,72 @@ def _path(environ: WSGIEnvironment) -> str:
     return path.encode("latin-1").decode(errors="replace")
 
 
-def head(environ: WSGIEnvironment, path: str, transport: object) -> http.Head:
+def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """A request's head from its `environ`, for a path behind the mount that is already known."""
-    return http.Head(
+    return Head(
         method=environ["REQUEST_METHOD"],
-        path=http.encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
+        path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
     )
 
 
-def answer(server: InferenceServer, head: http.Head, read: Callable[[Body], Any]) -> Response:
-    """Answer a request in this thread."""
-    return drive(http.exchange(server.core, head), server.running, read)
+@final
+class Streamed:
+    """A response in pieces, as its body: an iterator, whose next piece is made when it is asked for.
+
+    Args:
+        start: The response's head.
+        steps: What hands on the pieces.
+        runtime: What carries out the rest.
+    """
+
+    def __init__(self, start: Start, steps: Steps[Response], runtime: Runtime) -> None:
+        self.status = start.status
+        self.headers = start.headers
+        self._steps = steps
+        self._runtime = runtime
+
+    def __iter__(self) -> Streamed:
+        return self
+
+    def __next__(self) -> bytes:
+        piece = advance(self._steps, self._runtime)
+        if type(piece) is Send:
+            data: bytes = piece.piece
+            return data
+        raise StopIteration
+
+    def close(self) -> None:
+        """Make no more pieces. Servers call it at the end, and when the client has gone."""
+        abandon(self._steps, self._runtime)
 
 
-def headers(response: Response) -> list[tuple[str, str]]:
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
+    """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
+    engine, runtime = server._inside
+    steps = exchange(engine, head)
+    answer = advance(steps, runtime, read)
+    if type(answer) is Response:
+        return answer
+    assert type(answer) is Start  # before any piece
+    return Streamed(answer, steps, runtime)
+
+
+def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def messages(response: Response) -> Iterator[bytes]:
-    """A response's body as WSGI and its frameworks take it."""
+def messages(response: Response | Streamed) -> Iterator[bytes]:
+    """A response's body as WSGI and its frameworks take it. That of a response in pieces has to be closed."""
+    if isinstance(response, Streamed):
+        return response
     return (message for message, _ in response.messages())
 
 
-def read(stream: Stream, body: Body) -> Buffer:
+def read(stream: Stream, body: Fed) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Raises:

@@ -1,9 +1,51 @@
-"""Settings for all tests."""
+"""Settings for all tests, and what a plain `pytest` leaves out."""
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+PROCESSES = ("hostile", "peers", "processes")
+"""The folders whose tests start real processes, which makes them slow."""
+
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+pytest.register_assert_rewrite("tests.support", "tests.table")
 
 # a shared machine may be slow at any one example; what must be fast is measured by the benchmark
 settings.register_profile("oip_asgi", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("oip_asgi")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the slow tests too, which are left out unless a file or a folder is named")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in PROCESSES:
+            item.add_marker(pytest.mark.slow)
+    if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    left_out = [item for item in items if item.get_closest_marker("slow")]
+    items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=left_out)
+    config.stash[LEFT_OUT] = Counter(item.path.relative_to(TESTS).parts[0] for item in left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through ten thousand tests again and again, which takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left_out = config.stash.get(LEFT_OUT, None)
+    if left_out:
+        folders = ", ".join(f"{count:,} in tests/{folder}" for folder, count in sorted(left_out.items()))
+        terminalreporter.write_line(f"left out: {left_out.total():,} slow tests ({folders}); python -m pytest --all runs them too")

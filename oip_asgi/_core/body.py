@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import mmap
-import sys
-from contextlib import suppress
-from functools import cache
 from typing import Final
 
 import msgspec
-import numpy as np
 
+from .codings import Coding, Decoder
 from .datatypes import Buffer
 from .errors import InvalidRequest, TooLarge
-from .http.codings import Coding, Decoder
+from .memory import AT_HAND, aligned
 
 _TRUSTED: Final = 2**20
 """Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
 also the most that is copied in one go."""
-
-_AT_HAND: Final = 2**22
-"""Bytes up to which a body lies in what malloc has at hand, and gets it at once. What malloc gives to a thread stays with it, so more is
-taken from the system itself and goes straight back, at the price of a fault for each page."""
-
-_ALIGNMENT: Final = 16
 
 
 class Body(msgspec.Struct, eq=False):
@@ -34,7 +24,7 @@ class Body(msgspec.Struct, eq=False):
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None where it is not.
         head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
-            so that what follows them is aligned, and can be an array as it lies.
+            so that the bytes behind the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted; they are only counted else.
     """
 
@@ -44,13 +34,13 @@ class Body(msgspec.Struct, eq=False):
     head: int = 0
     keep: bool = True
     _received: int = 0
-    _first: bytes = b""
+    _first: Buffer = b""
     _size: int = 0
     _room: memoryview | None = None
     _decoder: Decoder | None = None
 
     def is_whole(self, chunk: bytes) -> bool:
-        """Whether the first chunk is all of the body, as it lies: it need not be fed then."""
+        """Whether the first chunk is all of the body: it need not be fed then."""
         return len(chunk) == self.length and self.coding is None
 
     @property
@@ -71,7 +61,7 @@ class Body(msgspec.Struct, eq=False):
         """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 
-    def feed(self, chunk: bytes) -> None:
+    def feed(self, chunk: Buffer) -> None:
         """Take the next chunk.
 
         Raises:
@@ -90,7 +80,7 @@ class Body(msgspec.Struct, eq=False):
             self.check(self._size + len(piece))
             self._keep(piece)
 
-    def _keep(self, chunk: bytes) -> None:
+    def _keep(self, chunk: Buffer) -> None:
         if not self.keep:
             return
         size = self._size + len(chunk)
@@ -106,9 +96,9 @@ class Body(msgspec.Struct, eq=False):
     def _grow(self, size: int) -> None:
         room = 2 * size if self.limit is None else max(size, min(2 * size, self.limit))
         if self.length is not None and self.coding is None:
-            is_believed = self.length <= _AT_HAND or size > _TRUSTED
+            is_believed = self.length <= AT_HAND or size > _TRUSTED
             room = max(size, self.length) if is_believed else min(room, self.length)
-        grown = _aligned(room, self.head)
+        grown = aligned(room, self.head)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
             end = min(start + _TRUSTED, self._size)
@@ -131,31 +121,3 @@ class Body(msgspec.Struct, eq=False):
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
         return self._first if self._room is None else self._room[: self._size].toreadonly()
-
-
-@cache  # once a process
-def keep_at_hand() -> None:
-    """Have malloc keep what it is given back: glibc's returns blocks of a size to the system, and each of their pages costs a fault when
-    it comes again, until it has once been given back so large a block. Where a model has been loaded, it mostly has been."""
-    np.empty(_AT_HAND, np.uint8)
-
-
-def _aligned(size: int, head: int) -> memoryview:
-    """So many bytes of memory, of which those behind the head are aligned."""
-    if size > _AT_HAND:
-        return _pages(size + _ALIGNMENT)[-head % _ALIGNMENT :][:size]
-    keep_at_hand()
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    address: int = memory.__array_interface__["data"][0]
-    start = -(address + head) % _ALIGNMENT
-    return memory.data[start : start + size]
-
-
-def _pages(size: int) -> memoryview:
-    if sys.platform == "win32":
-        return memoryview(mmap.mmap(-1, size))
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
-    if sys.platform == "linux":
-        with suppress(OSError):  # where the kernel has none
-            pages.madvise(mmap.MADV_HUGEPAGE)  # a page fault for each 2 MiB, not for each 4 KiB
-    return memoryview(pages)

@@ -1,166 +1,187 @@
-"""What the core asks of whoever drives it, and what it answers. Each step is described here and done elsewhere.
+"""What the core asks of its driver. Each effect is described here and carried out elsewhere.
 
-A request is one generator of the core's. It yields steps, is sent what came of each (or is thrown what was raised), and returns
-its answer. So every decision exists once, for callers that block and for callers that await.
+A request is one generator. It yields effects, is sent the result of each (or is thrown what was raised), and returns its answer. So
+every decision exists once, for callers that block and for callers that await. Only its driver advances a generator. An answer in
+pieces is no different: its generator yields them between other effects, and its driver stops at each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future
-from types import CoroutineType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, final
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
-from .body import Body
-from .datatypes import Buffer
-from .errors import ModelFault
-from .models.signature import is_async
-
 T = TypeVar("T")
 
-_WHOLE: Final = 2**20
-"""Bytes up to which an answer is one message, which is there twice, or thrice where its client is slow: each message costs a server as
-much as a copy of 100 KB."""
+Work: TypeAlias = Literal["model", "inline", "hook", "conversion"]
+"""What a function does, which says where it runs under an event loop: a model's call in a worker thread, or in this one for a model of
+microseconds; a hook such as `load=` in threads of its own, so that it never queues behind models; the decoding or encoding of a large body
+in a few threads."""
 
-_MESSAGE: Final = 2**17
-"""The most bytes in each message of a longer one: malloc has blocks of that size at hand, so they cost no page faults."""
 
-LARGE: Final = 2**16
-"""Above this many bytes to look at one by one, requests are decoded in a worker thread under ASGI and grpc.aio, so that the event loop
-goes on: it takes as long as a few trips to a thread."""
+@final
+class Signal:
+    """Set once, by any thread. Waits for nothing itself: who waits leaves a function to be called."""
 
-Pool: TypeAlias = Literal["thread", "aside", "conversion"]
-"""Which worker threads: those of models; those aside, so that loading and health never queue behind models; those for large bodies."""
+    __slots__ = ("_callbacks", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] | None = []
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._callbacks is None
+
+    def set(self) -> None:
+        """Set it, and call in this thread what was left; nothing where it is set already."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Have a function called as soon as it is set: at once where it is set already."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+
+class Fed(Protocol):
+    """What a request's body is fed into: `body.Body` is one, and says what the methods do."""
+
+    @property
+    def is_compressed(self) -> bool: ...
+    def is_whole(self, chunk: bytes, /) -> bool: ...
+    def wanted(self, most: int, /) -> int: ...
+    def feed(self, chunk: bytes, /) -> None: ...
+    def finish(self, *, cut_off: bool = False) -> Any: ...
 
 
 @final
 class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
-    body: Body
+    body: Fed
 
 
 @final
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until somebody else has finished `future`; an exception of its is thrown. The rest as in `Call`."""
+    """Wait until `signal` is set. `deadline` and `for_client` are as in `Run`."""
 
-    future: Future[None]
+    signal: Signal
     deadline: float = math.inf
     for_client: bool = False
 
 
 @final
-class Call(msgspec.Struct, frozen=True):
-    """Call user code, and send its result.
+class Run(msgspec.Struct, frozen=True):
+    """Call a function, and send its result. Under an event loop it runs where its `work` says.
 
-    Under ASGI, `run` says where: awaited or called on the event loop, or in a worker thread of some pool. Callers that block call
-    what is not "async" as it is.
-
-    At `deadline`, in seconds of `time.monotonic`, what is awaited is cancelled and awaited to its end, and what runs in a thread is
-    left to itself; either way `DeadlinePassed` is thrown. `for_client` says that nobody needs it once the client has gone: then the
-    same happens, and the generator is closed. What is not `for_client` goes on, whatever becomes of the request. `late` is told what a
-    thread that was left to itself at its deadline has raised behind it.
+    Args:
+        function: What to call. It is called once, or never where nobody waits for it any more.
+        work: What it does.
+        after: Set before it may start; None where it may start at once.
+        meanwhile: Called every hundredth of a second or so until `after` is set.
+        deadline: In seconds of `time.monotonic`. Then `DeadlinePassed` is thrown, and the function goes on by itself.
+        for_client: Whether nobody needs it once the client has gone: then the generator is closed, and the function goes on by itself.
+        late: Told what the function raised after nobody waited for it any more.
     """
 
-    function: Callable[..., Any]
-    run: Literal["async", "inline"] | Pool
-    args: tuple[Any, ...] = ()
+    function: Callable[[], Any]
+    work: Work
+    after: Signal | None = None
+    meanwhile: Callable[[], object] | None = None
     deadline: float = math.inf
     for_client: bool = False
-    late: Callable[[Exception], None] | None = None
-
-    @classmethod
-    def aside(cls, function: Callable[[], Any]) -> Call:
-        """A call of a hook, such as `load=`."""
-        return cls(function, "async" if is_async(function) else "aside")
+    late: Callable[[BaseException], None] | None = None
 
 
 @final
-class Together(msgspec.Struct, frozen=True):
-    """Finish several generators, at the same time where there are threads or an event loop for it."""
+class Await(msgspec.Struct, frozen=True):
+    """Call a coroutine function on an event loop, await it, and send its result.
 
-    parts: list[Generator[Step, Any, None]]
+    At `deadline`, or when the client has gone, the coroutine is cancelled and awaited to its end. Then `DeadlinePassed` is thrown, whose
+    cause is what the coroutine raised meanwhile, or the generator is closed.
+    """
+
+    function: Callable[[], Coroutine[Any, Any, Any]]
+    deadline: float = math.inf
+    for_client: bool = False
 
 
 def _never() -> bool:
     return False
 
 
-@final
-class Apart(msgspec.Struct, eq=False):
-    """Finish a generator whatever becomes of the one that yields this, which goes on at once under ASGI and grpc.aio.
+def _nothing() -> None:
+    pass
 
-    `ended` is set as soon as it is finished, or cancelled. Whoever finishes it says in `is_lost` how to tell that neither will happen, as
-    its event loop was closed under it.
+
+@final
+class Spawn(msgspec.Struct, eq=False):
+    """Finish another generator beside this one, which goes on at once; it is finished also where this one is given up.
+
+    Args:
+        part: The generator.
+        ended: Set by the driver when it has ended, or was cancelled.
+        is_lost: Set by the driver: tells that it will never end, as its event loop was closed under it.
+        cancel: Set by the driver: cancels it, where that is possible.
     """
 
-    part: Generator[Step, Any, None]
-    ended: Future[None] = msgspec.field(default_factory=Future)
+    part: Generator[Effect, Any, None]
+    ended: Signal = msgspec.field(default_factory=Signal)
     is_lost: Callable[[], bool] = _never
-
-
-class DeadlinePassed(Exception):
-    """Thrown into the generator whose step took longer than its deadline. Its cause is what was raised while that was cancelled."""
-
-
-class CancelledWithin(Exception):
-    """Thrown into the generator whose call ended cancelled, though nobody had cancelled it: it awaited what somebody else did."""
-
-
-class QuitWithin(Exception):
-    """Thrown into the generator whose call raised what ends threads and processes, such as `SystemExit`, which is its cause."""
-
-
-class Stopped(Exception):
-    """Thrown into the generator whose step was cancelled because the server stops."""
+    cancel: Callable[[], object] = _nothing
 
 
 @final
-class Response(msgspec.Struct, frozen=True):
-    """An answer: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
+class Start(msgspec.Struct, frozen=True):
+    """Hand on the head of an HTTP response whose body follows as a `Send` for each piece, and has no length.
+
+    Args:
+        status: The HTTP status.
+        headers: Names in lower case.
+    """
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    parts: list[Buffer]
-    size: int
-
-    def messages(self) -> Iterable[tuple[bytes, bool]]:
-        """The parts as `bytes`, which is what servers take, and whether more of them follow.
-
-        They are few, as each costs a call, and none is so large that much is there twice.
-        """
-        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
-
-    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
-        gathered: list[memoryview] = []
-        size, left = 0, self.size
-        for part in self.parts:
-            rest = memoryview(part)
-            while rest:
-                piece, rest = rest[: _MESSAGE - size], rest[_MESSAGE - size :]
-                gathered.append(piece)
-                size += len(piece)
-                left -= len(piece)
-                if size == _MESSAGE or not left:
-                    yield b"".join(gathered), left > 0
-                    gathered, size = [], 0
 
 
-Step: TypeAlias = Read | Wait | Call | Together | Apart
-Steps: TypeAlias = Generator[Step, Any, T]
-Exchange: TypeAlias = Steps[Response]
+@final
+class Send(msgspec.Struct, frozen=True):
+    """Hand on a piece of an answer. The generator goes on when whoever drives it asks for the next one, which is the back-pressure."""
+
+    piece: Any
 
 
-def no_coroutine(result: Any) -> Any:
-    """What came of a call, unless it is a coroutine that nobody would await.
+class Abandoned(BaseException):
+    """Thrown into the generator that nobody waits for any more. It may yet yield effects to clean up, but none that hands on."""
 
-    Raises:
-        ModelFault: It is one.
-    """
-    if isinstance(result, CoroutineType):
-        result.close()
-        raise ModelFault("it returned a coroutine: register the async def itself")
-    return result
+
+class DeadlinePassed(Exception):
+    """Thrown into the generator whose effect took longer than its deadline."""
+
+
+class CancelledWithin(Exception):
+    """Thrown into the generator whose coroutine ended cancelled, though nobody had cancelled it: it awaited something that was."""
+
+
+class QuitWithin(Exception):
+    """Thrown into the generator whose function raised what ends threads and processes, such as `SystemExit`, which is its cause."""
+
+
+class Stopped(Exception):
+    """Thrown into the generator whose effect was cancelled because the server stops."""
+
+
+Piece: TypeAlias = Start | Send
+"""What a driver does not carry out itself, but hands to its caller."""
+
+Effect: TypeAlias = Read | Wait | Run | Await | Spawn | Piece
+Steps: TypeAlias = Generator[Effect, Any, T]

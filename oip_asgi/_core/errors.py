@@ -68,7 +68,7 @@ class InferenceError(Exception):
         if headers is not None:
             self.headers = headers
         if not isinstance(self.status, int) or not 400 <= self.status <= 599:
-            raise ValueError(f"{type(self).__name__}: status {self.status!r} is none of an error, which are 400 to 599")
+            raise ValueError(f"{type(self).__name__}: status {self.status!r} is not the status of an error: expected 400 to 599")
         for name, value in self.headers.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _OURS:
                 raise ValueError(f"{type(self).__name__}: {name!r} is no name of a header that can be added")
@@ -83,6 +83,12 @@ class InferenceError(Exception):
 
 class InvalidRequest(InferenceError):
     """The request itself is wrong; sending it again will not help."""
+
+
+class Forbidden(InferenceError):
+    """The server is not set up to let clients do that."""
+
+    status = 403
 
 
 class NotFound(InferenceError):
@@ -110,7 +116,7 @@ class TooLarge(InferenceError):
 
 
 class UnsupportedEncoding(InferenceError):
-    """The body's Content-Encoding is none that is decoded here."""
+    """The body has a Content-Encoding that this package does not decode."""
 
     status = 415
 

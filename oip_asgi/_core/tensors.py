@@ -5,7 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, AnyStr, Final, TypeAlias
 
 import msgspec
@@ -13,7 +13,7 @@ import numpy as np
 
 from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
-from .rest.schemas import Parameters, RequestOutput
+from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
@@ -29,20 +29,6 @@ _MANY: Final = 2**12
 
 _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
-
-MAX_TENSORS: Final = 100_000
-"""More columns than any frame has. Each tensor that is named, however small, costs objects of fifteen times its text."""
-
-
-def check_numbers(inputs: Sized, outputs: Sized) -> None:
-    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
-
-    Raises:
-        InvalidRequest: More than `MAX_TENSORS` of one.
-    """
-    if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
-        number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
-        raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
 
 
 def check_supported(parameters: Parameters, where: str) -> None:
@@ -112,8 +98,11 @@ def _holds_text(value: Any) -> bool:
 
 def _bytes_array(array: Array) -> Array:
     elements = array.ravel().tolist()
-    if set(map(type, elements)) <= {bytes}:
+    classes = set(map(type, elements))
+    if classes <= {bytes}:
         return array
+    if classes == {str}:
+        return object_array(list(map(str.encode, elements)), array.shape)
     return object_array([_to_bytes(element) for element in elements], array.shape)
 
 
@@ -178,21 +167,6 @@ def read_only(array: Array) -> None:
         if part.flags.writeable:
             part.flags.writeable = False
         part = part.base
-
-
-def lasting(array: Array) -> Array:
-    """An array that nobody writes to any more: itself where neither it nor what it is a view of can be written to, else a copy.
-
-    So an input that a model gives back is not copied, while a buffer that the model uses again is, and answers cannot mix.
-    """
-    part: Any = array
-    while isinstance(part, np.ndarray):
-        if part.flags.writeable:
-            copied = array.copy()
-            copied.flags.writeable = False
-            return copied
-        part = part.base
-    return array
 
 
 def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
@@ -374,7 +348,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
-        transport: The way in's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
+        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
             pool is reached through it.
     """
 

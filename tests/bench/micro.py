@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
-from oip_asgi import InferenceResponse, InferenceServer, OIPApp
-from oip_asgi._core.effects import Read
-from oip_asgi._core.http import exchange as http
-from oip_asgi._core.outlines import Received
-from oip_asgi._core.rest import body as rest
+from oip_asgi import OIPApp
+from tests.support.inside import parts_of_http
 
 from .machine import described
 from .models import make_server
@@ -26,17 +26,7 @@ from .rows import HEADER_LENGTH, Row, rows
 from .serve import echo
 
 ROWS: Final = ("JSON 1x4", "binary 1x4")
-
-
-def drive(steps: Any, body: bytes = b"") -> Any:
-    """Finish a generator of the core's, whose calls return at once, in the least that it takes."""
-    value = None
-    while True:
-        try:
-            step = steps.send(value)
-        except StopIteration as end:
-            return end.value
-        value = body if isinstance(step, Read) else step.function(*step.args)
+HERE: Final = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -50,6 +40,7 @@ class Costs:
         infer: From tensors to tensors: a place, checks, arguments, the model, its result.
         encode: From tensors to the body.
         echo: A bare ASGI callable that sends back what it read.
+        functions: The Python functions that are entered, through `OIPApp`.
     """
 
     app: float
@@ -58,6 +49,7 @@ class Costs:
     infer: float
     encode: float
     echo: float
+    functions: list[str]
 
     def parts(self) -> dict[str, float]:
         """The whole, cut into what each layer takes."""
@@ -83,15 +75,7 @@ def best(function: Callable[[], Any], repeats: int, number: int) -> float:
 
 def best_of_app(app: Any, row: Row, repeats: int, number: int) -> float:
     """The same for an ASGI application, with one message in."""
-    scope = {
-        "type": "http",
-        "method": row.method,
-        "path": row.path,
-        "raw_path": row.path.encode(),
-        "root_path": "",
-        "query_string": b"",
-        "headers": _headers(row),
-    }
+    scope = _scope(row)
     message = {"type": "http.request", "body": row.body, "more_body": False}
     sent: list[Any] = []
 
@@ -117,6 +101,51 @@ def best_of_app(app: Any, row: Row, repeats: int, number: int) -> float:
     return found
 
 
+def functions_entered(app: Any, row: Row) -> list[str]:
+    """The Python functions that an ASGI application enters for one warm request, each once, in the order of their first calls.
+
+    Those of the package, of the standard library and of others count; the model and what is in this folder do not.
+    """
+    scope = _scope(row)
+    entered: dict[str, None] = {}
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": row.body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 200) == 200
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and Path(code.co_filename).parent != HERE:
+            entered[f"{Path(code.co_filename).stem}.{code.co_qualname}"] = None
+
+    async def count() -> None:
+        for _ in range(20):
+            await app(scope, receive, send)
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            await app(scope, receive, send)
+        finally:
+            sys.setprofile(before)
+
+    asyncio.run(count())
+    return list(entered)
+
+
+def _scope(row: Row) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": row.method,
+        "path": row.path,
+        "raw_path": row.path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": _headers(row),
+    }
+
+
 def _headers(row: Row) -> list[tuple[bytes, bytes]]:
     """Those of wrk, beside the row's own."""
     named = {"host": "127.0.0.1:8000", **row.headers, "content-length": str(len(row.body))}
@@ -129,30 +158,18 @@ def costs(row: Row, repeats: int, number: int) -> Costs:
     server.start()
     try:
         size = row.headers.get(HEADER_LENGTH)
-        header_length = None if size is None else int(size)
-        head = http.Head(row.method, row.path, _headers(row), True, None)
-        received = rest.decode_request(row.body, header_length)
-        response = _infer(server, received, head)
+        parts = parts_of_http(server, "identity", row.path, _headers(row), row.body, None if size is None else int(size))
         return Costs(
             best_of_app(OIPApp(server), row, repeats, number),
-            best(lambda: drive(http.exchange(server.core, head), row.body), repeats, number),
-            best(lambda: rest.decode_request(row.body, header_length), repeats, number),
-            best(lambda: _infer(server, received, head), repeats, number),
-            best(lambda: rest.encode_response(response, received.request), repeats, number),
+            best(parts.exchange, repeats, number),
+            best(parts.decode, repeats, number),
+            best(parts.infer, repeats, number),
+            best(parts.encode, repeats, number),
             best_of_app(echo, row, repeats, number),
+            functions_entered(OIPApp(server), row),
         )
     finally:
         server.stop()
-
-
-def _infer(server: InferenceServer, received: Received, head: http.Head) -> InferenceResponse:
-    core = server.core
-    model = core.models.find("identity", None)
-    assert core.is_open(model)
-    place = core.enter(model)
-    response: InferenceResponse = drive(core.infer(model, place, received, head))
-    place.give_up()
-    return response
 
 
 def report(found: Costs, name: str) -> str:
@@ -160,7 +177,7 @@ def report(found: Costs, name: str) -> str:
     lines = [[part, f"{seconds * 1e6:.2f}", f"{seconds / found.app:.0%}"] for part, seconds in found.parts().items()]
     lines.append(["the whole", f"{found.app * 1e6:.2f}", "100%"])
     lines.append(["a bare echo through the same messages", f"{found.echo * 1e6:.2f}", f"{found.echo / found.app:.0%}"])
-    return table([name, "µs", "share"], lines)
+    return table([name, "µs", "share"], lines) + f"\n{len(found.functions)} Python functions are entered"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -168,10 +185,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", default=ROWS, metavar="PATTERN")
     parser.add_argument("--repeats", type=int, default=1000, metavar="N")
     parser.add_argument("--number", type=int, default=20, metavar="N", help="of requests in each repeat")
+    parser.add_argument("--functions", action="store_true", help="name the functions that are entered")
     parsed = parser.parse_args(arguments)
     print(described())
     for row in rows(parsed.rows):
-        print("", report(costs(row, parsed.repeats, parsed.number), row.name), sep="\n")
+        found = costs(row, parsed.repeats, parsed.number)
+        print("", report(found, row.name), *(found.functions if parsed.functions else ()), sep="\n")
 
 
 if __name__ == "__main__":

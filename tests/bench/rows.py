@@ -170,7 +170,7 @@ def _health(name: str) -> Row:
 
 def _rpc(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Row]:
     def make(name: str) -> Row:
-        from ..grpc_ways import MESSAGES, SERVICE, wire_request
+        from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 
         values = _numbers(shape)
         message = wire_request("identity", [{"name": "x", "datatype": "FP32", "shape": shape}], [values.tobytes()])

@@ -132,7 +132,7 @@ def serve_wsgi(app: Any, port: int) -> None:
 def _add_grpc_echo(grpc_server: Any) -> None:
     import grpc
 
-    from ..grpc_ways import SERVICE
+    from tests.support.grpc_ways import SERVICE
 
     async def answer(request: bytes, context: Any) -> bytes:
         return request

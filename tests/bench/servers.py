@@ -11,7 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from ..processes import free_port, running
+from tests.support.processes import free_port, running
+
 from . import grpc_client
 from .load import Target
 from .machine import on_core

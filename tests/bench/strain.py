@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..processes import ROOT
+from tests.support.processes import ROOT
+
 from .load import by_sockets
 from .machine import forget_peak, memory
 from .measure import verify

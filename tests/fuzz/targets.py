@@ -16,23 +16,18 @@ from unittest.mock import patch
 
 import numpy as np
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceResponse, InferenceServer, TensorSpec
 from oip_asgi._core.body import Body
-from oip_asgi._core.datatypes import DTYPES, Array, Buffer
+from oip_asgi._core.codings import Coding, coding_of, preferred
+from oip_asgi._core.datatypes import DTYPES, Array
 from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.grpc.wire import bytes_head, split
-from oip_asgi._core.http import exchange as http
-from oip_asgi._core.http.codings import Coding, coding_of, preferred
-from oip_asgi._core.json import chunks, documents
+from oip_asgi._core.json import chunks
 from oip_asgi._core.json import data as oip_data
-from oip_asgi._core.json.data import from_json, read_closely, to_json
+from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
-from oip_asgi._core.rest import body as rest
-from oip_asgi._core.rest.body import decode_request, encode_response
-from oip_asgi._core.tensors import InferenceResponse
-from oip_asgi._runtime.drive import drive
-
-from ..table import rows
+from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response
+from tests.table.rows import rows
 
 SECONDS: Final = 1.0
 SECONDS_PER_BYTE: Final = 1e-4
@@ -66,14 +61,7 @@ def exchange(data: bytes) -> None:
     first, *lines = text.split(b"\r\n")
     method, _, path = first.decode("latin-1").partition(" ")
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
-    head = http.Head(method, path, headers, True, None, compress=True)
-
-    def read(into: Body) -> Buffer:
-        for start in range(0, len(body), 1000):
-            into.feed(body[start : start + 1000])
-        return into.finish()
-
-    response = drive(http.exchange(SERVER.core, head), SERVER.running, read)
+    response = answer_http(SERVER, method, path, headers, body)
     # a request may ask for a timeout of microseconds, and has its wish
     assert response.status == 200 or 400 <= response.status < 500 or (response.status == 504 and b"timeout" in data), response
     content = b"".join(response.parts)
@@ -89,9 +77,8 @@ def document(data: bytes) -> None:
     """A body with its JSON's length in the first two bytes, read quickly and closely; and its own inputs as the answer."""
     length, body = int.from_bytes(data[:2], "big") or None, data[2:]
     request = decode_request(body, length)
-    head, behind = rest._split(body, length)
     try:
-        whole = rest._to_request(documents.request_closely(head), behind, read_closely)
+        whole = decode_request_closely(body, length)
     except InferenceError as error:
         raise AssertionError("only the quick way takes it") from error
     assert repr([request.id, request.parameters, [(output.name, output.parameters) for output in request.outputs]]) == repr(

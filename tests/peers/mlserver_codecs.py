@@ -27,6 +27,10 @@ def from_json(value: Any) -> Any:
             return [bytes.fromhex(element) for element in value["data"]]
         case "datetimes":
             return [datetime.fromisoformat(element) for element in value["data"]]
+        case "cells":
+            cells = np.empty(len(value["data"]), object)
+            cells[:] = [np.array(data) for data in value["data"]]
+            return pd.DataFrame({"x": pd.Series(cells)})
         case _:
             return pd.DataFrame({name: pd.Series(data, dtype=dtype) for name, dtype, data in value["columns"]})
 

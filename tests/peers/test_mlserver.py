@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
 from oip_asgi._core.datatypes import Array
-from oip_asgi._core.rest import body as rest
-
-from ..processes import free_port, serving
-from ..test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
+from tests.support.inside import decode_request
+from tests.support.processes import free_port, serving
 
 PYTHON = os.environ.get("MLSERVER_PYTHON")
 
@@ -61,7 +60,7 @@ def mlserver() -> Iterator[MLServer]:
 
 def theirs(codec: str, document: Any) -> Any:
     """What our codec makes of a request in JSON."""
-    request = rest.decode_request(json.dumps(document).encode(), None)
+    request = decode_request(json.dumps(document).encode())
     ours = getattr(codecs, codec)
     return ours.decode_request(request) if issubclass(ours, codecs.RequestCodec) else ours.decode_input(request.inputs[0])
 
@@ -103,9 +102,14 @@ def both_ways(mlserver: MLServer, codec: str, value: Any, untagged: Any) -> Any:
     if codec != "NumpyCodec" and codec != "NumpyRequestCodec":
         unbytes = mlserver("encode", codec, value=tagged(value), use_bytes=False)
         assert unbytes == document
-    assert [item["shape"] for item in mine["inputs"]] == [item["shape"] for item in document["inputs"]] or codec == "PandasCodec"
+    assert [item["shape"] for item in mine["inputs"]] == [_as_ours(codec, item["shape"]) for item in document["inputs"]]
     assert [item["data"] for item in mine["inputs"]] == [item["data"] for item in document["inputs"]]
     return theirs(codec, document)
+
+
+def _as_ours(codec: str, shape: list[int]) -> list[int]:
+    """Arrays have the same shape from both; lists are [N, 1] from MLServer and [N] from us."""
+    return shape if codec in ("NumpyCodec", "NumpyRequestCodec") else shape[:1]
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -197,6 +201,16 @@ def test_frames(mlserver: MLServer, frame: pd.DataFrame) -> None:
             assert values == [None if element is None or element != element else element for element in frame[name].tolist()], name
 
 
+def test_arrays_in_the_cells_of_a_frame(mlserver: MLServer) -> None:
+    data = [[1.5, 2.5], [[1, 2], [3, 4]], ["a", "é"], [], [True]]
+    frame = pd.DataFrame({"x": pd.Series([np.array(cell) for cell in data], dtype=object)})
+    [written] = mlserver("encode", "PandasCodec", value={"kind": "cells", "data": data})["inputs"]
+    [mine] = ours("PandasCodec", frame)["inputs"]
+    assert (mine["datatype"], mine["parameters"], mine["data"]) == (written["datatype"], written["parameters"], written["data"])
+    [[_, _, read]] = mlserver("decode request", "PandasCodec", document=ours("PandasCodec", frame))["columns"]
+    assert read == data
+
+
 def test_what_mlserver_sends_to_a_frame_model(mlserver: MLServer, url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:  # noqa: F811
     document = mlserver("encode", "PandasCodec", value=tagged(wines))
     answer = httpx.post(f"{url}/v2/models/score/infer", json=document)
@@ -246,7 +260,9 @@ def test_one_frame_from_mlserver_from_us_and_by_hand_is_answered_alike(mlserver:
 
 def test_differences_that_remain(mlserver: MLServer) -> None:
     """The README's list, each as it is seen."""
-    # a column has the shape it has
+    # a list and a column are [N]
+    assert mlserver("encode", "StringCodec", value=tagged(["a", "b"]))["inputs"][0]["shape"] == [2, 1]
+    assert ours("StringCodec", ["a", "b"])["inputs"][0]["shape"] == [2]
     one = pd.DataFrame({"x": [1, 2]})
     assert mlserver("encode", "PandasCodec", value=tagged(one))["inputs"][0]["shape"] == [2, 1]
     assert ours("PandasCodec", one)["inputs"][0]["shape"] == [2]

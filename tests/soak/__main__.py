@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ..hostile import serving
-from ..processes import free_port
+from tests.hostile.rows import serving
+from tests.support.processes import free_port
+
 from .requests import KINDS, Ask, make
 
 MOST_HEALTH_MS = 50.0
@@ -193,8 +194,8 @@ def rested(address: str, pid: int, server: str) -> Held:
 
 def command(server: str) -> list[str]:
     if server == "uvicorn":
-        return [sys.executable, "-m", "tests.stressed"]
-    return [sys.executable, "-m", "tests.gunicorned", str(free_port()), "1", str(THREADS)]
+        return [sys.executable, "-m", "tests.support.stressed"]
+    return [sys.executable, "-m", "tests.support.gunicorned", str(free_port()), "1", str(THREADS)]
 
 
 def answering(process: subprocess.Popen[str], address: str, server: str) -> int:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..stressed import MAX_BODY_BYTES, SHARED
+from tests.support.stressed import MAX_BODY_BYTES, SHARED
 
 Check: TypeAlias = Callable[[dict[str, str], bytes], bool]
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from ..tensors import Tensor
-from .base import InputCodec, decode_elements, encode_elements
+from .base import InputCodec, are_all, decode_elements, encode_elements
 
 
 class Base64Codec(InputCodec[list[bytes]]):
-    """Lists of `bytes`. Writes `[N, 1]`, reads `[N]` and `[N, 1]`; what is not base64 is refused."""
+    """Lists of `bytes`. Writes `[N]`, reads `[N]` and `[N, 1]`, and refuses text that is not base64."""
 
     content_type = "base64"
     type_hint = list[bytes]
@@ -22,7 +22,7 @@ class Base64Codec(InputCodec[list[bytes]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list) and all(isinstance(element, bytes) for element in payload)
+        return are_all(payload, bytes)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[bytes] | bytes, use_bytes: bool = True) -> Tensor:

@@ -1,13 +1,13 @@
-"""Tensors -> the columns of a data frame. Works on whole columns: no Python code runs for each cell but where they are Python objects.
+"""A tensor -> a column of a data frame. Works on whole columns: Python code runs for single cells only if they are Python objects.
 
-pandas is imported where something of its is made, never before.
+pandas is imported in the functions that make something of it, so that servers without pandas can import this module.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,68 +19,44 @@ from ..tensors import Tensor, object_array
 from .base import bytes_of, rows_of
 from .base64 import Base64Codec
 from .categories import of_text
-from .datetime import DATE, LOCAL_DATES, ZONED_DATES, DatetimeCodec, are_in_calendar, from_text
-from .pandas_dtypes import CATEGORIES, DATETIME, DTYPE, HINTS, MASKED, has_str_dtype
+from .datetime import DATE, ZONED_DATES, DatetimeCodec, are_in_calendar, are_zoned, from_text, points_of
+from .pandas_dtypes import CATEGORIES, DTYPE, HINTS, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_FIRST_YEAR: Final = np.datetime64("1678", "Y")
+_LAST_YEAR: Final = np.datetime64("2261", "Y")
+"""The first and the last whole year that 64 bits of nanoseconds reach."""
+
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
-def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode]) -> pd.DataFrame:
-    """Tensors as the columns of a frame.
-
-    Args:
-        tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
-        others: How to decode content types that this module does not know, each to a sequence of N values.
-
-    Raises:
-        InvalidRequest: A tensor is no column, two have the same name, or their numbers of rows differ.
-    """
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    rows = -1
-    for tensor in tensors:
-        name = tensor.name
-        if name in columns:
-            raise InvalidRequest(f"column {shown(name)} is there twice: expected each name once")
-        columns[name] = column = column_of(tensor, tensor.parameters.get("content_type"), others)
-        if rows not in (-1, len(column)):
-            raise InvalidRequest(f"column {shown(name)} has {len(column)} rows, but those before it have {rows}: expected as many in each")
-        rows = len(column)
-    arrays = [column for column in columns.values() if isinstance(column, np.ndarray)]
-    if 1 < len(arrays) == len(columns) and len({array.dtype for array in arrays}) == 1:
-        return pd.DataFrame(np.stack(arrays).T, columns=list(columns))  # what pandas makes of them too, column by column
-    return pd.DataFrame(columns)
-
-
 def series_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> pd.Series[Any]:
-    """A tensor as one `pandas.Series` of its name; the arguments are those of `column_of`."""
+    """A tensor as a `pandas.Series` of the same name. The arguments are those of `column_of`."""
     import pandas as pd
 
     return pd.Series(column_of(tensor, content_type, others), name=tensor.name, copy=True)
 
 
 def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> Any:
-    """A tensor as what a frame takes as a column: an array or a `pandas.Series`.
+    """A tensor as something that a frame takes as a column: an array or a `pandas.Series`.
 
     Args:
         tensor: Of shape `[N]` or `[N, 1]`.
-        content_type: Its content type; None for what its datatype says, with BYTES as strings.
-        others: As in `frame_of`.
+        content_type: Its content type. None: the datatype decides, and BYTES are strings.
+        others: The decoders of content types that this module does not know. Each returns N values.
 
     Raises:
-        InvalidRequest: The tensor is no column, or does not hold what its content type says.
+        InvalidRequest: The tensor has another shape, or does not hold what its content type says.
     """
     decode = others.get(content_type)
     if decode is not None:
         column: Any = _of_user(tensor, decode, content_type)
     elif content_type is None:
-        column = _strings(tensor) if tensor.datatype == "BYTES" else rows_of(tensor, "pd")
+        column = _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd")
     elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
     else:
@@ -98,7 +74,9 @@ def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
     try:
         values = list(made)
     except TypeError as error:
-        raise InvalidRequest(f"column {shown(tensor.name)}: its content_type {shown(content_type)} makes no list of it: {error}") from None
+        raise InvalidRequest(
+            f"column {shown(tensor.name)}: its content_type {shown(content_type)} does not make a list of it: {error}"
+        ) from None
     if len(values) != rows:
         raise InvalidRequest(
             f"column {shown(tensor.name)} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them"
@@ -113,7 +91,13 @@ def _objects(values: list[Any]) -> Any:
 
 
 def _raw(tensor: Tensor) -> Any:
-    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else rows_of(tensor, "np")
+    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np")
+
+
+def _numbers(tensor: Tensor, wanted: str) -> Array:
+    rows: Array = rows_of(tensor, wanted)
+    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
+    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 
 
 def _strings(tensor: Tensor) -> Any:
@@ -148,8 +132,11 @@ def _datetimes(tensor: Tensor) -> Any:
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     if not elements:
         return pd.Series([], dtype="datetime64[ns]")
+    found = points_of(elements)
+    if found is not None and (series := _series_of_points(*found)) is not None:
+        return series
     is_zoned = _are_zoned(elements, tensor.name)
-    texts = [element.decode() for element in elements]
+    texts = list(map(bytes.decode, elements))
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
     if any(elements[place] != b"NaT" for place in np.flatnonzero(parsed.isna())):
         parsed = pd.Series(pd.DatetimeIndex(_microseconds(elements, tensor.name)).tz_localize("UTC"))
@@ -159,18 +146,29 @@ def _datetimes(tensor: Tensor) -> Any:
     return parsed if is_zoned else local
 
 
+def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
+    """The column that pandas itself would read, in the unit that it would choose. None for dates that pandas 2 has no nanoseconds for."""
+    import pandas as pd
+
+    if not has_str_dtype():
+        if points.min() < _FIRST_YEAR or points.max().astype("M8[Y]") > _LAST_YEAR:
+            return None
+        points = points.astype("M8[ns]")
+    elif np.datetime_data(points.dtype)[0] == "s":
+        points = points.astype("M8[us]")
+    series: pd.Series[Any] = pd.Series(points)
+    return series.dt.tz_localize("UTC") if is_zoned else series
+
+
 def _are_zoned(elements: list[bytes], name: str) -> bool:
-    """Whether dates have an offset from UTC, which is all of them or none.
+    """Whether the dates of a column have an offset from UTC.
 
     Raises:
-        InvalidRequest: One of them is no date, or some have an offset and others have none.
+        InvalidRequest: An element is no date, or some have an offset and others do not.
     """
-    lines = b"".join([element + b"\n" for element in elements])
-    if lines.count(b"\n") == len(elements):
-        if LOCAL_DATES.fullmatch(lines):
-            return False
-        if ZONED_DATES.fullmatch(lines):
-            return True
+    is_zoned = are_zoned(elements)
+    if is_zoned is not None:
+        return is_zoned
     for place, element in enumerate(elements):
         if element != b"NaT" and DATE.fullmatch(element) is None:
             raise _no_date(name, place, elements, "an ISO 8601 date and time")
@@ -179,7 +177,7 @@ def _are_zoned(elements: list[bytes], name: str) -> bool:
 
 
 def _microseconds(elements: list[bytes], name: str) -> Array:
-    """Points in time in UTC, one by one: pandas 2 reads nanoseconds only, so 1677 to 2262, and no offsets with seconds."""
+    """Dates in UTC, read one by one: pandas 2 itself reads only the years that nanoseconds reach, and no offsets with seconds."""
     points = np.full(len(elements), np.datetime64("NaT", "us"))
     for place, element in enumerate(elements):
         if element == b"NaT":
@@ -194,7 +192,7 @@ def _microseconds(elements: list[bytes], name: str) -> Array:
 
 def _no_date(name: str, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
     return InvalidRequest(
-        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' wants"
+        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' needs"
     )
 
 
@@ -208,19 +206,24 @@ _COLUMNS: Final[Mapping[str, Decode]] = {
 
 
 def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any:
-    """A column with the dtype that its `pd_dtype` says, which must be one that holds just the values that are there."""
+    """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
     import pandas as pd
 
     hint: Any = tensor.parameters[DTYPE]
     name = tensor.name
-    if hint not in HINTS and not (isinstance(hint, str) and DATETIME.fullmatch(hint)):
+    if hint not in HINTS and not (isinstance(hint, str) and is_datetime(hint)):
         raise InvalidRequest(f"column {shown(name)} has the {DTYPE} {shown(hint)}: expected one of {', '.join(HINTS)}, or datetime64[...]")
+    if not has_known_zone(hint):
+        raise InvalidRequest(
+            f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: expected UTC, an offset such as UTC+02:00, or a name that "
+            "Python's zoneinfo knows, such as Europe/Amsterdam"
+        )
     series = pd.Series(column)
     if hint == "category" and CATEGORIES in tensor.parameters:
         return _of_categories(series, tensor, others)
     if str(series.dtype) == hint:
         return series
-    if not _is_form_of(series, hint):
+    if not _can_become(series, hint):
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are {series.dtype}")
     try:
         if ", " in hint:
@@ -236,36 +239,55 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
 
 
 def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
-    """Points in time as those in UTC, if no zone takes them out of the calendar: what pandas does then can end the process."""
+    """Dates in UTC, after a check that they can be converted to the zone.
+
+    pandas crashes, with the whole process, where a zone moves a date out of the calendar. pandas 2 also crashes when it makes Python
+    objects of dates before 1678 in a zone that has a name.
+    """
     local = series if series.dt.tz is None else series.dt.tz_localize(None)
     points, day = local.to_numpy(), np.timedelta64(1, "D")
     if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
-        raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
+    if not has_str_dtype() and not has_fixed_zone(hint) and (points < _FIRST_YEAR).any():
+        raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
     return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
 def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, Decode]) -> pd.Series[Any]:
-    """Values as a column of the categories that `pd_categories` tells, which must be among them."""
+    """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
     import pandas as pd
 
-    where = f"column {shown(tensor.name)} cannot be of the categories that its {CATEGORIES} tells"
-    told, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
-    values = column_of(told, told.parameters.get("content_type"), others)
+    where = f"column {shown(tensor.name)} cannot have the categories in its {CATEGORIES}"
+    described, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
+    values = column_of(described, described.parameters.get("content_type"), others)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
             raise ValueError("one of them is there twice")
-        codes = categories.get_indexer(series)
+        codes = _codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
-            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is none of them")
+            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is not one of them")
+        if (codes < 0).any() and categories.dtype == object and any(isinstance(category, bytes) for category in categories):
+            raise ValueError("a value is missing, and categories of bytes cannot be sent back with missing values")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
 
 
-def _is_form_of(series: pd.Series[Any], hint: str) -> bool:
-    """Whether a column as it came is how one of dtype `hint` is sent."""
+def _codes(series: pd.Series[Any], categories: Any) -> Array:
+    """The place of each value among the categories, and -1 for values that are not among them."""
+    if series.isna().all():
+        return np.full(len(series), -1)
+    if series.dtype.kind != "M" or categories.dtype.kind != "M":
+        codes: Array = categories.get_indexer(series)
+        return codes
+    alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises
+    return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
+
+
+def _can_become(series: pd.Series[Any], hint: str) -> bool:
+    """Whether a column of dtype `hint` is sent as the values that came."""
     import pandas as pd
 
     if hint in MASKED:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensors import Tensor
-from .base import InputCodec, SingleTensorCodec, decode_elements, encode_elements
+from .base import InputCodec, SingleTensorCodec, are_all, decode_elements, encode_elements
 
 
 class StringCodec(InputCodec[list[str]]):
-    """Lists of strings. Writes `[N, 1]`, reads `[N]` and `[N, 1]`."""
+    """Lists of strings. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "str"
     type_hint = list[str]
@@ -20,11 +20,11 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list) and all(isinstance(element, str) for element in payload)
+        return are_all(payload, str)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        # the method of str itself is called without Python code for each element
+        # with the method of str itself, no Python code runs for each element
         are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
         return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
 
@@ -43,7 +43,7 @@ def _to_utf8(element: str | bytes) -> bytes:
 
 
 class StringRequestCodec(SingleTensorCodec[list[str]]):
-    """One list of strings as a whole request or response, under MLServer's names `input-1` and `output-1`."""
+    """One list of strings as a request or response, under MLServer's names `input-1` and `output-1`."""
 
     content_type = "str"
     type_hint = list[str]

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, shown
-from ..outlines import FEW, InputOutline, Outline
+from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
-from ..rest import schemas
-from ..rest.schemas import Parameters, RequestOutput
-from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported, integer_array, object_array
+from ..schemas import Parameters, RequestOutput
+from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -79,7 +79,7 @@ def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
 
-def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
+def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     """How many bytes of a request `decode_request` looks at one by one, or takes as long for: numbers in raw contents are copied at most.
 
     Args:
@@ -90,28 +90,6 @@ def decoding_effort(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     return size + sum(
         len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
     )
-
-
-def outline_of(message: Any) -> Outline | None:
-    """What a `ModelInferRequest` says beside its raw contents.
-
-    Args:
-        message: The message without its raw contents.
-
-    Returns:
-        The outline of one input of numbers, where few outputs are asked for; None for any other message.
-
-    Raises:
-        InvalidRequest: The datatype is unknown, or a parameter has no value.
-    """
-    if len(message.inputs) != 1 or message.raw_input_contents or len(message.outputs) > FEW:
-        return None
-    item = message.inputs[0]
-    shape = tuple(item.shape[:])
-    described = _described(item, shape)
-    if described.dtype.hasobject or item.HasField("contents") or min(shape, default=0) < 0:
-        return None
-    return Outline([described], message.id or None, _decode_parameters(message.parameters, "parameters"), _asked(message))
 
 
 def _asked(message: Any) -> list[RequestOutput]:
@@ -127,26 +105,20 @@ def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
-        described = _described(item, shape)
+        dtype = dtype_of(item.datatype)
+        parameters = _decode_parameters(item.parameters, "parameters")
+        parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is None:
             if not item.HasField("contents"):
                 check_supported(item.parameters, "it")
-            array = _from_contents(item.contents, item.datatype, described.dtype, shape)
+            array = _from_contents(item.contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
-            array = from_raw(raw, described.dtype, shape)
+            array = from_raw(raw, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"inputs[{place}] ({shown(item.name)}): {error}") from None
-    return Tensor(described.name, array, described.parameters)
-
-
-def _described(item: Any, shape: tuple[int, ...]) -> InputOutline:
-    """An input without its contents."""
-    dtype = dtype_of(item.datatype)
-    parameters = _decode_parameters(item.parameters, "parameters")
-    parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
-    return InputOutline(item.name, dtype, shape, parameters)
+    return Tensor(item.name, array, parameters)
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -180,31 +152,25 @@ def _value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def is_typed(message: Any) -> bool:
-    """Whether the inputs of a `ModelInferRequest` came in `contents`."""
-    return any(item.HasField("contents") for item in message.inputs[:])
-
-
-def encoding_effort(response: InferenceResponse, *, typed: bool) -> int:
+def encoding_cost(response: InferenceResponse) -> int:
     """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
-    effort = 0
+    cost = 0
     for tensor in response.outputs:
         array = tensor.array
-        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes if typed else array.nbytes // _COPIED
-    return effort
+        cost += bytes_effort(array) if array.dtype.hasobject else array.nbytes // _COPIED
+    return cost
 
 
-def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -> list[Buffer]:
+def encode_response(response: InferenceResponse, message: Any) -> list[Buffer]:
     """Fill a `ModelInferResponse`.
 
     Args:
         response: What the model answered.
         message: The empty message to fill.
-        typed: Whether the outputs go in `contents`, as the inputs came. Where one of them has a datatype without a field there, all
-            are raw, as the two forms do not mix.
 
     Returns:
-        Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible.
+        Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible. Outputs are raw however the
+        inputs came: that is what Triton's, KServe's and MLServer's clients read.
     """
     message.model_name = response.model_name
     if response.model_version is not None:
@@ -213,15 +179,14 @@ def encode_response(response: InferenceResponse, message: Any, *, typed: bool) -
         message.id = response.id
     if response.parameters:
         _encode_parameters(response.parameters, message.parameters)
-    typed = typed and all(tensor.datatype in TYPED for tensor in response.outputs)
+    contents: list[Buffer] = []
     for tensor in response.outputs:
-        datatype = tensor.datatype
-        output = message.outputs.add(name=tensor.name, datatype=datatype, shape=tensor.array.shape)
+        array = tensor.array
+        output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
         if tensor.parameters:
             _encode_parameters(tensor.parameters, output.parameters)
-        if typed:
-            getattr(output.contents, TYPED[datatype]).extend(tensor.array.ravel().tolist())
-    return [] if typed else [view_raw(tensor.array) for tensor in response.outputs]
+        contents.append(view_raw(array))
+    return contents
 
 
 def _encode_parameters(parameters: Parameters, message: Any) -> None:

@@ -7,17 +7,18 @@ Format: Protocol Buffers, Encoding. A message is its fields one after the other,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from ..datatypes import Buffer
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = 0, 1, 2, 3, 4, 5
+_SIZES: Final = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
 
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
-
-_GUESSES: Final = 16
-"""How many bytes that look like a tag are looked at: names, shapes and datatypes hardly have them."""
 
 _MAX_SHIFT: Final = 63
 """Where the last of a number's ten bytes begins, in bits."""
@@ -26,7 +27,7 @@ _MAX_SHORT_SHIFT: Final = 28
 """The same for tags and lengths, which have 32 bits."""
 
 
-def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
+def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
     """Take a bytes field off a serialized message.
 
     Args:
@@ -40,75 +41,61 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     view = memoryview(message)
     kept: list[memoryview] = []
     taken: list[memoryview] = []
-    position, end = 0, len(view)
+    start = 0
     try:
-        while position < end:
-            start = position
-            tag, position = _varint(view, position, _MAX_SHORT_SHIFT)
-            value = position
-            if tag & 7 == _BYTES:
-                length, value = _varint(view, position, _MAX_SHORT_SHIFT)
-                position = value + length
-            elif tag & 7 == _VARINT:
-                _, position = _varint(view, position, _MAX_SHIFT)
-            else:
-                position += {_FIXED64: 8, _FIXED32: 4}[tag & 7]
-            if position > end or len(kept) + len(taken) == _MAX_FIELDS:
+        for tag, value, end in _fields(view):
+            if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == _GROUP:
                 return message, []
             if tag == field << 3 | _BYTES:
-                taken.append(view[value:position])
+                taken.append(view[value:end])
             else:
-                kept.append(view[start:position])
+                kept.append(view[start:end])
+            start = end
     except (IndexError, KeyError):
         return message, []
     return b"".join(kept), taken
 
 
-def ending(message: bytes, field: int) -> tuple[bytes, int] | None:
-    """Where a serialized message ends with a bytes field.
+def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
+    """The values of text fields of a long message, before it is parsed.
 
     Args:
-        message: The message.
-        field: The number of the field, at most 15, whose tag is one byte.
+        message: The serialized message.
+        fields: The numbers of the fields.
 
     Returns:
-        What is before the field, and where its value begins; None where it does not look like that. If what is before it is a message, so
-        is all of it, as messages are read from front to back.
+        The last value of each among the first fields of the message, which is where writers put them; "" where there is none, or where
+        the message is malformed, for the parser to refuse.
     """
-    tag, end, place = field << 3 | _BYTES, len(message), -1
-    for _ in range(_GUESSES):
-        place = message.find(tag, place + 1)
-        if place < 0:
-            return None
-        try:
-            length, start = _varint(message, place + 1, _MAX_SHORT_SHIFT)
-        except IndexError:
-            continue  # it was no tag
-        if start + length == end:
-            return message[:place], start
-    return None
+    found = dict.fromkeys(fields, b"")
+    view = memoryview(message)
+    with suppress(IndexError, KeyError):
+        for tag, value, end in islice(_fields(view), _MAX_FIELDS):
+            if tag & 7 == _BYTES and tag >> 3 in found:
+                found[tag >> 3] = bytes(view[value:end])
+    return tuple(value.decode(errors="replace") for value in found.values())
 
 
-def apart(message: bytes, field: int) -> tuple[bytes, bytes] | None:
-    """A serialized message that begins with short bytes fields, without one of them.
+def _fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
+    """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends.
 
-    Args:
-        message: The message.
-        field: The number of the field. Those before it have lower numbers, as they are mostly written.
-
-    Returns:
-        The message without the field, and its value; None where it is not found.
+    Raises:
+        IndexError: The message is malformed.
+        KeyError: The message is malformed.
     """
-    place, end = 0, len(message) - 1
-    while place < end:
-        tag, size = message[place], message[place + 1]
-        if tag & 7 != _BYTES or tag > field << 3 | _BYTES or size > 0x7F:
-            return None
-        behind = place + 2 + size
-        if tag >> 3 == field:
-            return (message[:place] + message[behind:], message[place + 2 : behind]) if behind <= end else None
-        place = behind
-    return None
+    position, end = 0, len(view)
+    while position < end:
+        tag, value = _varint(view, position, _MAX_SHORT_SHIFT)
+        if tag & 7 == _BYTES:
+            length, value = _varint(view, value, _MAX_SHORT_SHIFT)
+            position = value + length
+        elif tag & 7 == _VARINT:
+            _, position = _varint(view, value, _MAX_SHIFT)
+        else:
+            position = value + _SIZES[tag & 7]
+        if position > end:
+            raise IndexError
+        yield tag, value, position
 
 
 def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:

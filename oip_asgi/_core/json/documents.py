@@ -19,9 +19,9 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import FLOATING, Buffer
 from ..errors import InvalidRequest
-from ..rest import schemas
 from . import structure
 from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
 
@@ -79,6 +79,7 @@ _parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, fl
 _outputs: Final = msgspec.json.Decoder(list[schemas.LenientRequestOutput] | None, float_hook=float).decode
 _lenient_input: Final = msgspec.json.Decoder(schemas.LenientRequestInput, float_hook=float).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 T = TypeVar("T")
 Extent: TypeAlias = tuple[int, int]
@@ -309,6 +310,22 @@ def _are_in_place(texts: list[msgspec.Raw], cuts: int) -> bool:
                 if bytes(_lenient_input(text).data) != _PLACEHOLDER:
                     return False
     return cuts == 0
+
+
+def members(text: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a JSON object, each as its JSON.
+
+    Raises:
+        InvalidRequest: It is no JSON object, or nests too deep.
+    """
+    spelled, is_spelled = _spelled(text)
+    if is_spelled:
+        _refuse_literals()
+    try:
+        found: dict[str, msgspec.Raw] = _members(spelled)
+    except _ERRORS as error:
+        _refuse(error, "", text, [], is_spelled=False)
+    return found
 
 
 def response_document(text: bytes) -> schemas.ReceivedResponse:

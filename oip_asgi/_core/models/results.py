@@ -1,55 +1,55 @@
-"""What a model returned -> output tensors, held against what it declared. Knows no requests' wire forms.
+"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire forms.
 
-Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
+A result that is wrong is the model's fault: it raises `ModelFault`, whose text is for the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
-from ..codecs.pandas import is_series
+from ..codecs.pandas import PandasCodec, is_series
 from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
 from ..datatypes import NUMBERS, Array, cast
-from ..effects import no_coroutine
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 from .annotations import Outputs
+from .callables import no_coroutine
 from .specs import TensorSpec
 
 T = TypeVar("T")
 
-_PLAIN: Final = (bool, int, float, str, bytes, np.generic)
-
 
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """Whatever a model returned as a response with its outputs.
+    """The response with the outputs that a model's result stands for.
 
     Args:
-        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple or list in the order of the declared outputs;
-            else one array, or what numpy makes one of, or a codec. A Python or numpy scalar has shape `[1]`.
-        outputs: What is known of them.
-        asked: The content types that the request asks outputs to have, by name.
+        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple of outputs in the declared order, or a list of
+            them if several are declared; else one output. One output is an array, or anything that numpy or a codec makes an array of. A
+            list is one output, with the arrays in it stacked. A Python or numpy scalar has shape `[1]`.
+        outputs: What is known of the model's outputs.
+        asked: The content types that the request asks for, by the outputs' names.
 
     Raises:
-        ModelFault: It cannot be that, does not keep the declaration, or is a coroutine.
-        InvalidRequest: An output cannot have the content type that is asked for.
+        ModelFault: The result is none of these, is not as declared, or is a coroutine.
+        InvalidRequest: An output cannot have the content type that the request asks for.
     """
     if outputs.are_open and not asked and type(result) is np.ndarray:  # as nearly always
         dtype, spec = result.dtype, outputs.sole
         if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(result.shape))):
             return InferenceResponse([Tensor("output_0" if spec is None else spec.name, result)])
     result = no_coroutine(result)
-    response = _finished(result, outputs.codecs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
+    response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:
-        response.outputs = _keep(response.outputs, outputs.declared)
+        response.outputs = _in_declared_order(response.outputs, outputs.declared)
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -60,11 +60,14 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     whole = returned.whole or codecs.whole_of_value(result)
-    written_as = {spec.name: spec.content_type for spec in outputs.declared if spec.content_type is not None}
+    specs = {spec.name: spec for spec in outputs.declared}
     if whole is not None:
-        result, taken = _faults(whole.take_out, result, written_as.keys() | asked.keys())
+        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
+        result, taken = _faults(whole.take_out, result, written_as | asked.keys())
         named = list(taken.items())
-        response = _finished(_faults(whole.encode_response, "", result), codecs, asked)
+        response = _faults(whole.encode_response, "", result)
+        if whole is not PandasCodec:  # what a user's codec made may be anything
+            response = _finished(response, outputs, asked)
         annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
     else:
         response = InferenceResponse([])
@@ -73,49 +76,77 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
     for (key, value), codec in zip(named, annotated, strict=True):
         name = _sendable(key)
         if value is None:
-            raise ModelFault(f"output {name!r} is None: a model returns its result")
-        if name in asked:
-            output = _asked(name, value, asked[name], codecs)
-        elif name in written_as:
-            output = _written(name, value, codecs.inputs[written_as[name]])
-        else:
-            output = _tensor(name, value, codec or codecs.of_value(value))
-        response.outputs.append(output)
+            raise ModelFault(f"output {name!r} is None: a model must return its result")
+        response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 
 
-def _finished(response: InferenceResponse, codecs: Codecs, asked: Mapping[str, str]) -> InferenceResponse:
-    """A response whose outputs are tensors already: those that are asked for with another content type are written anew."""
-    outputs: list[Tensor] = []
+def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+    """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
+    if spec is not None and spec.content_type is not None:
+        codec = codecs.inputs[spec.content_type]
+    if asked is None:
+        return _plainly(name, value, codec or codecs.of_value(value), spec)
+    try:
+        tensor = _written(name, value, codecs.inputs[asked])
+    except ModelFault as error:
+        raise _unlike(name, asked, error) from None
+    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.of_value(value), spec))
+
+
+def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None) -> Tensor:
+    tensor = _tensor(name, value, codec)
+    array = tensor.array
+    if spec is None or tensor.parameters or array.ndim != 1 or not isinstance(value, (list, tuple)):
+        return tensor
+    # an empty list has no datatype and no further dimensions of its own
+    shape = (0, *(max(size, 0) for size in spec.shape[1:]))
+    tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
+    return tensor
+
+
+def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable[[], Tensor]) -> Tensor:
+    """An output in the content type that the request asks for. It must be as declared too."""
+    if spec is None:
+        return tensor
+    try:
+        return _cast(tensor, spec)
+    except ModelFault as error:
+        _cast(plainly(), spec)  # if this raises too, the result itself is not as declared
+        raise _unlike(tensor.name, asked, error) from None
+
+
+def _unlike(name: str, content_type: str, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
+
+
+def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    """A response that a model or its codec made. Outputs are written again if the request asks for another content type."""
+    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
+    finished: list[Tensor] = []
     for tensor in response.outputs:
+        made = _rechecked(tensor)
         wanted = asked.get(tensor.name)
-        outputs.append(_rechecked(tensor) if wanted in (None, tensor.parameters.get("content_type")) else _anew(tensor, wanted, codecs))
-    return InferenceResponse(outputs, _checked("the response", response.parameters))
+        if wanted is not None and wanted != tensor.parameters.get("content_type"):
+            made = _kept(_anew(tensor, wanted, outputs.codecs), wanted, specs.get(tensor.name), partial(_rechecked, tensor))
+        finished.append(made)
+    return InferenceResponse(finished, _checked("the response", response.parameters))
 
 
 def _named(result: Any, outputs: Outputs) -> list[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return list(result.items())
-    declared, codecs = outputs.declared, outputs.codecs
-    is_one = len(declared) < 2 and isinstance(result, list) and (any(outputs.returned.codecs) or codecs.of_value(result) is not None)
-    values = list(result) if not is_one and _is_several(result, declared) else [result]
+    declared = outputs.declared
+    is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
+    values = list(result) if is_several else [result]
     names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
     return list(zip(names, values, strict=True))
 
 
-def _is_several(result: Any, declared: Sequence[TensorSpec]) -> bool:
-    """A tuple is always several outputs; a list of plain values, nested or not, is one tensor unless several are declared."""
-    return isinstance(result, tuple) or (isinstance(result, list) and (len(declared) > 1 or not _is_plain(result)))
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN) or (isinstance(value, list) and all(map(_is_plain, value)))
-
-
 def _rechecked(tensor: Tensor) -> Tensor:
-    """A tensor that the model made itself, and may have changed since."""
+    """A copy of a tensor that the model made, and may have changed to something invalid."""
     made = _tensor(_sendable(tensor.name), tensor.array, None)
     made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
     return made
@@ -129,7 +160,7 @@ def _sendable(name: Any) -> str:
 
 
 def _checked(where: str, parameters: Parameters) -> Parameters:
-    """Parameters as JSON and gRPC take them: numpy's scalars, and what derives from Python's own types, as those."""
+    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
     checked: Parameters = {}
     for name, given in parameters.items():
         here = f"{where} has the parameter {shown(name)} = {shown(given)}"
@@ -147,7 +178,7 @@ def _checked(where: str, parameters: Parameters) -> Parameters:
 
 
 def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
-    """An output for which neither the request nor the declaration names a content type, through the codec for it where there is one."""
+    """An output through a codec, or without one as numpy makes an array of its value."""
     if codec is not None:
         return _written(name, value, codec)
     if is_series(value):
@@ -162,39 +193,35 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
-    """A tensor with another content type, by way of the value that it stands for."""
+    """A tensor with another content type: it is decoded with its own, and encoded with the other one."""
     own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
     try:
         value = tensor.array if own is None else own.decode_output(tensor)
-    except (InferenceError, ValueError) as error:
-        raise InvalidRequest(f"output {shown(tensor.name)} cannot have the content_type {shown(content_type)}: {error}") from None
-    return _asked(tensor.name, value, content_type, codecs)
-
-
-def _asked(name: str, value: Any, content_type: str, codecs: Codecs) -> Tensor:
-    try:
-        return _written(name, value, codecs.inputs[content_type])
-    except ModelFault as error:
-        raise InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}") from None
+        return _written(tensor.name, value, codecs.inputs[content_type])
+    except (InferenceError, ModelFault, ValueError) as error:
+        raise _unlike(tensor.name, content_type, error) from None
 
 
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
-    """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
+    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
         value = _faults(as_array, value)
     elif is_series(value):
         value = value.tolist()
     elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        value = _listed(name, _faults(as_array, value).reshape(-1))
+        tensor = _faults(codec.encode_output, name, _listed(name, _faults(as_array, value).reshape(-1)))
+        if tensor.shape == value.shape[:1]:
+            tensor.array = tensor.array.reshape(value.shape)
+        return tensor
     return _faults(codec.encode_output, name, value)
 
 
 def _listed(name: str, array: Array) -> Any:
     if array.dtype.kind != "M":
         return array.tolist()
-    points = array.astype("M8[us]")  # the unit that is a datetime.datetime as a Python object
+    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
     if np.any((points != array) & ~np.isnat(array)):
-        raise ModelFault(f"output {name!r} has points in time of {array.dtype} that are finer than microseconds: return a pandas.Series")
+        raise ModelFault(f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a pandas.Series")
     return points.tolist()
 
 
@@ -205,7 +232,7 @@ def _faults(encode: Callable[..., T], *args: Any) -> T:
         raise ModelFault(f"the result cannot be encoded: {error}") from error
 
 
-def _keep(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
+def _in_declared_order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
     if len(by_name) != len(outputs) or by_name.keys() != set(names):
@@ -216,15 +243,15 @@ def _keep(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]
 def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
-        array = array.reshape(())  # a Python scalar for a declared scalar
+        array = array.reshape(())  # a Python scalar, and a scalar is declared
     if "content_type" in tensor.parameters:
-        array = spec.without_unit(array)
+        array = spec.of_list(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if array.dtype == spec.dtype:
         tensor.array = array
         return tensor
-    # the dtype that the column had is no longer that of its values
+    # the values no longer have the dtype that these parameters name
     parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
     return Tensor(spec.name, _converted(array, tensor, spec), parameters)
 
@@ -241,10 +268,10 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    """The outputs that a request asked for, in its order.
+    """The outputs that a request asks for, in its order.
 
     Raises:
-        InvalidRequest: One was asked for that is not there.
+        InvalidRequest: An output is unknown, or asked for twice.
     """
     check_asked(asked, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
@@ -252,10 +279,10 @@ def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor
 
 
 def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
-    """Hold the outputs that a request asks for against the model's.
+    """Check that a model has the outputs that a request asks for.
 
     Raises:
-        InvalidRequest: One is unknown, or asked for twice.
+        InvalidRequest: An output is unknown, or asked for twice.
     """
     there = frozenset(known)
     seen: set[str] = set()

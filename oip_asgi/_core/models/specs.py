@@ -1,4 +1,4 @@
-"""What a model declares of its tensors, and whether tensors keep it. Knows no callables and no wire forms.
+"""Declared tensors, and the check of a request's inputs against them. Knows no callables and no wire forms.
 
 Specification: Model Metadata, `$metadata_tensor`.
 """
@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
-from typing import Final
 
 from ..datatypes import MAX_RANK, Array, DType, dtype_of
 from ..errors import InvalidRequest, listed, shown
-from ..tensors import InferenceRequest, plain_name
-
-_name_of: Final = attrgetter("name")
+from ..tensors import Tensor, plain_name
 
 
 @dataclass(frozen=True)
@@ -25,13 +21,13 @@ class TensorSpec:
     Args:
         name: The tensor's name.
         datatype: One of the protocol's datatypes, such as "FP32".
-        shape: Its dimensions; -1 stands for any size.
-        content_type: How its values are read or written where a request says nothing else, such as "str". In metadata it is among
-            the tensor's `parameters`.
+        shape: The dimensions; -1 stands for any size.
+        content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
+            tensor's `parameters`.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, a dimension is below -1, or the name is no text.
+        ValueError: The datatype is unknown, a dimension is below -1, or the name has lone surrogates.
 
     Specification: `$metadata_tensor`; Content Types, Model Metadata.
     """
@@ -62,7 +58,7 @@ class TensorSpec:
 
     @cached_property
     def dtype(self) -> DType:
-        """The datatype as numpy has it."""
+        """The numpy dtype of the datatype."""
         return dtype_of(self.datatype)
 
     @cached_property
@@ -78,20 +74,28 @@ class TensorSpec:
                 return False
         return True
 
-    def without_unit(self, array: Array) -> Array:
-        """An array of shape `[N, 1]` as `[N]` where that is what is declared: clients of MLServer's write lists so."""
-        is_column = len(self.shape) == 1 and array.ndim == 2 and array.shape[1] == 1
-        return array.reshape(-1) if is_column else array
+    def of_list(self, array: Array) -> Array:
+        """An array of N values in the declared rank. It is for tensors that say a content type.
+
+        Codecs write N values as `[N]`; the `np` codec and MLServer's clients write `[N, 1]`. So `[N, 1]` is reshaped if `[-1]` is
+        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is. Other arrays are returned as they are.
+        """
+        rank = len(self.shape)
+        if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
+            return array.reshape(-1)
+        if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
+            return array.reshape(-1, 1)
+        return array
 
 
 class InputNames:
     """Which input tensors a model takes.
 
     Args:
-        specs: What is declared of inputs, by name.
-        required: Inputs that a request must have.
-        optional: Inputs that it may have; None means any other name too, but the reserved ones.
-        reserved: Names that belong to parameters which are no tensors; none of them is required.
+        specs: The declared inputs.
+        required: The names of the inputs that a request must have.
+        optional: The names of the inputs that it may have; None if it may have any, except the reserved ones.
+        reserved: Names of parameters that are no tensors. None of them is required.
     """
 
     def __init__(
@@ -106,30 +110,41 @@ class InputNames:
         self._known = None if optional is None else required | optional
         self._reserved = reserved
 
-    def check(self, request: InferenceRequest, *, has_content_type: bool) -> None:
-        """Hold a request's inputs against the declaration. Where it says a content type, `[N, 1]` becomes a declared `[-1]`.
+    def is_required(self, name: str) -> bool:
+        """Whether a request must have this input."""
+        return name in self._required
+
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are.
 
         Args:
-            request: The request.
-            has_content_type: Whether it says one for the whole.
+            inputs: The request's inputs.
+            has_content_type: Whether the request says a content type for all of them.
+
+        Returns:
+            The inputs by name, in their order. One that says a content type, and is reshaped to the declared rank, is a new tensor.
 
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
-        inputs = request.inputs
-        names = list(map(_name_of, inputs))
-        if len(names) != len(self._required) or self._required.symmetric_difference(names):
-            self._check_names(names)
-        for tensor in inputs:
-            spec = self._specs.get(tensor.name)
-            if spec is not None:
-                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
-                    tensor.array = spec.without_unit(tensor.array)
+        tensors = {tensor.name: tensor for tensor in inputs}
+        if tensors.keys() != self._required or len(inputs) != len(tensors):
+            self._check_names([tensor.name for tensor in inputs])
+        if self._specs:
+            for name, tensor in tensors.items():
+                spec = self._specs.get(name)
+                if spec is None:
+                    continue
                 array = tensor.array
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                    array = spec.of_list(array)
                 if array.dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                if array is not tensor.array:
+                    tensors[name] = Tensor(name, array, tensor.parameters)
+        return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

@@ -11,14 +11,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
+from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
-from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_numbers, check_supported
-from . import schemas
-from .schemas import Parameters
+from ..schemas import Parameters
+from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, object_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -157,21 +158,25 @@ def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) 
     """
     dtype = dtype_of(datatype)
     try:
-        array = from_raw(body, dtype, _deduce(shape, len(body), dtype))
+        deduced = _deduce(shape, len(body), dtype)
+        # the only element of BYTES is the body itself, without the length that frames each of several
+        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
     except InvalidRequest as error:
         raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
     return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
 
 
 def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
+    if dtype.hasobject:
+        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
+        if count(one) != 1:
+            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
+        return one
     free = shape.count(-1)
     if free == 0:
         return shape
     if free > 1:
         raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
-    if dtype.hasobject:
-        # as in Triton, a raw BYTES request is one element, framed like any other
-        return tuple(1 if dimension == -1 else dimension for dimension in shape)
     row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
     if row == 0 or size % row:
         raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
@@ -265,7 +270,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return _encoded(document, texts), binary
 
 
-def decoding_effort(body: Buffer, header_length: int | None) -> int:
+def decoding_cost(body: Buffer, header_length: int | None) -> int:
     """What `decode_request` costs at most, in bytes of JSON: those that it has, and what its binary data costs.
 
     Binary data of numbers costs nothing. How much of it is BYTES is said by its JSON, which is decoded for that where it is short.
@@ -276,10 +281,10 @@ def decoding_effort(body: Buffer, header_length: int | None) -> int:
     if header_length > _SHORT_HEAD or behind <= 0:
         return header_length
     try:
-        document = documents.request_closely(memoryview(body)[:header_length])
+        document = documents.plain_request(memoryview(body)[:header_length])
         sizes = [_bytes_size(item) for item, _ in document.inputs()]
-    except InvalidRequest:
-        return header_length  # as it is refused for its JSON
+    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return header_length + behind
     return header_length + min(sum(sizes) // _RAW_BYTES, behind)
 
 
@@ -288,7 +293,7 @@ def _bytes_size(item: schemas.RequestInput) -> int:
     return _binary_size(parameters) if item.datatype == "BYTES" and "binary_data_size" in parameters else 0
 
 
-def encoding_effort(response: InferenceResponse, request: InferenceRequest) -> int:
+def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
     """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
     is_binary = request.parameters.get("binary_data_output", False)
     effort = 0

@@ -1,336 +1,190 @@
-"""What a server can be asked, in values that belong to no transport: REST and gRPC share it. Knows no HTTP and no JSON.
-
-Questions that reach user code are generators of steps; see `steps`.
-"""
+"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire form."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-import msgspec
-
+from .. import schemas
 from ..codecs.registry import Codecs
-from ..effects import Call, DeadlinePassed, Steps, Stopped, Wait, no_coroutine
-from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
+from ..effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
+from ..errors import NotFound
 from ..log import log_raised
-from ..models.binding import Binding
-from ..models.loading import Loading
-from ..models.model import ENDLESS, Accepted, Model, Models
-from ..models.results import check_asked, select, to_response
-from ..outlines import Received
-from ..rest import schemas
-from ..rest.schemas import Parameters, RequestOutput
-from ..tensors import UNSUPPORTED, InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, lasting, read_only
-from .limiter import Place
+from ..models.hooks import call_hook
+from ..models.model import Model
+from ..models.repository import Repository
+from ..models.statistics import Statistics
+from .metadata import model_metadata
+from .observers import Tracer, refused_unknown
 
-EXTENSIONS: Final = ("binary_tensor_data",)
+_EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+"""Triton's names of what every server supports."""
 
-_CHECKED: Final = frozenset({*UNSUPPORTED, "content_type"})
-
-_RETRY: Final = {"Retry-After": "1"}
-"""In seconds. How long a model takes is its own affair, so this only keeps clients from asking again at once."""
+_LET_GO_SECONDS: Final = 1.0
+"""How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-class Caller(Protocol):
-    """Who asks, in whatever way."""
+class Engine:
+    """The protocol without any transport. Its arguments are those of `InferenceServer`.
 
-    @property
-    def transport(self) -> Any:
-        """The way in's own object."""
+    Args:
+        clock: Tells the time in seconds, as `time.monotonic`.
+    """
 
-    def named_headers(self) -> Mapping[str, str]:
-        """The request's headers by name, in lower case."""
-
-
-class Server:
-    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
-
-    def __init__(self, name: str, version: str, *, max_body_bytes: int | None, ready_when_empty: bool, debug: bool, codecs: Codecs) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        *,
+        max_body_bytes: int | None,
+        ready_when_empty: bool,
+        debug: bool,
+        codecs: Codecs,
+        model_control: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
-        self.models = Models()
-        self.loading = Loading(self.models)
+        self.model_control = model_control
+        self.clock = clock
+        self.models = Repository()
         self.stopping = False
+        self.unknown = Statistics()
+        """Requests for models that nobody knows."""
+        self.tracer: Tracer | None = None
+        self.watchers: list[Callable[[], object]] = []
+        """Called when a model was registered."""
+        self._kept_by: Model | None = None
+
+    def add(self, model: Model) -> None:
+        """Take a model in.
+
+        Raises:
+            ValueError: As `Repository.add`.
+        """
+        self.models.add(model)
+        for watcher in self.watchers:
+            watcher()
+
+    def find_for_inference(self, name: str, version: str | None) -> Model:
+        """The model of this name and version, for an inference request, which is counted where there is none.
+
+        Raises:
+            NotFound: There is none.
+        """
+        try:
+            return self.models.find(name, version)
+        except NotFound as error:
+            refused_unknown(self.unknown, error)
+            raise
+
+    def extensions(self) -> list[str]:
+        """The names of the extensions that this server supports."""
+        return sorted([*_EXTENSIONS, "model_repository"]) if self.model_control else list(_EXTENSIONS)
 
     def metadata(self) -> schemas.ServerMetadata:
-        """The server's metadata."""
-        return schemas.ServerMetadata(self.name, self.version, list(EXTENSIONS))
+        """The server's metadata, with the extensions that are switched on."""
+        return schemas.ServerMetadata(self.name, self.version, self.extensions())
+
+    def model_metadata(self, model: Model) -> schemas.ModelMetadata:
+        """A model's metadata, with every version of its name."""
+        return model_metadata(model, self.models.versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
-        """Whether every model is ready, and there is one."""
+        """Whether every model is ready that was not unloaded on purpose, and one is registered."""
         if self.stopping:
             return False
         models = list(self.models)
         if not models:
             return self.ready_when_empty
         for model in models:
-            if not (yield from self.is_model_ready(model)):
+            if model.life.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
+                self._tell(model)
                 return False
+        if self._kept_by is not None:
+            self._kept_by = None
+            _logger.warning("the server is ready again")
         return True
+
+    def _tell(self, model: Model) -> None:
+        """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
+        if self.stopping or model.life.state == "failed" or self._kept_by is model:
+            return
+        self._kept_by = model
+        why = "its ready= says so" if model.life.state == "ready" else "it is still loading"
+        _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
         if self.stopping:
             return False
-        yield from self._settle(model)
-        if model.state != "ready":
+        yield from model.life.settle()
+        if not model.life.is_serving:
             return False
-        if model.ready is None:
+        ready = model.options.ready
+        if ready is None:
             return True
         try:
-            return bool(no_coroutine((yield Call.aside(model.ready))))
+            return bool((yield from call_hook(ready)))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
             return False
 
-    def is_open(self, model: Model) -> bool:
-        """Whether `admit` would let a request in at once, as nearly always. What is asked here is asked there too."""
-        return model.state == "ready" and not self.stopping and not model.gate.is_full()
-
-    def admit(self, model: Model) -> Steps[None]:
-        """Let a request in before its body is read, as soon as the model is loaded.
-
-        Raises:
-            NotReady: The model is loading, or its load failed, or the server stops.
-            Busy: As many of its calls run and wait as may.
-        """
-        if self.stopping:
-            raise _stopping(model)
-        if model.state != "ready":
-            yield from self._settle(model)
-        if model.state != "ready":
-            reason = "its load failed, see the server's log" if model.state == "failed" else "it is still loading"
-            raise NotReady(f"{model} is not ready: {reason}")
-        if model.gate.is_full():
-            raise _busy(model)
-
-    def enter(self, model: Model) -> Place:
-        """Take a place for a request whose body is complete, so that slow ones hold nothing. To be given up in the end.
-
-        Raises:
-            NotReady: The server stops.
-            Busy: As many calls of the model run and wait as may.
-        """
-        if self.stopping:
-            raise _stopping(model)
-        place = model.gate.enter()
-        if place is None:
-            raise _busy(model)
-        return place
-
-    def infer(self, model: Model, place: Place, received: Received, caller: Caller) -> Steps[InferenceResponse]:
-        """Run a model, with one call of user code at most.
-
-        Args:
-            model: A model that has admitted the request.
-            place: What it gave the request.
-            received: The decoded request. Arrays that can be written to become read-only here, unless the model asked for writable ones.
-            caller: Who asks, for models that want their context.
-
-        Raises:
-            InferenceError: The request does not fit the model, the model raised one, failed, or took too long.
-        """
-        request, outline = received.request, received.outline
-        accepted = None if outline is None else model.accepted.get(outline)
-        if accepted is None:
-            accepted = self._accept(model, received)
-        tensors = {}
-        for tensor in request.inputs:
-            tensors[tensor.name] = tensor
-            if model.writable:
-                tensor.array = tensor.array.copy()
-            elif tensor.array.flags.writeable:
-                read_only(tensor.array)
-        call = _ModelCall(place, model, accepted.binding, tensors, accepted.content_type, request, request.outputs, accepted.asked, caller)
-        seconds = accepted.seconds
-        deadline = place.since + seconds
+    def start(self) -> Steps[None]:
+        """Load the models that wait for it, all at the same time."""
+        begun: list[Spawn] = []
         try:
-            if place.turn is not None:
-                yield Wait(place.turn, deadline, for_client=True)
-            make = call.make_async if model.run == "async" else call.make
-            late = None if seconds == math.inf else partial(_failed_late, model, request)
-            response: InferenceResponse = yield Call(make, model.run, deadline=deadline, for_client=True, late=late)
-        except InferenceError:
+            for model in self.models:
+                loading = model.life.begin()
+                if loading is not None:
+                    begun.append(loading)
+                    yield loading
+            for model in self.models:
+                yield from model.life.settle(at_start=True)
+                for observer in model.statistics.observers:
+                    observer.loaded()
+        except (GeneratorExit, Abandoned):  # the host gives up starting
+            for loading in begun:
+                loading.cancel()
             raise
-        except DeadlinePassed as passed:
-            raise self._too_late(model, request, seconds, passed.__cause__) from None
-        except Stopped:
-            raise _stopping(model) from None
-        except Exception as error:
-            raise self._failure(model, request, error) from error
-        response.id, response.model_name, response.model_version = request.id, model.name, model.version
-        return response
-
-    def _accept(self, model: Model, received: Received) -> Accepted:
-        """Hold a request against its model. Inputs get the name and shape that the model takes, where a content type says how."""
-        request = received.request
-        _check_parameters(request, self.codecs)
-        said = request.parameters.get("content_type")
-        content_type = None if said is None else str(said)
-        binding = model.binding_for(content_type)
-        seconds = _seconds(model, request)
-        binding.accept(request, content_type)
-        outputs = request.outputs
-        if outputs and model.outputs:
-            check_asked(outputs, [spec.name for spec in model.outputs])
-        each = content_type if binding.whole is None else None
-        accepted = Accepted(binding, each, seconds, _asked_types(outputs) if outputs else {})
-        if received.outline is not None:
-            # content types rename and reshape inputs, of each request anew
-            is_renamed = content_type is not None or any("content_type" in tensor.parameters for tensor in request.inputs)
-            if not is_renamed:
-                model.remember(received.outline, accepted)
-        return accepted
 
     def stop(self, seconds: float) -> Steps[None]:
-        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for their turn then never have it.
+        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one.
 
         `stopped` ends that state.
         """
         self.stopping = True
-        deadline = time.monotonic() + seconds
+        deadline = self.clock() + seconds
         for model in self.models:
             try:
-                yield Wait(model.gate.empty(), deadline)
+                yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
-                model.gate.turn_away(Stopped)
+                model.limiter.turn_away(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+
+    def _unload_all(self, deadline: float) -> Steps[None]:
+        """Call `unload=` of the models of which no call was left behind."""
+        models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
+        begun = [(model, unloading) for model in models if (unloading := model.life.unload()) is not None]
+        for _, unloading in begun:
+            yield unloading
+        for model, unloading in begun:
+            try:
+                yield Wait(unloading.ended, deadline)
+            except DeadlinePassed:
+                _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
     def stopped(self) -> None:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
-        self.loading.forget()
+        for model in self.models:
+            model.life.forget()
         self.stopping = False
-
-    def _settle(self, model: Model) -> Steps[None]:
-        if model.state in ("waiting", "loading"):
-            yield from self.loading.lazily()
-
-    def _too_late(self, model: Model, request: InferenceRequest, seconds: float, raised: BaseException | None) -> TimedOut:
-        _logger.warning("%s took more than %g seconds for the request with id %s", model, seconds, shown(request.id))
-        if isinstance(raised, Exception):
-            _failed_late(model, request, raised)
-        return TimedOut(f"{model} did not answer within {seconds:g} seconds, the shorter of its own timeout and the request's")
-
-    def _failure(self, model: Model, request: InferenceRequest, error: Exception) -> ModelFailed:
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(request.id))
-        return ModelFailed(f"{model} failed: {error!r}" if self.debug else f"{model} failed: see the server's log")
-
-
-class _ModelCall(msgspec.Struct, frozen=True, eq=False):
-    """One call of a model in its place, which is taken until the call has ended, even if nobody waits for that any more.
-
-    Its arguments are made here too, in the thread of the model, and so is what lasts of its result: the next call may use its memory.
-    """
-
-    place: Place
-    model: Model
-    binding: Binding
-    tensors: dict[str, Tensor]
-    content_type: str | None
-    request: InferenceRequest
-    outputs: list[RequestOutput]
-    asked: dict[str, str]
-    caller: Caller
-
-    def make(self) -> InferenceResponse:
-        place = self.place
-        if not place.start():
-            raise Stopped
-        try:
-            args, kwargs = self.binding.arguments(self)
-            return self._answer(self.model.function(*args, **kwargs))
-        finally:
-            place.gate.leave(place)
-
-    async def make_async(self) -> InferenceResponse:
-        """The same for a coroutine function."""
-        place = self.place
-        if not place.start():
-            raise Stopped
-        try:
-            args, kwargs = self.binding.arguments(self)
-            return self._answer(await self.model.function(*args, **kwargs))
-        finally:
-            place.gate.leave(place)
-
-    def context(self) -> InferenceContext:
-        request, model = self.request, self.model
-        return InferenceContext(
-            request.id, self.caller.named_headers(), request.parameters, model.name, model.version, self.caller.transport
-        )
-
-    def _answer(self, result: Any) -> InferenceResponse:
-        response = to_response(result, self.model.answers, self.asked)
-        if self.outputs:
-            response.outputs = select(response.outputs, self.outputs)
-        for tensor in response.outputs:
-            tensor.array = lasting(tensor.array)
-        return response
-
-
-def _failed_late(model: Model, request: InferenceRequest, error: Exception) -> None:
-    """Log what a model raised when its request had been answered 504."""
-    if not isinstance(error, (InferenceError, Stopped)):  # what it would say to the client, and what never began
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s, after its timeout", model, shown(request.id))
-
-
-def _busy(model: Model) -> Busy:
-    gate = model.gate
-    return Busy(f"{model} is busy: {gate.max_concurrency} calls run and {gate.max_queue} wait, which is all it takes", headers=_RETRY)
-
-
-def _stopping(model: Model) -> NotReady:
-    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
-
-
-def _seconds(model: Model, request: InferenceRequest) -> float:
-    """How long a request may take: the model's timeout, which the request's own, in microseconds, can only shorten."""
-    asked = request.parameters.get("timeout")
-    if asked is None:
-        return model.timeout
-    if type(asked) is not int or asked <= 0:
-        raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected a positive integer, in microseconds")
-    return min(model.timeout, asked / 1e6) if asked < ENDLESS * 10**6 else model.timeout
-
-
-def own_fault(error: Exception) -> InferenceError:
-    """What the client is told where this package itself failed, after the log was told more."""
-    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
-    return InferenceError("internal error: see the server's log", status=500)
-
-
-def _asked_types(outputs: Sequence[RequestOutput]) -> dict[str, str]:
-    """The content types that a request asks outputs to have."""
-    return {
-        output.name: str(output.parameters["content_type"])
-        for output in outputs
-        if output.parameters and "content_type" in output.parameters
-    }
-
-
-def _check_parameters(request: InferenceRequest, codecs: Codecs) -> None:
-    if request.parameters and not _CHECKED.isdisjoint(request.parameters):
-        _check(request.parameters, "the request", codecs, whole=True)
-    for tensor in request.inputs:
-        if tensor.parameters and not _CHECKED.isdisjoint(tensor.parameters):
-            _check(tensor.parameters, f"input {shown(tensor.name)}", codecs)
-    for output in request.outputs:
-        if output.parameters and not _CHECKED.isdisjoint(output.parameters):
-            _check(output.parameters, f"requested output {shown(output.name)}", codecs)
-
-
-def _check(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
-    check_supported(parameters, where)
-    if "content_type" in parameters:
-        codecs.check(parameters["content_type"], where, whole=whole)

@@ -1,0 +1,91 @@
+"""The gRPC form of an inference request: its message is parsed and decoded, and the response encoded. Knows no gRPC library.
+
+Specification: gRPC, ModelInfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..datatypes import Buffer
+from ..errors import InvalidRequest
+from ..limits import ON_LOOP
+from ..memory import keep_at_hand
+from ..models.model import Model
+from ..tensors import InferenceRequest, InferenceResponse, joined
+from .messages import check_message, decode_request, decoding_cost, encode_response, encoding_cost
+from .method import Method
+from .wire import bytes_head, find_texts, split
+
+_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
+
+
+class GRPCForm:
+    """One `ModelInfer` call.
+
+    Args:
+        method: The method and its messages.
+        body: The serialized request message.
+        transport: The adapter's own object.
+        timeout: How many seconds the client gives it.
+
+    Raises:
+        InvalidRequest: A short message cannot be parsed; a long one is parsed by `decode`.
+    """
+
+    __slots__ = ("_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
+
+    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
+        self.transport = transport
+        self.timeout = timeout
+        self._method = method
+        self._size = len(body)
+        self._parsed, self._raw = body, list[memoryview]()
+        if len(body) > ON_LOOP:
+            keep_at_hand()
+            self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
+        self._message: Any = None
+        if len(self._parsed) <= ON_LOOP:
+            self._message = method.parse(bytes(self._parsed))
+            self.model_name, self.model_version = self._message.model_name, self._message.model_version
+        else:
+            self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))
+
+    @property
+    def message(self) -> Any:
+        """The request message; None for a long one that is not parsed yet."""
+        return self._message
+
+    def named_headers(self) -> Mapping[str, str]:
+        return joined(self._method.metadata(self.transport), ", ")
+
+    def read(self) -> Buffer:
+        return self._parsed
+
+    def decoding_cost(self, body: Buffer) -> int:
+        if self._size <= ON_LOOP:
+            return 0
+        return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
+
+    def decode(self, body: Buffer, _: Model) -> InferenceRequest:
+        message = self._message
+        if message is None:
+            message = self._message = self._method.parse(bytes(body))
+            if (message.model_name, message.model_version) != (self.model_name, self.model_version):
+                raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
+        raw = self._raw or message.raw_input_contents
+        check_message(message, raw)
+        return decode_request(message, raw)
+
+    def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
+        return encoding_cost(response)
+
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
+        message = self._method.response()
+        contents = encode_response(response, message)
+        # the library would copy them twice
+        parts: list[Buffer] = [message.SerializeToString()]
+        for content in contents:
+            parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
+        return b"".join(parts)

@@ -1,0 +1,133 @@
+"""Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
+
+The head of a stream is handed on when the first response is there, so what fails before that is an ordinary error. What fails later is
+one more event.
+
+Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from ..datatypes import Buffer
+from ..effects import Read, Send, Start, Steps
+from ..errors import InferenceError, InvalidRequest, shown
+from ..models.model import Model
+from ..rest import body as rest
+from ..rest import generate
+from ..rest.generate import Declared
+from ..serving.engine import Engine
+from ..serving.faults import own_fault
+from ..serving.stream import Stream, only
+from ..tensors import InferenceRequest, InferenceResponse
+from .infer import RestForm
+from .response import JSON, Response, respond, text_of
+
+T = TypeVar("T")
+
+# proxies such as nginx hold a response back until it is complete, unless it says that they must not
+_EVENTS: Final = Start(
+    200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+)
+
+STREAMED: Final = Response(200, [], [], 0)
+"""The response that has been handed on in pieces."""
+
+_AS_JSON: Final = InferenceRequest([])
+
+
+class DocumentForm(Generic[T]):
+    """One request over HTTP, each of whose responses is a JSON document.
+
+    Args:
+        rest: The request's head and body.
+        wrap: Makes of a document what leaves.
+        may_be_flat: Whether the request may be a flat object; its responses are flat then too.
+    """
+
+    __slots__ = ("_is_flat", "_may_be_flat", "_rest", "_wrap")
+
+    def __init__(self, rest: RestForm, wrap: Callable[[bytes], T], *, may_be_flat: bool) -> None:
+        self._rest = rest
+        self._wrap = wrap
+        self._may_be_flat = may_be_flat
+        self._is_flat = False
+
+    @property
+    def timeout(self) -> float:
+        return self._rest.timeout
+
+    @property
+    def transport(self) -> Any:
+        return self._rest.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self._rest.named_headers()
+
+    def read(self) -> Read:
+        return self._rest.read()
+
+    def decoding_cost(self, body: Buffer) -> int:
+        return self._rest.decoding_cost(body)
+
+    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+        if self._may_be_flat:
+            request = self._decode_flat(body, model)
+            if request is not None:
+                self._is_flat = True
+                return request
+        request = self._rest.decode(body, model)
+        for output in request.outputs:
+            if output.parameters and output.parameters.get("binary_data"):
+                raise InvalidRequest(f"requested output {shown(output.name)} has binary_data: true, but this carries JSON: leave it out")
+        return request
+
+    def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
+        """The request that a flat object is; None where the body is a whole inference request."""
+        length = self._rest.incoming.header_length
+        members = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
+        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
+        if generate.is_inference_request(members, declared.keys() | model.named):
+            return None
+        if length is not None:
+            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
+        return generate.decode_request(members, declared, model.named)
+
+    def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
+        return rest.encoding_cost(response, _AS_JSON)
+
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
+        return self._wrap(generate.encode_response(response) if self._is_flat else rest.encode_response(response, _AS_JSON)[0])
+
+
+def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
+    """The answer of `generate`: one document, also of a model that streams."""
+    return only(model, Stream(engine, model, DocumentForm(request, _document, may_be_flat=True)))
+
+
+def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
+    """The answer of `generate_stream` and `infer_stream`: an event for each response."""
+    stream = Stream(engine, model, DocumentForm(request, _event, may_be_flat=may_be_flat), _EVENTS)
+    try:
+        yield from stream.run()
+    except Exception as error:
+        if not stream.has_begun:
+            raise
+        yield Send(_failure(error if isinstance(error, InferenceError) else own_fault(error)))
+    return STREAMED
+
+
+def _document(text: bytes) -> Response:
+    return respond(200, [JSON], [text])
+
+
+def _event(text: bytes) -> bytes:
+    return b"data: %b\n\n" % text
+
+
+def _failure(error: InferenceError) -> bytes:
+    return _event(msgspec.json.encode(text_of(error)))

@@ -1,0 +1,69 @@
+"""The REST form of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..datatypes import Buffer
+from ..effects import Read
+from ..errors import InvalidRequest
+from ..limits import ON_LOOP
+from ..models.model import Model
+from ..rest import body as rest
+from ..tensors import InferenceRequest, InferenceResponse
+from .request import HEADER_LENGTH, Head, Incoming
+from .response import BINARY, JSON, Response, respond
+
+
+class RestForm(msgspec.Struct, frozen=True):
+    """One request over HTTP.
+
+    Args:
+        head: Its head.
+        incoming: Its body.
+    """
+
+    head: Head
+    incoming: Incoming
+
+    timeout = math.inf
+
+    @property
+    def transport(self) -> Any:
+        return self.head.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self.head.named_headers()
+
+    def read(self) -> Read:
+        return self.incoming.read()
+
+    def decoding_cost(self, body: Buffer) -> int:
+        size = len(body)
+        return rest.decoding_cost(body, self.incoming.header_length) if size > ON_LOOP else size
+
+    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+        header_length = self.incoming.header_length
+        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
+
+    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
+        return rest.encoding_cost(response, request)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
+        text, binary = rest.encode_response(response, request)
+        if not binary:
+            return respond(200, [JSON], [text])
+        return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
+    specs = model.inputs
+    if len(specs) != 1:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+        )
+    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))

@@ -1,0 +1,45 @@
+"""Paths: what is behind a mount, and in which encoded form. Knows no routes."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+
+def prefix_of(path: str) -> str:
+    """A mount's path as it is compared, without a slash at its end.
+
+    Raises:
+        ValueError: It does not begin with a slash.
+    """
+    if not path.startswith("/"):
+        raise ValueError(f'path={path!r} must begin with a slash, such as "/v2"')
+    return path.rstrip("/")
+
+
+def behind(path: str, mount: str) -> str | None:
+    """What is behind a mount's path, such as "/health/live" or ""; None for a path that is not under it, as "/v2x" is not under "/v2"."""
+    if not path.startswith(mount) or path[len(mount) : len(mount) + 1] not in ("", "/"):
+        return None
+    return path[len(mount) :]
+
+
+def encoded(path: str, target: str | None) -> str:
+    """The percent-encoded form of a path behind the mount.
+
+    Args:
+        path: It, decoded, as hosts hand it to a mounted application.
+        target: What the request line asked for, as it was sent; None where the server does not say.
+
+    Returns:
+        The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
+    """
+    if target is not None and "%" not in target and "%" not in path:
+        return path  # as nearly always
+    raw = (target or "").partition("?")[0]
+    left, place = len(path), len(raw)
+    while left and (slash := raw.rfind("/", 0, place)) >= 0:
+        segment = "/" + unquote(raw[slash + 1 : place])
+        if not path.endswith(segment, 0, left):
+            break
+        left, place = left - len(segment), slash
+    return quote(path) if left else raw[place:]

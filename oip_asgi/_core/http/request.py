@@ -1,0 +1,120 @@
+"""An HTTP request: its head, and what its headers say of its body. Knows no server and no framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ..body import Body
+from ..codings import coding_of
+from ..effects import Read, Steps
+from ..errors import InvalidRequest, LengthRequired, shown
+from ..rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
+from ..tensors import joined
+
+HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
+
+_DECIMAL: Final = re.compile(rb"[0-9]+")
+_MAX_DIGITS: Final = 18
+
+
+class Head(msgspec.Struct):
+    """A request without its body.
+
+    Args:
+        method: The HTTP method, in capitals.
+        path: What is behind the mount, percent-encoded, without the query.
+        headers: Names in lower case.
+        body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
+        transport: The adapter's own object, for `InferenceContext.transport`.
+        compress: Whether the response may be compressed, where the request accepts that.
+    """
+
+    method: str
+    path: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body_is_bounded: bool
+    transport: Any
+    compress: bool = False
+
+    def named_headers(self) -> Mapping[str, str]:
+        """The headers as models get them."""
+        return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+
+
+class Incoming(msgspec.Struct, eq=False):
+    """A request's body, which is read once or not at all, and what the headers say of it and of the response's.
+
+    Args:
+        headers: The request's headers by name, those that are repeated joined by a comma.
+        is_bounded: Whether the body's end can be told.
+        limit: The most bytes that are taken; None for no limit.
+        is_left: Whether it has not been read.
+        header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
+    """
+
+    headers: dict[bytes, bytes]
+    is_bounded: bool
+    limit: int | None
+    is_left: bool = True
+    header_length: int | None = None
+
+    def accepted(self) -> str:
+        """Which codings the response's body may have."""
+        return self.headers.get(b"accept-encoding", b"").decode("latin-1")
+
+    def read(self) -> Read:
+        """The effect that reads the whole body.
+
+        Raises:
+            InvalidRequest: A header that counts bytes is no plain number, or is repeated with different values.
+            UnsupportedEncoding: It is compressed in a way that is not decoded.
+            InferenceError: It is too large, or its end cannot be told.
+        """
+        length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
+        named = self.headers.get(b"content-encoding")
+        coding = None if named is None else coding_of(named.decode("latin-1"))
+        body = Body(length, self.limit, coding, self.header_length or 0)
+        self.is_left = False
+        if length is None and not self.is_bounded:
+            raise LengthRequired(
+                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
+            )
+        if length is not None and self.limit is not None and length > self.limit:
+            body.check(length)
+        return Read(body)
+
+    def drop(self) -> Steps[None]:
+        """Take a body off the connection that no response needed: half of all servers close the connection on a client still sending."""
+        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.is_bounded)
+        if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
+            return
+        try:
+            body = Body(_length(self.headers, b"content-length"), self.limit, keep=False)
+            if body.length != 0:
+                body.check(body.length or 0)
+                yield Read(body)
+        except Exception:
+            return  # the response stands, whatever becomes of the rest
+
+
+def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
+    """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
+    value = headers.get(name)
+    if value is None:
+        return None
+    if value.isdigit() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    values = {part.strip() for part in value.split(b",")}
+    called = name.decode().title()
+    if len(values) > 1:
+        raise InvalidRequest(f"header {called} is repeated with different values: expected one")
+    value = values.pop()
+    if not _DECIMAL.fullmatch(value):
+        raise InvalidRequest(f"header {called} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+    if len(value) > _MAX_DIGITS:
+        raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
+    return int(value)

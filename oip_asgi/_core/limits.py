@@ -1,0 +1,29 @@
+"""What one request may cost the others: how much is decoded or encoded on an event loop, and how many tensors it may name.
+
+Limits that users set are options of `InferenceServer` and `register`; limits of one format stand beside it, in `json` and `raw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Final
+
+from .errors import InvalidRequest
+
+ON_LOOP: Final = 2**16
+"""Above this cost, in bytes that are looked at one by one, a body is decoded or a response encoded in a worker thread under an event
+loop: it takes as long as a few trips to a thread."""
+
+MAX_TENSORS: Final = 100_000
+"""More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""
+
+
+def check_numbers(inputs: Sized, outputs: Sized) -> None:
+    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
+
+    Raises:
+        InvalidRequest: More than `MAX_TENSORS` of one.
+    """
+    if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
+        number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
+        raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")

@@ -1,0 +1,220 @@
+"""How many calls of one model run at once, and how many wait for a slot. Counts and hands out slots; waits for nothing itself.
+
+One model may be served by several event loops and threads at the same time, so all of it may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+import msgspec
+
+from ..effects import Signal
+from .uses import Uses
+
+_SHORTEST_LOOK: Final = 0.005
+_LONGEST_LOOK: Final = 0.1
+"""Seconds between two looks at what the process has used: less says nothing, and more is another time of the day."""
+
+_WAITING: Final = 0.35
+_COMPUTING: Final = 0.8
+"""Seconds of CPU in a second, below which calls are taken to wait, and above which to compute: one thread of Python is at most 1."""
+
+
+@final
+class Limiter:
+    """The slots of one model, handed out first come, first served.
+
+    With `most`, the number of slots follows what the calls do: it doubles while they wait for something else than the CPU, and returns to
+    `max_concurrency` while they use it, as more of them would then take time from each other without an answer coming sooner.
+
+    Args:
+        max_concurrency: How many calls may run at once, 1 or more.
+        max_queue: How many may wait beside them.
+        most: How many calls may run at once at the most; None for `max_concurrency`, always.
+        clock: Tells the time in seconds.
+        cpu: Tells how many seconds of CPU this process has used.
+    """
+
+    def __init__(
+        self,
+        max_concurrency: int,
+        max_queue: int,
+        most: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        self.set_bounds(max_concurrency, most)
+        self.max_queue = max_queue
+        self._clock = clock
+        self._cpu = cpu
+        self._seen = (0.0, 0.0)
+        self.lock = threading.Lock()
+        self.running = 0
+        """How many slots are taken."""
+        self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
+        self._idle: list[Signal] = []
+
+    def set_bounds(self, max_concurrency: int, most: int | None = None) -> None:
+        """Have other bounds from now on; calls that run go on."""
+        self.max_concurrency = self._fewest = max_concurrency
+        self._most = max_concurrency if most is None else max(most, max_concurrency)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for one."""
+        return len(self._queue)
+
+    def is_full(self) -> bool:
+        """Whether nobody could enter right now."""
+        return self.running >= self.max_concurrency and len(self._queue) >= self.max_queue
+
+    def enter(self, uses: Uses, *, may_wait: bool = True) -> Slot | None:
+        """A slot, to be given up in the end; None where all slots are taken and the queue is full.
+
+        Args:
+            uses: Ended together with the slot.
+            may_wait: Whether the request may wait in the queue.
+        """
+        with self.lock:
+            if self.running < self.max_concurrency:
+                self.running += 1
+                return Slot(self, uses, None)
+            if len(self._queue) >= self.max_queue or not may_wait:
+                return None
+            slot = Slot(self, uses, Signal())
+            self._queue[slot] = None
+            return slot
+
+    def take_back(self, slot: Slot) -> Signal | None:
+        """Take a slot back, under the lock. Returns a signal to be set outside the lock: that of the request that has its turn now."""
+        slot.is_left = True
+        if not self._queue and not self._idle:
+            self.running -= 1
+            return None
+        if slot in self._queue:
+            del self._queue[slot]
+            return None
+        if self._queue and self.running <= self.max_concurrency:
+            first = next(iter(self._queue))
+            del self._queue[first]
+            return first.turn
+        self.running -= 1
+        if self.running:
+            return None
+        idle, self._idle = self._idle, []
+        every = Signal()
+        for signal in idle:
+            every.then(signal.set)
+        return every
+
+    def reconsider(self) -> None:
+        """Have more or fewer slots, by what this process has done since the last look. Called while requests wait for one."""
+        if self._most == self._fewest:
+            return
+        given: list[Slot] = []
+        with self.lock:
+            since, used = self._seen
+            self._seen = now, cpu = self._clock(), self._cpu()
+            seconds = now - since
+            if not _SHORTEST_LOOK <= seconds <= _LONGEST_LOOK:
+                return
+            busy = (cpu - used) / seconds
+            if busy < _WAITING:
+                self.max_concurrency = min(2 * self.max_concurrency, self._most)
+            elif busy > _COMPUTING:
+                self.max_concurrency = max(self.max_concurrency // 2, self._fewest)
+            while self._queue and self.running < self.max_concurrency:
+                slot = next(iter(self._queue))
+                del self._queue[slot]
+                self.running += 1
+                given.append(slot)
+        for slot in given:
+            assert slot.turn is not None  # only those that wait are in the queue
+            slot.turn.set()
+
+    def turn_away(self, *, is_unloaded: bool) -> None:
+        """Let no request that waits have a turn any more: their slots are refused.
+
+        Args:
+            is_unloaded: Whether that is because the model was unloaded, not because the server stops.
+        """
+        with self.lock:
+            slots, self._queue = list(self._queue), {}
+            for slot in slots:
+                slot.is_left = True
+                slot.is_unloaded = is_unloaded
+        for slot in slots:
+            assert slot.turn is not None  # only those that wait are in the queue
+            slot.turn.set()
+
+    def idle(self) -> Signal:
+        """Set as soon as no call runs or waits."""
+        signal = Signal()
+        with self.lock:
+            if self.running:
+                self._idle.append(signal)
+                return signal
+        signal.set()
+        return signal
+
+
+@final
+class Slot(msgspec.Struct, eq=False):
+    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
+
+    The request that entered gives it up in the end. A function that runs in a thread holds it meanwhile, even if the request is given up.
+
+    Args:
+        limiter: Where it goes back to.
+        uses: Ended when the request has given it up and no thread holds it.
+        turn: Set when its turn has come, or never will; None where it has come at once.
+        is_left: Whether it has gone back, or was refused.
+        in_thread: Whether a thread holds it.
+        is_unloaded: Whether it was refused because the model was unloaded.
+    """
+
+    limiter: Limiter
+    uses: Uses
+    turn: Signal | None
+    is_left: bool = False
+    in_thread: bool = False
+    is_unloaded: bool = False
+
+    def begin(self) -> bool:
+        """Whether a thread may start its part, which `end`s then; False where the request was given up or turned away."""
+        with self.limiter.lock:
+            if self.is_left:
+                return False
+            self.in_thread = True
+            return True
+
+    def end(self, *, is_last: bool) -> None:
+        """The thread's part has ended. The slot goes back where that was the last part, or the request was given up meanwhile."""
+        following = None
+        with self.limiter.lock:
+            was_given_up, self.in_thread = not self.in_thread, False
+            if (is_last or was_given_up) and not self.is_left:
+                following = self.limiter.take_back(self)
+        if was_given_up:
+            self.uses.end()
+        if following is not None:
+            following.set()
+
+    def give_up(self) -> None:
+        """The request ends here. The slot goes back, or does so as soon as the thread's part has ended."""
+        following = None
+        if not self.is_left:
+            with self.limiter.lock:
+                if self.in_thread:
+                    self.in_thread = False  # `end` sees that
+                    return
+                if not self.is_left:
+                    following = self.limiter.take_back(self)
+        self.uses.end()
+        if following is not None:
+            following.set()

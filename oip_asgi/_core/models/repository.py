@@ -1,0 +1,123 @@
+"""The registered models of one server, by name and version. Knows no requests and no transport.
+
+Models may come and go while requests look them up, in any thread. So nothing that they look at is changed: it is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ..errors import NotFound, listed, shown
+from .model import Model
+
+_INTEGER: Final = re.compile("[0-9]+")
+
+
+class _Registered(NamedTuple):
+    """All models at one moment.
+
+    Args:
+        by_name: By name, then by version.
+        defaults: The model of each name for requests that name no version.
+    """
+
+    by_name: dict[str, dict[str | None, Model]]
+    defaults: dict[str, Model]
+
+
+class Repository:
+    """The registered models, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._now = _Registered({}, {})
+        self._lock = threading.Lock()
+
+    def add(self, model: Model) -> None:
+        """Take a model in.
+
+        Raises:
+            ValueError: It is registered already, or the name is registered with versions and without.
+        """
+        with self._lock:
+            versions = self._now.by_name.get(model.name, {})
+            if model.version in versions:
+                raise ValueError(f"{model} is registered already: give this one another name or version")
+            if versions and (model.version is None or None in versions):
+                raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
+            self._replace(model.name, {**versions, model.version: model})
+
+    def remove(self, name: str, version: str | None) -> list[Model]:
+        """Take a model out, and return it; all versions of the name where none is given.
+
+        Raises:
+            NotFound: There is none.
+        """
+        with self._lock:
+            gone = self.named(name, version)
+            self._replace(name, {key: model for key, model in self._now.by_name[name].items() if model not in gone})
+            return gone
+
+    def _replace(self, name: str, versions: dict[str | None, Model]) -> None:
+        by_name, defaults = {**self._now.by_name, name: versions}, dict(self._now.defaults)
+        if versions:
+            defaults[name] = versions[_default(list(versions))]
+        else:
+            del by_name[name], defaults[name]
+        self._now = _Registered(by_name, defaults)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._now.by_name
+
+    def __iter__(self) -> Iterator[Model]:
+        return (model for versions in self._now.by_name.values() for model in versions.values())
+
+    def names(self) -> list[str]:
+        """The names of all models."""
+        return list(self._now.by_name)
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a name; none where it is registered without, or not any more."""
+        return [version for version in self._now.by_name.get(name, ()) if version is not None]
+
+    def named(self, name: str, version: str | None) -> list[Model]:
+        """The model of this name and version; all versions of the name where none is given.
+
+        Raises:
+            NotFound: There is none.
+        """
+        found = self.find(name, version)
+        return [found] if version is not None else list(self._now.by_name.get(name, {None: found}).values())
+
+    def find(self, name: str, version: str | None) -> Model:
+        """The model of this name and version.
+
+        Args:
+            name: The model's name.
+            version: None for the default: the highest where all versions are integers, else the one registered last.
+
+        Raises:
+            NotFound: There is none.
+        """
+        by_name, defaults = self._now
+        default = defaults.get(name)
+        if default is None:
+            known = f"expected {listed(by_name)}" if by_name else "no model is registered"
+            raise NotFound(f"Request for unknown model: {shown(name)} is not found: {known}")
+        if version is None:
+            return default
+        model = by_name[name].get(version)
+        if model is None:
+            versions = [known for known in by_name[name] if known is not None]
+            known = f"expected {listed(versions)}" if versions else "it has no versions"
+            raise NotFound(f"Request for unknown model: {shown(name)} version {shown(version)} is not found: {known}")
+        return model
+
+
+def _default(versions: list[str | None]) -> str | None:
+    integers = [version for version in versions if version is not None and _INTEGER.fullmatch(version)]
+    if len(integers) == len(versions):
+        return max(integers, key=int)
+    return versions[-1]

@@ -1,0 +1,58 @@
+"""The JSON bodies of the model repository extension. Knows no URLs, statuses or models.
+
+Specification: Triton's Model Repository Extension.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from .. import schemas
+from ..datatypes import Buffer
+from ..errors import InvalidRequest, shown
+
+T = TypeVar("T")
+
+_FILE: Final = "file:"
+
+_index: Final = msgspec.json.Decoder(schemas.IndexRequest)
+_control: Final = msgspec.json.Decoder(schemas.ControlRequest)
+
+
+def wants_ready(body: Buffer) -> bool:
+    """Whether a request for the index asks for ready models only. Its body may be empty.
+
+    Raises:
+        InvalidRequest: The body is no such request.
+    """
+    return bool(_decoded(body, _index).ready) if body else False
+
+
+def parameters(body: Buffer) -> dict[str, Any]:
+    """The parameters of a request to load or unload, with the contents of files as bytes. Its body may be empty.
+
+    Raises:
+        InvalidRequest: The body is no such request, or a file is no base64.
+    """
+    sent = (_decoded(body, _control).parameters or {}) if body else {}
+    return {name: _contents(name, value) if name.startswith(_FILE) else value for name, value in sent.items()}
+
+
+def _decoded(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"the body cannot be read: {error}") from None
+
+
+def _contents(name: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64, but got {shown(value)}")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64: {error}") from None

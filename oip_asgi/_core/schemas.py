@@ -1,0 +1,223 @@
+"""The JSON documents of the specification as msgspec Structs. Declarations only: no numpy, no rules.
+
+Specification: Payload Contents, and the binary tensor data extension for `data` being optional.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+Parameters: TypeAlias = dict[str, str | int | float | bool]
+UncheckedParameters: TypeAlias = dict[str, Any]
+"""Parameters of a request whose values are still to be looked at: for values of no type, the decoder can be told how to read floats."""
+
+ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
+"""Parameters of a response as a client reads it: MLServer writes null for those it has no value for."""
+
+Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """`$request_input`, with the fields of the specification and no other.
+
+    `data` is kept as text until its datatype is known; empty where it is absent. Python's collector need not look at these, which hold
+    nothing that holds them: of a hundred thousand that is half the time.
+    """
+
+    name: str
+    shape: tuple[Dimension, ...]
+    datatype: str
+    parameters: Parameters | None = None
+    data: Raw = Raw()
+
+
+class RequestOutput(msgspec.Struct, omit_defaults=True, gc=False):
+    """`$request_output`: an output tensor that the client asks for.
+
+    Args:
+        name: The output tensor's name.
+        parameters: Such as `binary_data`, whether this output returns as binary data.
+
+    Specification: Request Output.
+    """
+
+    name: str
+    parameters: Parameters | None = None
+
+
+class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
+    """`RequestOutput` with the fields of the specification and no other."""
+
+
+class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version.
+
+    Each input is kept as text until it becomes a tensor. Else 100,000 documents of inputs would be in memory beside their tensors.
+    """
+
+    inputs: list[Raw]
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[StrictRequestOutput] | None = None
+    model_name: str | None = None
+    model_version: str | None = None
+
+
+class LenientRequestInput(msgspec.Struct, gc=False):
+    """`RequestInput` with any other fields."""
+
+    name: str
+    shape: tuple[Dimension, ...]
+    datatype: str
+    parameters: UncheckedParameters | None = None
+    data: Raw = Raw()
+
+
+class LenientRequestOutput(msgspec.Struct, gc=False):
+    """`RequestOutput` with any other fields."""
+
+    name: str
+    parameters: UncheckedParameters | None = None
+
+
+class LenientInferenceRequest(msgspec.Struct):
+    """`InferenceRequest` with any other fields, its parts as text: so none of them is decoded before its size is known."""
+
+    inputs: list[Raw]
+    id: Raw = Raw()
+    parameters: Raw = Raw()
+    outputs: Raw = Raw()
+
+
+class ResponseOutput(msgspec.Struct, omit_defaults=True):
+    """`$response_output`."""
+
+    name: str
+    shape: tuple[int, ...]
+    datatype: str
+    parameters: Parameters = {}
+    data: Raw | UnsetType = UNSET
+
+
+class InferenceResponse(msgspec.Struct, omit_defaults=True):
+    """`$inference_response`."""
+
+    model_name: str
+    outputs: list[ResponseOutput]
+    model_version: str | None = None
+    id: str | None = None
+    parameters: Parameters = {}
+
+
+class SentRequest(msgspec.Struct, omit_defaults=True):
+    """`$inference_request` as a client writes it."""
+
+    inputs: list[ResponseOutput]
+    id: str | None = None
+    parameters: Parameters = {}
+    outputs: list[RequestOutput] = []
+
+
+class ReceivedOutput(msgspec.Struct):
+    """`$response_output` as a client reads it."""
+
+    name: str
+    shape: tuple[Dimension, ...]
+    datatype: str
+    parameters: ReceivedParameters | None = None
+    data: Raw = Raw()
+
+
+class ReceivedResponse(msgspec.Struct):
+    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers write null for what they leave out."""
+
+    model_name: str | None = None
+    outputs: list[ReceivedOutput] | None = None
+    model_version: str | None = None
+    id: str | None = None
+    parameters: ReceivedParameters | None = None
+    error: str | None = None
+
+
+class MetadataTensor(msgspec.Struct):
+    """`$metadata_tensor`."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    parameters: Parameters | UnsetType = UNSET
+
+
+class ModelMetadata(msgspec.Struct):
+    """`$metadata_model_response`."""
+
+    name: str
+    platform: str
+    inputs: list[MetadataTensor]
+    outputs: list[MetadataTensor]
+    versions: list[str] | UnsetType = UNSET
+    parameters: Parameters | UnsetType = UNSET
+
+
+class ServerMetadata(msgspec.Struct):
+    """`$metadata_server_response`."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ServerLive(msgspec.Struct):
+    """`$live_server_response`."""
+
+    live: bool
+
+
+class ServerReady(msgspec.Struct):
+    """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are here."""
+
+    ready: bool
+    live: bool
+
+
+class ModelReady(msgspec.Struct):
+    """`$ready_model_response`."""
+
+    name: str
+    ready: bool
+
+
+class ModelList(msgspec.Struct):
+    """What `GET v2/models` answers, as KServe has it."""
+
+    models: list[str]
+
+
+class ModelIndex(msgspec.Struct):
+    """One entry of what `POST v2/repository/index` answers, as Triton has it."""
+
+    name: str
+    version: str | UnsetType
+    state: str
+    reason: str | UnsetType
+
+
+class IndexRequest(msgspec.Struct):
+    """What `POST v2/repository/index` is sent, as Triton has it."""
+
+    ready: bool | None = None
+
+
+class ControlRequest(msgspec.Struct):
+    """What is sent to load or unload a model, as Triton has it."""
+
+    parameters: Parameters | None = None
+
+
+class Error(msgspec.Struct):
+    """The error object of every endpoint."""
+
+    error: str

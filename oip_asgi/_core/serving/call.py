@@ -1,0 +1,303 @@
+"""One call of a model: decode and check its request, make its arguments, call the function, take its result, encode the response.
+
+Plain functions: which of them runs in which thread, and when, is decided in `pipeline`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Generic, TypeVar
+
+from ..codecs.registry import Codecs
+from ..datatypes import Buffer
+from ..effects import DeadlinePassed, Stopped
+from ..errors import InferenceError, InvalidRequest, shown
+from ..log import log_fields, log_raised
+from ..models.binding import Binding
+from ..models.handler import Handler
+from ..models.limiter import Slot
+from ..models.model import Model
+from ..models.options import NO_TIMEOUT
+from ..models.results import check_asked, select, to_response
+from ..schemas import Parameters, RequestOutput
+from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
+from .engine import Engine
+from .form import Form
+from .lasting import SMALL, is_new, lasting
+from .nesting import enter, leave
+from .observers import Span, ended
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+
+class ModelRaised(Exception):
+    """User code raised what is its cause, or returned what cannot be a response."""
+
+
+class Call(Generic[T]):
+    """One call of a model.
+
+    Args:
+        engine: The server.
+        model: The model.
+        handler: What answers, lent by the model.
+        form: How the request arrived and the response leaves.
+        body: The request's body.
+    """
+
+    __slots__ = (
+        "_asked", "_body", "_outputs", "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
+        "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
+    )  # fmt: skip
+
+    binding: Binding
+    request: InferenceRequest
+    tensors: dict[str, Tensor]
+    content_type: str | None
+    slot: Slot
+    _outputs: list[RequestOutput]
+
+    def __init__(self, engine: Engine, model: Model, handler: Handler, form: Form[T], body: Buffer) -> None:
+        self.engine = engine
+        self.model = model
+        self.handler = handler
+        self.form = form
+        self.is_decoded = False
+        self._body: Buffer | None = body
+        self._asked: dict[str, str] = {}
+        self.since = engine.clock()
+        self.entered = self.started = self.called = self.returned = self.answered = 0.0
+        self.span: Span | None = None
+        self.seconds = min(model.timeout, form.timeout)
+        self.deadline = self.since + self.seconds
+
+    @property
+    def id(self) -> str | None:
+        """The request's identifier, None where it has none or is not decoded yet."""
+        return self.request.id if self.is_decoded else None
+
+    def decode(self) -> None:
+        """Decode the request, and check it against the model.
+
+        Raises:
+            InvalidRequest: The body is no request, or not one that the model takes.
+        """
+        assert self._body is not None  # each body is decoded once
+        request = self.form.decode(self._body, self.model)
+        self._check(request)
+        self.request, self._body, self.is_decoded = request, None, True
+
+    def _check(self, request: InferenceRequest) -> None:
+        parameters, handler, content_type = request.parameters, self.handler, None
+        if parameters:
+            _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
+            if "timeout" in parameters:
+                self._shorten(parameters["timeout"])
+            if "content_type" in parameters:
+                content_type = str(parameters["content_type"])
+        is_writable = self.model.options.writable
+        for tensor in request.inputs:
+            if tensor.parameters:
+                _check_parameters(tensor.parameters, f"input {shown(tensor.name)}", self.engine.codecs)
+            if is_writable:
+                tensor.array = tensor.array.copy()
+            elif tensor.array.flags.writeable:
+                read_only(tensor.array)
+        self._outputs = request.outputs.copy()  # the model may change its request
+        if self._outputs:
+            self._check_outputs()
+        binding = handler.binding if content_type is None else handler.binding_for(content_type)
+        self.tensors = binding.accept(request, content_type)
+        self.binding = binding
+        self.content_type = binding.content_type_of_tensors(content_type)
+
+    def _check_outputs(self) -> None:
+        """Check the outputs that the request asks for, and note the content types that it asks for."""
+        for output in self._outputs:
+            if output.parameters:
+                _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs)
+                if "content_type" in output.parameters:
+                    self._asked[output.name] = str(output.parameters["content_type"])
+        if self.handler.outputs:
+            check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
+
+    def _shorten(self, asked: object) -> None:
+        """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
+
+        Specification: Triton's Schedule Policy Extension.
+        """
+        if type(asked) is not int or asked < 0:
+            raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected an integer, 0 or more, in microseconds")
+        if 0 < asked < NO_TIMEOUT * 10**6:
+            self.seconds = min(self.seconds, asked / 1e6)
+            self.deadline = self.since + self.seconds
+
+    def in_thread(self) -> T | None:
+        """All of the call, in a worker thread and in its slot.
+
+        Returns:
+            The response as it leaves; None where the request turned out to ask for a shorter timeout, which nobody has waited with.
+        """
+        if not self.slot.begin():
+            raise Stopped
+        is_last = True
+        try:
+            self.started = self.engine.clock()
+            if not self.is_decoded:
+                deadline = self.deadline
+                self.decode()
+                if self.deadline < deadline:
+                    is_last = False
+                    return None
+            answer = self.encode(self.run())
+            if self.answered >= self.deadline:
+                raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
+            return answer
+        finally:
+            self.slot.end(is_last=is_last)
+
+    def decode_in_thread(self) -> None:
+        """`decode`, in a worker thread and in its slot."""
+        if not self.slot.begin():
+            raise Stopped
+        try:
+            self.started = self.engine.clock()
+            self.decode()
+        finally:
+            self.slot.end(is_last=False)
+
+    def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
+        """`encode`, in a worker thread and in its slot, which goes back behind the last response."""
+        if not self.slot.begin():
+            raise Stopped
+        try:
+            return self.encode(response)
+        finally:
+            self.slot.end(is_last=is_last)
+
+    def run(self) -> InferenceResponse:
+        """Call the function.
+
+        Raises:
+            InferenceError: The function raised it, or a tensor does not hold what its content type says.
+            ModelRaised: It raised something else, or its result cannot be a response.
+        """
+        if self.span is None:
+            return self._run()
+        with self.span.active():
+            return self._run()
+
+    def _run(self) -> InferenceResponse:
+        token = enter(self.model, self.slot)
+        try:
+            args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
+            result = self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
+            new = is_new(result)
+            return self.respond(result, new)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
+        finally:
+            leave(token)
+
+    async def run_async(self) -> InferenceResponse:
+        """`run` for a coroutine function."""
+        if self.span is None:
+            return await self._run_async()
+        with self.span.active():
+            return await self._run_async()
+
+    async def _run_async(self) -> InferenceResponse:
+        token = enter(self.model, self.slot)
+        try:
+            args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
+            result = await self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
+            new = is_new(result)
+            return self.respond(result, new)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
+        finally:
+            leave(token)
+
+    def respond(self, result: Any, new: bool) -> InferenceResponse:
+        """The response that a result is.
+
+        Args:
+            result: What the function returned, or yielded.
+            new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
+
+        Raises:
+            ModelFault: It cannot be one.
+            InvalidRequest: It has not what the request asks for.
+        """
+        request, model = self.request, self.model
+        response = to_response(result, self.handler.answers, self._asked)
+        if self._outputs:
+            response.outputs = select(response.outputs, self._outputs)
+        for tensor in response.outputs:
+            array = tensor.array
+            # small ones are copied when they are encoded, before the slot is left
+            if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
+                tensor.array = lasting(array, request)
+        response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        return response
+
+    def encode(self, response: InferenceResponse) -> T:
+        """The response as it leaves."""
+        encoded = self.form.encode(self.request, response)
+        self.answered = self.engine.clock()
+        return encoded
+
+    def overriding(self) -> str | None:
+        """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+        declared = self.handler.binding
+        if self.binding is declared:
+            return declared.overridden_by(self.tensors, self.content_type)
+        return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
+
+    def noted(self, error: E) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why."""
+        ended(self.model, self, error, self.span, self.engine.clock)
+        return error
+
+    def note_answer(self) -> None:
+        """Note that the call was answered."""
+        self.model.statistics.record_answer(self)
+        if self.span is not None:
+            self.span.end("ok", self, None)
+
+    def context(self) -> InferenceContext:
+        """What surrounds the request, for models that take it."""
+        request, model = self.request, self.model
+        return InferenceContext(request.id, self.form.named_headers(), request.parameters, model.name, model.version, self.form.transport)
+
+    def log_fields(self) -> dict[str, object]:
+        """The fields of a record of the log about this request."""
+        return log_fields(self.model.name, self.model.version, self.id, self.engine.clock() - self.since)
+
+    def failed_late(self, error: BaseException) -> None:
+        """Log what user code raised when its request had been answered 504."""
+        if isinstance(error, ModelRaised):
+            cause = error.__cause__ or error
+            log_raised(
+                logging.ERROR,
+                cause,
+                "%s failed on the request with id %s, after its timeout",
+                self.model,
+                shown(self.id),
+                extra=self.log_fields(),
+            )
+
+
+def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
+    check_supported(parameters, where)
+    if "content_type" in parameters:
+        codecs.check(parameters["content_type"], where, whole=whole)

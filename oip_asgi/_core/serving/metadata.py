@@ -1,0 +1,35 @@
+"""What a server and a model say of themselves, as the documents that REST and gRPC both send. Knows no transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import schemas
+from ..models.model import Model
+from ..models.specs import TensorSpec
+
+
+def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
+    """A model's metadata.
+
+    Args:
+        model: The model.
+        versions: Every version of its name; none for a model without versions.
+
+    Specification: Model Metadata.
+    """
+    options = model.options
+    document = schemas.ModelMetadata(model.name, options.platform, _described(model.inputs), _described(model.outputs))
+    if options.content_type is not None:
+        document.parameters = {"content_type": options.content_type}
+    if versions:
+        document.versions = versions
+    return document
+
+
+def _described(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
+    described = [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]
+    for document, spec in zip(described, specs, strict=True):
+        if spec.content_type is not None:
+            document.parameters = {"content_type": spec.content_type}
+    return described

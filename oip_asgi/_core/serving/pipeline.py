@@ -1,0 +1,237 @@
+"""The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
+
+Knows no HTTP, no gRPC and no JSON: a `Form` decodes the request and encodes the response.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ..datatypes import Buffer
+from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
+from ..limits import ON_LOOP
+from ..log import log_raised
+from ..models.limiter import Slot
+from ..models.model import Model
+from ..tensors import InferenceResponse
+from .call import Call, ModelRaised
+from .engine import Engine
+from .form import Form
+from .lasting import SMALL
+from .nesting import holders
+from .observers import ended
+
+T = TypeVar("T")
+
+_RETRY: Final = {"Retry-After": "1"}
+"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
+    """Answer one inference request, with at most one call of user code.
+
+    Args:
+        engine: The server.
+        model: The model that is asked for.
+        form: How the request arrives and the response leaves.
+
+    Raises:
+        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
+    """
+    return (yield from answered((yield from opened(engine, model, form, may_stream=False))))
+
+
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
+
+    Raises:
+        InferenceError: The request is wrong or not admitted, or the model streams where it may not.
+    """
+    call: Call[T] | None = None
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    limiter = model.limiter
+    try:
+        if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            yield from _admit(engine, model)
+        handler = model.life.lend()
+        if handler is None:
+            raise _not_ready(model)
+        slot = None
+        try:
+            if handler.streams and not may_stream:
+                raise InvalidRequest(
+                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+                )
+            read = form.read()
+            body: Buffer = (yield read) if type(read) is Read else read
+            call = Call(engine, model, handler, form, body)
+            call.span = span
+            if form.decoding_cost(body) <= ON_LOOP:
+                call.decode()
+            slot = _enter(call)
+        finally:
+            if slot is None:
+                handler.uses.end()
+    except BaseException as error:
+        ended(model, call, error, span, engine.clock)
+        raise
+    return call
+
+
+def _enter(call: Call[Any]) -> Slot:
+    """Take a slot for a call, or a place in the queue for one.
+
+    Raises:
+        NotReady: The server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    engine, model, within = call.engine, call.model, holders()
+    if engine.stopping and not within:
+        raise _stopping(model)
+    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within)
+    if slot is None:
+        raise _busy(model)
+    call.slot, call.entered = slot, engine.clock()
+    for observer in model.statistics.observers:
+        observer.entered()
+    return slot
+
+
+def answered(call: Call[T]) -> Steps[T]:
+    """The only answer of a request that has been let in.
+
+    Raises:
+        InferenceError: The request is wrong, or the model raised, failed, or took too long.
+    """
+    slot = call.slot
+    try:
+        answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
+    except FAILURES as failure:
+        raise call.noted(as_error(call, failure)) from failure.__cause__
+    except BaseException as error:
+        call.noted(error)
+        raise
+    finally:
+        slot.give_up()
+    call.note_answer()
+    return answer
+
+
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+"""What a call ends with that is no error for the client yet."""
+
+
+def as_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    if type(failure) is DeadlinePassed:
+        return _too_late(call, failure.__cause__)
+    if type(failure) is Stopped:
+        return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
+    return _failure(call, failure.__cause__ or failure)
+
+
+def _admit(engine: Engine, model: Model) -> Steps[None]:
+    """Let a request in before its body is read, as soon as the model is loaded.
+
+    Raises:
+        NotReady: The model is loading, its load failed, or it is unloaded, or the server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    if engine.stopping and not holders():  # calls that run may call others to their end
+        raise _stopping(model)
+    yield from model.life.settle()
+    if not model.life.is_serving:
+        raise _not_ready(model)
+    if model.limiter.is_full():
+        raise _busy(model)
+
+
+def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
+    """A blocking model: everything in one trip to a worker thread."""
+    while True:
+        deadline = call.deadline
+        late = None if deadline == math.inf else call.failed_late
+        answer: T | None = yield Run(
+            call.in_thread, "model", slot.turn, call.model.limiter.reconsider, deadline, for_client=True, late=late
+        )
+        if answer is not None:
+            return answer
+        # the decoded request asks for a shorter timeout than the trip had
+
+
+def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
+    """A model on the event loop, or one that this thread calls: what may take long beside it runs in worker threads."""
+    if not call.is_decoded:
+        yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
+    elif slot.turn is not None:
+        yield Wait(slot.turn, call.deadline, for_client=True)
+    if slot.is_left:
+        raise Stopped
+    if not call.started:
+        call.started = call.entered if slot.turn is None else call.engine.clock()
+    if call.handler.kind == "async":
+        response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
+    else:
+        response = yield Run(call.run, "inline")
+    if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        return call.encode(response)
+    for tensor in response.outputs:
+        if tensor.array.nbytes <= SMALL:
+            tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
+    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
+    return encoded
+
+
+def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
+    fields = call.log_fields()
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
+    if raised is not None:
+        call.failed_late(raised)
+    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
+
+
+def _failure(call: Call[Any], error: BaseException) -> InferenceError:
+    model = call.model
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
+    overriding = call.overriding()
+    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
+        return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
+    return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
+
+
+def _busy(model: Model) -> InferenceError:
+    limiter, within = model.limiter, holders()
+    if within.count(model) >= limiter.max_concurrency:
+        path = " calls ".join(repr(holder.name) for holder in [*within, model])
+        return ModelFailed(
+            f"{path}: the last call would wait for itself, as calls that it is made within hold all {limiter.max_concurrency} slots of "
+            f"{model}: give it a larger max_concurrency, or do not call it from within"
+        )
+    if model in within:
+        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
+    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _not_ready(model: Model) -> NotReady:
+    state = model.life.state
+    if state in ("unloading", "unloaded"):
+        return _unloaded(model)
+    reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
+    return NotReady(f"{model} is not ready: {reason}")
+
+
+def _unloaded(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: it was unloaded")
+
+
+def _stopping(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)

@@ -1,0 +1,203 @@
+"""The Python form of an inference request: values by name become tensors, and the response stays one. No bytes are made of either.
+
+What the caller gave stays the caller's: it is neither changed nor made read-only, and no array of the response shares memory with it or
+with what the model keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from ..codecs.base import AnyInputCodec
+from ..codecs.column_writing import column_to_tensor
+from ..codecs.pandas import is_frame, is_series
+from ..codecs.registry import Codecs
+from ..datatypes import NUMBERS, Array, Buffer, cast
+from ..effects import Steps
+from ..errors import InferenceError, InvalidRequest, ModelFault, shown
+from ..models.model import Model
+from ..models.specs import TensorSpec
+from ..schemas import Parameters, RequestOutput
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Tensor, as_array, integer_array, plain, wire_array
+from .engine import Engine
+from .faults import own_fault
+from .lasting import SMALL, memory_of
+from .pipeline import infer
+from .stream import Stream
+
+T = TypeVar("T")
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class PythonForm(msgspec.Struct, frozen=True, eq=False):
+    """One call from Python.
+
+    Args:
+        inputs: The inputs by name, or what a codec of whole requests encodes, such as a data frame.
+        parameters: The request's parameters.
+        outputs: The outputs that are asked for, by name or with parameters; empty means all.
+        id: The request's identifier.
+        codecs: Those of the server.
+    """
+
+    inputs: Any
+    parameters: Mapping[str, Any]
+    outputs: Sequence[str | RequestOutput]
+    id: str | None
+    codecs: Codecs
+
+    timeout = math.inf
+
+    @property
+    def transport(self) -> Any:
+        return None
+
+    def named_headers(self) -> Mapping[str, str]:
+        return _NO_HEADERS
+
+    def read(self) -> Buffer:
+        return b""
+
+    def decoding_cost(self, _: Buffer) -> int:
+        values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
+        return sum(map(_cost, values))
+
+    def decode(self, _: Buffer, model: Model) -> InferenceRequest:
+        specs = {spec.name: spec for spec in model.inputs}
+        parameters = _checked(self.parameters)
+        inputs: list[Tensor] = []
+        whole = self.codecs.whole_of_value(self.inputs)
+        if whole is not None:
+            made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
+            inputs, parameters = [_own(tensor) for tensor in made.inputs], {**made.parameters, **parameters}
+        elif isinstance(self.inputs, Mapping):
+            for name, value in self.inputs.items():
+                if not isinstance(name, str):
+                    raise InvalidRequest(f"an input is called {shown(name)}: expected a string")
+                if is_frame(value):
+                    raise InvalidRequest(f"input {shown(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
+                inputs.append(_own(_tensor(plain(name), value, specs.get(name), self.codecs)))
+        else:
+            raise InvalidRequest(f"the inputs are {shown(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
+        outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
+        return InferenceRequest(inputs, self.id, parameters, outputs)
+
+    def encoding_cost(self, _: InferenceRequest, __: InferenceResponse) -> int:
+        return 0  # memory is copied at most
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
+        lent = [memory_of(tensor.array) for tensor in request.inputs]
+        for tensor in response.outputs:
+            array = tensor.array
+            # the pipeline has copied larger arrays, but for those that are the request's own
+            if array.nbytes <= SMALL or any(memory_of(array) is memory for memory in lent):
+                tensor.array = array.copy()
+        return response
+
+
+def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
+    """Answer one call from Python.
+
+    Raises:
+        InferenceError: As a client would be told.
+    """
+    try:
+        return (yield from infer(engine, engine.find_for_inference(name, version), form))
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise own_fault(error) from error
+
+
+def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
+    """Answer one call from Python, and hand on each response.
+
+    Raises:
+        InferenceError: As a client would be told.
+    """
+    try:
+        yield from Stream(engine, engine.models.find(name, version), form).run()
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise own_fault(error) from error
+
+
+def _cost(value: object) -> int:
+    """Roughly how many bytes are looked at one by one to make tensors of a value."""
+    if isinstance(value, Tensor):
+        return 0
+    if isinstance(value, np.ndarray):
+        return 0 if value.dtype in NUMBERS else value.size * ELEMENT
+    if isinstance(value, (list, tuple)):
+        return len(value) * max(ELEMENT, _cost(value[0]) if value else 0)
+    size = getattr(value, "size", 1)  # of frames and series
+    return size * ELEMENT if isinstance(size, int) else ELEMENT
+
+
+def _checked(parameters: Mapping[str, Any]) -> Parameters:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+            raise InvalidRequest(f"the request has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+    return dict(parameters)
+
+
+def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    if isinstance(value, Tensor):
+        return Tensor(name, value.array, dict(value.parameters))
+    if is_series(value):
+        return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
+    if codec is not None:
+        return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))
+    array = _encoded(f"input {shown(name)}", lambda: _array(value))
+    if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
+        array = _as_declared(name, array, spec)
+    return Tensor(name, array)
+
+
+def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
+    if spec is not None and spec.content_type not in (None, "np"):
+        return codecs.inputs[str(spec.content_type)]
+    return codecs.of_value(value)
+
+
+def _array(value: Any) -> Array:
+    array = wire_array(as_array(value))
+    return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
+
+
+def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
+    """Numbers that have no datatype of their own, as those of a list, in the declared one; others as they are, to be refused."""
+    dtype, kind = spec.dtype, array.dtype.kind
+    if array.size == 0:
+        return array.astype(dtype)
+    if dtype.kind in "iu" and kind in "iu":
+        return integer_array(array.ravel().tolist(), dtype, f"input {shown(name)}").reshape(array.shape)
+    if spec.datatype in ("FP16", "BF16", "FP32", "FP64") and kind in "iuf":
+        converted = cast(array, dtype)
+        if np.any(np.isinf(converted) & ~np.isinf(array)):
+            raise InvalidRequest(f"input {shown(name)} has values that are out of range for {spec.datatype}")
+        return converted
+    return array
+
+
+def _encoded(where: str, encode: Callable[[], T]) -> T:
+    try:
+        return encode()
+    except (TypeError, ValueError, ModelFault) as error:
+        raise InvalidRequest(f"{where}: {error}") from error
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """A tensor that may be kept from being written to while what it was made of may not."""
+    array = tensor.array.view()
+    array.flags.writeable = False
+    return Tensor(tensor.name, array, tensor.parameters)

@@ -1,0 +1,351 @@
+"""The answers of one request, one at a time: those of a generator, or the only one of a plain model. Knows no transport.
+
+A generator is asked for its next item when the last one was taken. It holds its slot until it has ended or is closed, and is closed in a
+worker thread if it is a plain one, never while it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar, final
+
+from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Signal, Start, Steps, Stopped, Wait
+from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
+from ..limits import ON_LOOP
+from ..log import log_raised
+from ..models.model import Model
+from ..tensors import InferenceResponse
+from .call import Call, ModelRaised
+from .engine import Engine
+from .form import Form
+from .lasting import SMALL, is_new
+from .nesting import enter, leave
+from .pipeline import FAILURES, answered, as_error, opened
+
+T = TypeVar("T")
+
+_END: Final = object()
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+@final
+class Stream(Generic[T]):
+    """The answers of one request.
+
+    Args:
+        engine: The server.
+        model: The model that is asked for.
+        form: How the request arrives and each response leaves.
+        start: What is handed on ahead of the answers, as soon as the first is there, or there are none.
+    """
+
+    __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
+
+    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+        self._engine = engine
+        self._model = model
+        self._form = form
+        self._start = start
+        self.has_begun = False
+
+    def run(self) -> Steps[None]:
+        """Hand on each answer. Where this ends before the model's generator does, that has been closed then.
+
+        Raises:
+            InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
+        """
+        call = yield from opened(self._engine, self._model, self._form, may_stream=True)
+        if not call.handler.streams:
+            answer = yield from answered(call)
+            yield from self._begin()
+            yield Send(answer)
+            return
+        pulled = _Pulled(call)
+        try:
+            yield from self._hand_on(pulled)
+        except FAILURES as failure:
+            if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
+                yield from pulled.close()
+            raise call.noted(pulled.as_error(failure)) from failure.__cause__
+        except (Exception, Abandoned) as error:
+            yield from pulled.close()
+            call.noted(error)
+            raise
+        except GeneratorExit as error:
+            call.noted(error)
+            raise
+        finally:
+            pulled.give_up()
+        call.returned = call.answered = self._engine.clock()
+        call.note_answer()
+
+    def _begin(self) -> Steps[None]:
+        self.has_begun = True
+        if self._start is not None:
+            yield self._start
+
+    def _hand_on(self, pulled: _Pulled[T]) -> Steps[None]:
+        answer = yield from pulled.first()
+        yield from self._begin()
+        if answer is None:
+            return
+        yield Send(answer)
+        yield from pulled.others()
+
+
+def only(model: Model, stream: Stream[T]) -> Steps[T]:
+    """The only answer of a request.
+
+    Raises:
+        InferenceError: There is none, or there are several, or as `Stream.run` says.
+    """
+    answers: list[T] = []
+
+    def take(answer: T) -> Steps[None]:
+        if answers:
+            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
+        answers.append(answer)
+        yield from ()
+
+    yield from handed_to(take, stream.run())
+    if not answers:
+        _logger.error("%s answered nothing, where one response was asked for", model)
+        raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
+    return answers[0]
+
+
+def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[None]:
+    """Finish `steps`, and hand each piece not to whoever drives them, but to `take`; what that raises, they are thrown."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                value = None
+                if type(effect) is Send:
+                    yield from take(effect.piece)
+                else:
+                    value = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(value)
+    except StopIteration:
+        return
+
+
+@final
+class _Pulled(Generic[T]):
+    """The generator of one request, which waits between two items for somebody to ask for the next.
+
+    Args:
+        call: The request, which has entered.
+    """
+
+    def __init__(self, call: Call[T]) -> None:
+        self._call = call
+        self._until = call.since + call.model.stream_timeout
+        self._generator: Any = None
+        self._context: Context | None = None
+        self._lock = threading.Lock()
+        self._is_running = False
+        self._is_closing = False
+        self._has_answered = False
+        self._index = 0
+
+    def first(self) -> Steps[T | None]:
+        """The first item as it leaves; None where there is none."""
+        call, slot = self._call, self._call.slot
+        if not call.is_decoded:
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
+        if call.handler.kind == "async stream":
+            if slot.turn is not None:
+                yield Wait(slot.turn, self._deadline(), for_client=True)
+            if slot.is_left:
+                raise Stopped
+            self._note_start()
+            response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), for_client=True)
+            answer = None if response is None else (yield from self._encoded(response, self._deadline()))
+        else:
+            answer = yield self._in_thread(slot.turn, self._deadline())
+        self._has_answered = True
+        return answer
+
+    def others(self) -> Steps[None]:
+        """Hand on the items behind the first."""
+        if self._call.handler.kind == "async stream":
+            yield from self._others_async()
+            return
+        pull = self._in_thread(None, self._until)
+        while (answer := (yield pull)) is not None:
+            yield Send(answer)
+
+    def _others_async(self) -> Steps[None]:
+        call = self._call
+        form, request = call.form, call.request
+        pull = Await(self._await_next, self._until, for_client=True)
+        while (response := (yield pull)) is not None:
+            if form.encoding_cost(request, response) <= ON_LOOP:
+                yield Send(form.encode(request, response))
+            else:
+                yield Send((yield from self._encoded(response, self._until)))
+
+    def _deadline(self) -> float:
+        return self._until if self._has_answered else min(self._until, self._call.deadline)
+
+    def _in_thread(self, turn: Signal | None, deadline: float) -> Run:
+        call = self._call
+        late = None if deadline == math.inf else call.failed_late
+        return Run(self._next_in_thread, "model", turn, call.model.limiter.reconsider, deadline, for_client=True, late=late)
+
+    def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
+        call = self._call
+        if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+            return call.encode(response)
+        for tensor in response.outputs:
+            if tensor.array.nbytes <= SMALL:
+                tensor.array = tensor.array.copy()  # the next item may use its memory again before it is encoded
+        encode = partial(call.encode_in_thread, response, is_last=False)
+        encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
+        return encoded
+
+    async def _await_next(self) -> InferenceResponse | None:
+        call = self._call
+        token = enter(call.model, call.slot)
+        since = call.engine.clock()
+        try:
+            if self._generator is None:
+                self._generator = self._made()
+            item = await self._generator.__anext__()
+            response = call.respond(item, is_new(item))
+        except StopAsyncIteration:
+            return None
+        except InferenceError:
+            self._note_response("fail", since, call.engine.clock())
+            raise
+        except Exception as error:
+            self._note_response("fail", since, call.engine.clock())
+            raise ModelRaised from error
+        finally:
+            leave(token)
+        self._note_response("success", since, call.engine.clock())
+        return response
+
+    def _note_start(self) -> None:
+        call = self._call
+        if not call.started:
+            call.started = call.called = call.engine.clock()
+
+    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
+        """Note one response: how it ended, and how long the function took for it."""
+        call = self._call
+        now = call.engine.clock()
+        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
+        self._index += 1
+
+    def _made(self) -> Any:
+        args, kwargs = self._call.binding.arguments(self._call)
+        return self._call.handler.function(*args, **kwargs)
+
+    def _next_in_thread(self) -> T | None:
+        slot = self._call.slot
+        if not slot.begin():
+            raise Stopped
+        try:
+            with self._lock:
+                if self._is_closing:
+                    raise Stopped
+                self._is_running = True
+            try:
+                return self._run_next()
+            finally:
+                if self._is_to_close():
+                    self._close_here()
+        finally:
+            slot.end(is_last=False)
+
+    def _is_to_close(self) -> bool:
+        """Note that the thread has come back. Returns whether the request was given up meanwhile."""
+        with self._lock:
+            self._is_running = False
+            return self._is_closing
+
+    def _run_next(self) -> T | None:
+        call = self._call
+        self._note_start()
+        since = call.engine.clock()
+        try:
+            if self._context is None:
+                # one for all items: what a generator sets in a context variable, it may reset behind a yield
+                self._context = copy_context()
+                self._context.run(enter, call.model, call.slot)
+                self._generator = self._context.run(self._made)
+            item = self._context.run(next, self._generator, _END)
+            if item is _END:
+                return None
+            response = call.respond(item, is_new(item))
+        except InferenceError:
+            self._note_response("fail", since, call.engine.clock())
+            raise
+        except Exception as error:
+            self._note_response("fail", since, call.engine.clock())
+            raise ModelRaised from error
+        returned = call.engine.clock()
+        encoded = call.encode(response)
+        self._note_response("success", since, returned)
+        return encoded
+
+    def close(self) -> Steps[None]:
+        """Close the generator where it waits; one that runs is closed when it comes back."""
+        with self._lock:
+            self._is_closing = True
+            is_running = self._is_running
+        if self._generator is None or is_running:
+            return
+        if self._call.handler.kind == "async stream":
+            yield Await(self._close_async)
+        else:
+            yield Run(self._close_here, "model")
+
+    def _close_here(self) -> None:
+        if self._context is None or self._generator is None:
+            return
+        try:
+            self._context.run(self._generator.close)
+        except Exception as error:
+            self._log_closing(error)
+
+    async def _close_async(self) -> None:
+        try:
+            await self._generator.aclose()
+        except Exception as error:
+            self._log_closing(error)
+
+    def _log_closing(self, error: Exception) -> None:
+        call = self._call
+        log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, shown(call.id))
+
+    def give_up(self) -> None:
+        """The request ends here."""
+        with self._lock:
+            self._is_closing = True
+        self._call.slot.give_up()
+
+    def as_error(self, failure: Exception) -> InferenceError:
+        """The error for the client that one of `FAILURES` is."""
+        call = self._call
+        if type(failure) is not DeadlinePassed or self._deadline() != self._until:
+            return as_error(call, failure)
+        if failure.__cause__ is not None:
+            call.failed_late(failure.__cause__)
+        seconds = call.model.stream_timeout
+        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, shown(call.id))
+        return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

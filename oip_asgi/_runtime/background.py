@@ -1,0 +1,131 @@
+"""One event loop in a daemon thread, for coroutines of callers that block. Decides nothing about what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+from collections.abc import Awaitable, Coroutine
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar, final
+
+from .._core.effects import CancelledWithin, QuitWithin, Signal, Stopped
+from .waiting import attended, signalled
+
+T = TypeVar("T")
+
+_STOP_SECONDS: Final = 5.0
+"""How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
+
+
+@final
+class BackgroundLoop:
+    """The event loop. It starts when it is needed, and ends with `stop` or with the process."""
+
+    def __init__(self) -> None:
+        self._of_process: dict[int, _Loop] = {}
+
+    def _loop(self) -> _Loop:
+        # a thread does not survive a fork; see `WorkerThreads`
+        pid = os.getpid()
+        loop = self._of_process.get(pid)
+        return loop if loop is not None else self._of_process.setdefault(pid, _Loop())
+
+    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> T:
+        """Finish a coroutine on the loop, and return its result.
+
+        Args:
+            coroutine: What to finish.
+            deadline: When it is cancelled, and awaited to its end, in seconds of `time.monotonic`.
+            gone: Set once the client has gone, and then the same happens; None where nobody can tell, or it does not matter.
+
+        Raises:
+            DeadlinePassed: The deadline passed first.
+            ClientGone: The client went first.
+            QuitWithin: It raised what is no `Exception`, such as `SystemExit`.
+            Stopped: The loop was stopped meanwhile.
+        """
+        return _result(self.begin(coroutine, deadline, gone))
+
+    def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
+        """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
+        return self._loop().begin(attended(coroutine, deadline, None if gone is None else partial(_is_set, gone)))
+
+    def stop(self) -> None:
+        """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
+        loop = self._of_process.get(os.getpid())
+        if loop is not None:
+            loop.stop()
+
+
+@final
+class _Loop:
+    """The loop of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        # under the lock: what is handed to a loop behind its end would never be finished
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+
+    def stop(self) -> None:
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
+        if thread is not None:
+            thread.join(_STOP_SECONDS)
+
+
+def _result(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except CancelledError:
+        raise Stopped from None
+    finally:
+        del future  # what it raises knows this frame: together they would live until the next garbage collection
+
+
+async def _is_set(signal: Signal) -> bool:
+    await signalled(signal)
+    return True
+
+
+async def _contained(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except CancelledError as error:  # asyncio would take it for its own on its way to the caller
+        raise CancelledWithin from error
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise QuitWithin from error
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    # a task of a model's own that raises SystemExit ends the loop for all others
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+            break
+    loop.run_until_complete(_cancel_all())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

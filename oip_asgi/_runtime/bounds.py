@@ -1,0 +1,21 @@
+"""How many calls of a model run at once where nobody says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from .._core.models.callables import kind_of
+from .threads import cpus
+
+_ASYNC_AT_ONCE: Final = 256
+"""Coroutines mostly wait for others; this many cost memory alone."""
+
+_BLOCKING_AT_ONCE: Final = 40
+"""As many as Starlette and FastAPI run at once in threads."""
+
+
+def at_once(function: Callable[..., Any]) -> tuple[int, int]:
+    """How many calls of a function run at once: at least, and at most."""
+    is_async = kind_of(function, "thread") in ("async", "async stream")
+    return (_ASYNC_AT_ONCE, _ASYNC_AT_ONCE) if is_async else (max(2, cpus()), _BLOCKING_AT_ONCE)

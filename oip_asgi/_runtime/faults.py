@@ -1,0 +1,35 @@
+"""What is raised and is no `Exception`: whose it is. Knows no effects but the one that says so."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import CancelledError
+from typing import Final
+
+from .._core.effects import QuitWithin
+
+_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
+"""What is no `Exception` and ends a thread, a task or the process."""
+
+_HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
+"""Packages with others of the kind, such as the timeouts of gevent: they mean something to the host. Any other is a mistake of a model's,
+such as a panic in a library that is written in Rust."""
+
+
+def is_for_the_host(error: BaseException) -> bool:
+    """Whether what a call raised is the host's, or means more than that the call has failed."""
+    if isinstance(error, _ENDS):
+        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
+        return threading.current_thread() is threading.main_thread()
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_for_the_host, error.exceptions))
+    return not isinstance(error, Exception) and any(kind.__module__.partition(".")[0] in _HOSTS for kind in type(error).__mro__)
+
+
+def as_failure(error: BaseException) -> Exception:
+    """What is thrown into the generator whose effect raised: an `Exception`, always."""
+    if isinstance(error, Exception):
+        return error
+    failure = QuitWithin()
+    failure.__cause__ = error
+    return failure

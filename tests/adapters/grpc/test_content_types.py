@@ -1,0 +1,109 @@
+"""Content types over gRPC: the cases and the wire vectors of REST's tests, as typed and as raw contents, to both kinds of servers.
+
+A model receives the same values as over REST, the same answers come back, and what REST refuses is refused with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from oip_asgi._core.datatypes import dtype_of
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.raw import from_raw, to_raw
+from tests.support.asking import error
+from tests.support.content_types import assert_same, http, make_server
+from tests.support.grpc_ways import SERVINGS, Client, wire_request
+from tests.support.ways import over_asgi
+from tests.table.codec_vectors import VECTORS, Vector
+from tests.table.codec_vectors import assert_same as assert_same_value
+from tests.table.content_types import BAD, CASES, Bad, Case
+from tests.table.test_grpc import assert_same_inference, fill_parameters
+
+FORMS: Final = ["typed", "raw"]
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[Any]:
+    """What the models received."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def server(seen: list[Any]) -> InferenceServer:
+    return make_server(seen)
+
+
+@pytest.fixture(scope="module", params=SERVINGS)
+def client(request: pytest.FixtureRequest, server: InferenceServer) -> Iterator[Client]:
+    with SERVINGS[request.param](server) as address:
+        yield Client(address)
+
+
+def message_of(model: str, request: InferenceRequest, form: str) -> Any:
+    """A request as a message."""
+    message = wire_request(model)
+    fill_parameters(message.parameters, request.parameters)
+    for tensor in request.inputs:
+        item = message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        fill_parameters(item.parameters, tensor.parameters)
+        if form == "typed":
+            item.contents.SetInParent()
+            getattr(item.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
+        else:
+            message.raw_input_contents.append(to_raw(tensor.array))
+    for output in request.outputs:
+        fill_parameters(message.outputs.add(name=output.name).parameters, output.parameters)
+    return message
+
+
+def response_of(message: Any) -> InferenceResponse:
+    """A message as a response."""
+    outputs = [
+        Tensor(item.name, from_raw(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
+        for item, raw in zip(message.outputs, message.raw_output_contents, strict=True)
+    ]
+    return InferenceResponse(outputs, parameters_of(message))
+
+
+def parameters_of(message: Any) -> dict[str, Any]:
+    return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in message.parameters.items()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_receives_what_it_receives_over_rest(
+    name: str, form: str, client: Client, server: InferenceServer, seen: list[Any]
+) -> None:
+    case: Case = CASES[name]
+    seen.clear()
+    response = client.ask("ModelInfer", message_of(case.model, case.request, form))
+    over_rest = over_asgi(OIPApp(server), "")(http(case.model, case.request, binary=True))
+    assert len(seen) == 2
+    for value in seen:
+        assert_same(value, case.value)
+    assert_same_inference(over_rest, response)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", BAD)
+def test_what_rest_refuses_is_refused(name: str, form: str, client: Client, server: InferenceServer) -> None:
+    bad: Bad = BAD[name]
+    code, text = client.refusal("ModelInfer", message_of(bad.model, bad.request, form))
+    over_rest = over_asgi(OIPApp(server), "")(http(bad.model, bad.request, binary=True))
+    assert (code, text) == ("INVALID_ARGUMENT", error(over_rest)[1])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_vector_in_both_directions(name: str, form: str, client: Client, seen: list[Any]) -> None:
+    vector: Vector = VECTORS[name]
+    request = vector.encode(vector.value)
+    seen.clear()
+    response = response_of(client.ask("ModelInfer", message_of("whole", request, form)))
+    [as_received] = seen
+    assert_same_value(vector.decode(as_received), vector.value)
+    assert_same_value(vector.decode(InferenceRequest(response.outputs, parameters=request.parameters)), vector.value)

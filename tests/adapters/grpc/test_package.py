@@ -1,0 +1,61 @@
+"""What the package ships for gRPC, and what it needs: the descriptor is the .proto's, and extras are imported only where they are used."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from tests.support.grpc_ways import SERVE, run_alone
+
+PROTO = Path(str(files("oip_asgi"))) / "proto"
+BUILT = "grpc_predict_v2.binpb"
+
+
+@pytest.mark.protoc
+def test_the_descriptor_of_health_and_reflection_is_what_its_command_builds(tmp_path: Path) -> None:
+    command = re.search(r"^//   (python -m grpc_tools\.protoc .+)$", (PROTO / "health.proto").read_text(), re.MULTILINE)
+    assert command is not None
+    _, *arguments = command[1].replace("oip_asgi/proto/services.binpb", str(tmp_path / "services.binpb")).split()
+    subprocess.run([sys.executable, *arguments], check=True, cwd=PROTO.parent.parent, timeout=120)
+    built, shipped = (FileDescriptorSet.FromString((folder / "services.binpb").read_bytes()) for folder in (tmp_path, PROTO))
+    assert built == shipped
+
+
+@pytest.mark.protoc
+def test_the_descriptor_is_what_the_documented_command_builds(tmp_path: Path) -> None:
+    source = (PROTO / "grpc_predict_v2.proto").read_text()
+    found = re.search(r"^//   (python -m grpc_tools\.protoc .+)$", source, re.MULTILINE)
+    assert found is not None
+    _, *arguments = found[1].replace(f"oip_asgi/proto/{BUILT}", str(tmp_path / BUILT)).split()
+    subprocess.run([sys.executable, *arguments], check=True, cwd=PROTO.parent.parent, timeout=120)
+    built, shipped = (FileDescriptorSet.FromString((folder / BUILT).read_bytes()) for folder in (tmp_path, PROTO))
+    assert built == shipped
+    assert [file.name for file in shipped.file] == ["grpc_predict_v2.proto"]
+
+
+def test_the_service_is_the_specifications() -> None:
+    [file] = FileDescriptorSet.FromString((PROTO / BUILT).read_bytes()).file
+    [service] = file.service
+    assert f"{file.package}.{service.name}" == "inference.GRPCInferenceService"
+    methods = {method.name: (method.input_type, method.output_type) for method in service.method}
+    names = {"ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"}
+    assert names <= methods.keys()
+    streamed = methods.pop("ModelStreamInfer")  # which takes the same requests
+    assert streamed == (".inference.ModelInferRequest", ".inference.ModelStreamInferResponse")
+    assert methods == {name: (f".inference.{name}Request", f".inference.{name}Response") for name in methods}
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    run_alone("import sys, oip_asgi; assert not {'grpc', 'google.protobuf'} & set(sys.modules)")
+    run_alone("import sys, oip_asgi.grpc; assert not {'grpc_health.v1', 'grpc_reflection.v1alpha'} & set(sys.modules)")
+
+
+@pytest.mark.parametrize("absent", ["grpc_health", "grpc_reflection", "grpc_health grpc_reflection"])
+def test_health_and_reflection_need_no_package(absent: str) -> None:
+    run_alone(f"import sys\nsys.modules.update(dict.fromkeys({absent.split()}))\n{SERVE}")

@@ -1,0 +1,335 @@
+"""`ModelStreamInfer` over real servers of grpc and grpc.aio: order, errors, ends, and how much is unanswered at once."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceContext, InferenceError, InferenceServer
+from oip_asgi._core.grpc.stream import MOST_UNANSWERED
+from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
+from tests.support.inside import is_idle
+from tests.support.streaming import Noted
+from tests.support.talk import block_until
+
+METHOD = f"/{SERVICE}/ModelStreamInfer"
+WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
+
+
+class Call:
+    """One call of a client's, which sends and receives message by message."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.channel = grpc.insecure_channel(address)
+        stream: Any = self.channel.stream_stream(METHOD, response_deserializer=MESSAGES["ModelStreamInfer.response"].FromString)
+        self.call = stream(iter(self._requests.get, None), timeout=30, **options)
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.put(None)
+        self.call.cancel()
+        self.channel.close()
+
+    def send(self, model: str, n: int = 3, request_id: str = "", **fields: Any) -> None:
+        numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [n]}}
+        self.send_bytes(wire_request(model, [numbers], id=request_id, **fields).SerializeToString())
+
+    def send_bytes(self, message: bytes) -> None:
+        self._requests.put(message)
+
+    def end(self) -> None:
+        """Send no more."""
+        self._requests.put(None)
+
+    def next(self) -> Any:
+        return next(self.call)
+
+    def rest(self) -> list[Any]:
+        """What comes until the server ends the call."""
+        return list(self.call)
+
+
+def said(message: Any) -> Any:
+    """The id, the number and whether it is the last; or the id and the error."""
+    response = message.infer_response
+    if message.error_message:
+        return (response.id, response.model_name, message.error_message)
+    numbers = [int(np.frombuffer(raw, "i8")[0]) for raw in response.raw_output_contents]
+    return (response.id, numbers, response.parameters["triton_final_response"].bool_param)
+
+
+class Models:
+    """A server with models that the tests hold back and let go."""
+
+    def __init__(self) -> None:
+        self.server = InferenceServer()
+        self.noted = Noted()
+        self.silent = Noted(silent_after=0)
+        self.leave = threading.Event()
+        self.begun = self.made = 0
+        self.server.register("def", self.noted.blocking)
+        self.server.register("async", self.noted.awaiting)
+        self.server.register("silent", self.silent.awaiting)
+        self.server.register("silent def", self.silent.blocking)
+        self.server.register("versioned", self.noted.awaiting, version="2")
+        self.server.register("waits", self.waits, max_concurrency=1000, max_queue=1000)
+        self.server.register("slow", self.slow)
+        self.server.register("quick", lambda n: n)
+        self.server.register("large", self.large)
+        self.server.register("fails", self.fails)
+        self.server.register("refuses", self.refuses)
+        self.server.register("busy", self.noted.awaiting, max_concurrency=1, max_queue=0)
+        self.server.register("context", self.context)
+
+    async def waits(self, n: Any) -> Any:
+        self.begun += 1
+        while not self.leave.is_set():
+            await asyncio.sleep(0.005)
+        return n
+
+    def slow(self, n: Any) -> Any:
+        assert self.leave.wait(20)
+        return n
+
+    async def large(self, n: Any) -> AsyncIterator[Any]:
+        for _ in range(int(n[0])):
+            self.made += 1
+            yield np.zeros(100_000)
+
+    def fails(self, n: Any) -> Iterator[Any]:
+        yield n
+        raise ValueError("secret")
+
+    async def refuses(self, n: Any) -> AsyncIterator[Any]:
+        raise_teapot()
+        yield n
+
+    def context(self, n: Any, context: InferenceContext) -> Any:
+        return np.array([len(context.transport.peer())]) if context.headers["x-custom"] == "yes" else n
+
+
+def raise_teapot() -> None:
+    raise InferenceError("the teapot is empty", status=404)
+
+
+@pytest.fixture
+def models() -> Iterator[Models]:
+    made = Models()
+    yield made
+    made.leave.set()
+    made.silent.go_on.set()
+
+
+@pytest.fixture(params=SERVINGS)
+def address(request: pytest.FixtureRequest, models: Models) -> Iterator[str]:
+    with SERVINGS[request.param](models.server) as where:
+        yield where
+    block_until(lambda: is_idle(models.server))
+
+
+@pytest.mark.parametrize("model", ["def", "async"])
+def test_each_item_is_a_response_and_none_is_the_last(address: str, model: str) -> None:
+    with Call(address) as call:
+        call.send(model, request_id="a")
+        call.end()
+        messages = call.rest()
+        assert [said(message) for message in messages] == [("a", [number], False) for number in range(3)]
+        assert {message.infer_response.model_name for message in messages} == {model}
+        assert call.call.code() is grpc.StatusCode.OK
+
+
+def test_the_end_is_told_where_it_is_asked_for(address: str) -> None:
+    with Call(address) as call:
+        call.send("versioned", 1, "a", parameters=WANTS_FINAL)
+        call.send("async", 0, "b", parameters=WANTS_FINAL)
+        call.end()
+        messages = sorted(call.rest(), key=lambda message: str(message.infer_response.id))
+    assert [said(message) for message in messages] == [("a", [0], False), ("a", [], True), ("b", [], True)]
+    # the version is the model's, and behind that the one that was asked for
+    assert [message.infer_response.model_version for message in messages] == ["2", "", ""]
+    assert [len(message.infer_response.outputs) for message in messages] == [1, 0, 0]
+
+
+def test_a_plain_model_answers_once_and_that_is_the_last(address: str) -> None:
+    with Call(address) as call:
+        call.send("quick", 5, "a", parameters=WANTS_FINAL)
+        call.end()
+        assert [said(message) for message in call.rest()] == [("a", [5], True)]
+
+
+def test_nothing_is_said_of_a_stream_without_items(address: str) -> None:
+    with Call(address) as call:
+        call.send("async", 0, "a")
+        call.end()
+        assert call.rest() == []
+        assert call.call.code() is grpc.StatusCode.OK
+
+
+def test_plain_models_answer_in_the_order_of_their_requests_and_streams_as_they_come(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("slow", 1, "first")
+        call.send("quick", 2, "second")
+        call.send("nowhere", 3, "third")
+        call.send("async", 2, "stream")
+        assert [said(call.next()), said(call.next())] == [("stream", [0], False), ("stream", [1], False)]
+        models.leave.set()
+        assert [said(call.next()), said(call.next())] == [("first", [1], True), ("second", [2], True)]
+        assert said(call.next())[0] == "third"
+
+
+def test_requests_are_answered_beside_each_other(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("silent", 2, "silent")
+        assert said(call.next()) == ("silent", [0], False)
+        for number in range(3):
+            call.send("quick", number, str(number))
+            assert said(call.next()) == (str(number), [number], True)
+        assert models.silent.ended == []
+
+
+def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Call(address) as call:
+        call.send("nowhere", request_id="a")
+        request_id, model, text = said(call.next())
+        assert (request_id, model) == ("a", "")
+        assert text.startswith("model 'nowhere', request id 'a': Request for unknown model: 'nowhere' is not found")
+        call.send("fails", 4, "b", parameters=WANTS_FINAL)
+        assert said(call.next()) == ("b", [4], False)
+        assert said(call.next()) == ("b", "fails", "model 'fails', request id 'b': model 'fails' failed: see the server's log")
+        assert said(call.next()) == ("b", [], True)
+        call.send("refuses", request_id="c")
+        assert said(call.next()) == ("c", "refuses", "model 'refuses', request id 'c': the teapot is empty")
+        call.send_bytes(wire_request("quick", id="d").SerializeToString())
+        assert said(call.next()) == ("d", "", "model 'quick', request id 'd': missing input 'n': expected 'n', but got no inputs")
+        call.send_bytes(b"\xff\xff")
+        assert said(call.next()) == ("", "", "the request cannot be parsed: expected the bytes of inference.ModelInferRequest")
+        call.send("quick", 5)
+        assert said(call.next()) == ("", [5], True)
+    assert "secret" in caplog.text
+
+
+def test_a_busy_model_is_an_error_in_the_stream(address: str, models: Models) -> None:
+    models.server.register("held", models.silent.awaiting, max_concurrency=1, max_queue=0)
+    with Call(address) as call:
+        call.send("held", 2, "a")
+        assert said(call.next()) == ("a", [0], False)
+        call.send("held", 2, "b")
+        text = "model 'held', request id 'b': model 'held' is busy: 1 calls run and 0 wait, which is all it takes"
+        assert said(call.next()) == ("b", "", text)
+
+
+def test_a_call_may_ask_to_end_at_the_first_error(address: str, models: Models) -> None:
+    with Call(address, metadata=[("triton_grpc_error", "true")]) as call:
+        call.send("silent", 2, "a")
+        assert said(call.next()) == ("a", [0], False)
+        call.send("nowhere")
+        with pytest.raises(grpc.RpcError):
+            call.next()
+        assert call.call.code() is grpc.StatusCode.NOT_FOUND
+        assert call.call.details().startswith("Request for unknown model: 'nowhere' is not found")
+        block_until(lambda: models.silent.ended == ["cancelled", "finally"])
+
+
+def test_what_runs_is_finished_when_the_client_sends_no_more(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("slow", 1, "a")
+        call.end()
+        threading.Timer(0.1, models.leave.set).start()
+        assert [said(message) for message in call.rest()] == [("a", [1], True)]
+        assert call.call.code() is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("model", ["silent", "silent def"])
+def test_a_cancelled_call_ends_its_generators(address: str, models: Models, model: str) -> None:
+    with Call(address) as call:
+        call.send(model, 2)
+        call.next()
+        call.send(model, 2)
+        call.next()
+        call.call.cancel()
+        models.silent.go_on.set() if model == "silent def" else None
+        block_until(lambda: models.silent.ended.count("finally") == 2)
+        block_until(lambda: is_idle(models.server))
+
+
+def test_the_deadline_of_a_call_ends_its_generators(address: str, models: Models) -> None:
+    with grpc.insecure_channel(address) as channel:
+        stream: Any = channel.stream_stream(METHOD)
+        numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [3]}}
+        call = stream(iter([wire_request("silent", [numbers]).SerializeToString()]), timeout=0.5)
+        next(call)
+        with pytest.raises(grpc.RpcError):
+            next(call)
+        assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        block_until(lambda: models.silent.ended == ["cancelled", "finally"])
+
+
+def test_the_next_item_is_made_when_the_last_was_written(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("large", 10_000)
+        call.next()
+        block_until(lambda: settled(lambda: models.made))  # what the connection takes unread is taken
+        assert models.made < 1000
+        call.call.cancel()
+
+
+def settled(number: Any) -> bool:
+    before = number()
+    threading.Event().wait(0.3)
+    return bool(before == number())
+
+
+def test_no_more_is_read_while_many_requests_are_unanswered(address: str, models: Models) -> None:
+    with Call(address) as call:
+        for number in range(MOST_UNANSWERED + 20):
+            call.send("waits", number, str(number))
+        block_until(lambda: models.begun >= MOST_UNANSWERED)
+        assert settled(lambda: models.begun)
+        assert models.begun == MOST_UNANSWERED
+        models.leave.set()
+        assert [said(call.next()) for _ in range(MOST_UNANSWERED + 20)] == [
+            (str(number), [number], True) for number in range(MOST_UNANSWERED + 20)
+        ]
+
+
+def test_a_model_reaches_the_call(address: str) -> None:
+    with Call(address, metadata=[("x-custom", "yes")]) as call:
+        call.send("context", 1)
+        [_, [length], _] = said(call.next())
+        assert length > len("ipv4:")
+
+
+def test_infer_names_the_stream(address: str) -> None:
+    with grpc.insecure_channel(address) as channel:
+        numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [3]}}
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(f"/{SERVICE}/ModelInfer")(wire_request("async", [numbers]).SerializeToString(), timeout=30)
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details().endswith("ModelStreamInfer over gRPC")
+
+
+def test_long_requests_are_answered_too(address: str, models: Models) -> None:
+    models.server.register("long", lambda x: x[-1:])
+    array = np.arange(100_000)
+    with Call(address) as call:
+        long = {"name": "x", "datatype": "INT64", "shape": [100_000]}
+        call.send_bytes(wire_request("long", [long], [array.tobytes()], id="a").SerializeToString())
+        assert said(call.next()) == ("a", [99_999], True)
+        contents = {**long, "contents": {"int64_contents": array.tolist()}}
+        call.send_bytes(wire_request("long", [contents], id="b", parameters=WANTS_FINAL).SerializeToString())
+        assert said(call.next()) == ("b", [99_999], True)
+        call.send_bytes(wire_request("long", [{**contents, "shape": [7]}], id="c", parameters=WANTS_FINAL).SerializeToString())
+        request_id, _, text = said(call.next())
+        assert (request_id, text[:34]) == ("c", "model 'long', request id 'c': inpu")
+        assert said(call.next()) == ("c", [], True)

@@ -1,0 +1,377 @@
+"""Codecs of a user's: what they may be, what they may do, and whose fault it is when they fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, Tensor, TensorSpec
+from oip_asgi._core.datatypes import Array
+from oip_asgi.codecs import (
+    InputCodec,
+    PandasCodec,
+    RequestCodec,
+    StringCodec,
+)
+from tests.support.asking import ask, error, get
+from tests.support.content_types import (
+    COLOURS,
+    DATED,
+    FLOATS,
+    NAMES,
+    NOON,
+    RED,
+    Colour,
+    ColourCodec,
+    PairCodec,
+    assert_same,
+    bytes_tensor,
+    described,
+    request_of,
+    send,
+    with_type,
+)
+
+
+class ById(PandasCodec):
+    """Frames whose index travels as the column `id`."""
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
+        return super().decode_request(request).set_index("id")
+
+    @classmethod
+    def encode_response(
+        cls, model_name: str, payload: pd.DataFrame, model_version: str | None = None, use_bytes: bool = True
+    ) -> InferenceResponse:
+        return super().encode_response(model_name, payload.reset_index(), model_version, use_bytes)
+
+
+class Settled(ById):
+    """An instance of it has what it decodes under another name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def decode_request(self, request: InferenceRequest) -> pd.DataFrame:  # type: ignore[override]
+        return ById.decode_request(request).rename_axis(self.name)
+
+
+@pytest.mark.parametrize("codec", [ById, Settled("number")], ids=["class", "instance"])
+def test_a_subclass_of_the_frames_codec_does_all_that_it_does(codec: Any) -> None:
+    seen: list[pd.DataFrame] = []
+
+    def model(df: pd.DataFrame) -> pd.DataFrame:
+        seen.append(df)
+        return df.rename_axis("id").assign(colour=pd.Series(RED, dtype=object, index=df.index))
+
+    born = TensorSpec("born", "BYTES", [-1], content_type="datetime")
+    server = InferenceServer(codecs=[ColourCodec, codec])
+    server.register("m", model, inputs=[TensorSpec("id", "INT64", [-1]), born, TensorSpec("paint", "BYTES", [-1])])
+    paint = with_type(Tensor("paint", COLOURS.array), "colour")
+    asked = [RequestOutput(name) for name in ("id", "paint")] + [RequestOutput("colour", {"content_type": "colour"})]
+    request = request_of(Tensor("id", np.array([7])), Tensor("born", DATED.array), paint, outputs=asked)
+    answer = described(send(server, "m", request))
+    index = pd.Index([7], name="id" if codec is ById else "number")
+    assert_same(seen[0], pd.DataFrame({"born": pd.Series([NOON], index=index), "paint": pd.Series(RED, dtype=object, index=index)}))
+    assert answer[0] == ("id", [1], None, [7])
+    assert answer[1] == ("paint", [1], "pd_json", ["[255,0,1]"])
+    assert answer[2] == ("colour", [1], "colour", ["#ff0001"])
+
+
+class Careless(ColourCodec):
+    """A codec that thinks of its own values only."""
+
+    content_type = "careless"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload[0], Colour)
+
+
+class CarelessPair(PairCodec):
+    content_type = "careless pair"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return payload["first"] is not payload["second"]
+
+
+def test_a_can_encode_that_raises_is_no_harm_to_other_models(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(codecs=[Careless, CarelessPair])
+    server.register("number", lambda: 5)
+    server.register("colours", lambda: RED)
+    assert described(ask(server, "number")) == [("output_0", [1], None, [5])]
+    assert [record.getMessage() for record in caplog.records] == [
+        "CarelessPair.can_encode raised, so it counts as no",
+        "Careless.can_encode raised, so it counts as no",
+    ]
+    assert caplog.records[1].exc_info is not None
+    assert described(ask(server, "colours")) == [("output_0", [1], "careless", ["#ff0001"])]
+
+
+class Comparing(ColourCodec):
+    """A codec that compares, which an array answers with an array."""
+
+    content_type = "comparing"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        if isinstance(payload, str):
+            raise ValueError(f"no colour: {payload}")
+        result: bool = payload == RED
+        return result
+
+
+def test_a_can_encode_that_answers_no_bool_is_no_harm_either(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(codecs=[Comparing])
+    server.register("numbers", lambda: np.array([1, 2]))
+    server.register("text", lambda: "x\nCRITICAL forged\x1b[2J")
+    assert described(ask(server, "numbers")) == [("output_0", [2], None, [1, 2])]
+    assert ask(server, "text").status == 200
+    lines = logging.Formatter().format(caplog.records[-1]).splitlines()
+    assert lines[0] == "Comparing.can_encode raised, so it counts as no"
+    assert all(line.startswith("    ") and line.isprintable() for line in lines[1:])
+
+
+def test_what_can_never_work_fails_at_registration() -> None:
+    server = InferenceServer()
+    strings = TensorSpec("x", "BYTES", [-1], content_type="str")
+
+    def takes_array(x: Array) -> Any: ...
+    def takes_float(x: float) -> Any: ...
+    def takes_colours(x: list[Colour]) -> Any: ...
+    def takes_two_frames(a: pd.DataFrame, b: pd.DataFrame) -> Any: ...
+    def takes_frame_and_rest(a: pd.DataFrame, **inputs: Any) -> Any: ...
+    def takes_floats(**inputs: float) -> Any: ...
+    def takes_frames(**inputs: Annotated[Any, PandasCodec]) -> Any: ...
+
+    registrations: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (
+            lambda: server.register("m", takes_array, inputs=[strings]),
+            TypeError,
+            r"content_type 'str' .* 'x' cannot become numpy",
+        ),
+        (lambda: server.register("m", takes_array, content_type="str"), TypeError, "content_type 'str'"),
+        (lambda: server.register("m", takes_array, content_type="pd"), TypeError, "no parameter for content_type='pd'"),
+        (lambda: server.register("m", np.add, content_type="pd"), TypeError, "wrap it in a def"),
+        (lambda: server.register("m", takes_float), TypeError, r"annotated float, .* list\[str\]"),
+        (lambda: server.register("m", takes_floats), TypeError, "no tensor can become float: annotate np.ndarray"),
+        (lambda: server.register("m", takes_frames), TypeError, "a parameter of its own"),
+        (lambda: server.register("m", takes_colours), TypeError, "Colour"),
+        (lambda: server.register("m", takes_two_frames), TypeError, "only one parameter"),
+        (lambda: server.register("m", takes_frame_and_rest), TypeError, "only one parameter"),
+        (lambda: server.register("m", takes_array, content_type="nope"), ValueError, "unknown content_type 'nope': expected one of np"),
+        (lambda: server.register("m", len, inputs=[TensorSpec("x", "FP32", [1], content_type="str")]), ValueError, "needs datatype BYTES"),
+        (lambda: server.register("m", len, inputs=[TensorSpec("x", "BYTES", [1], content_type="pd")]), ValueError, "whole request"),
+        (lambda: TensorSpec("x", "BYTES", [1], content_type=5), TypeError, "content_type=5 must be a string"),  # type: ignore[arg-type]
+        (lambda: InferenceServer(codecs=[object]), TypeError, "has no content_type"),  # type: ignore[list-item]
+        (lambda: InferenceServer(codecs=[type("C", (), {"content_type": "c"})]), TypeError, "neither an InputCodec nor a RequestCodec"),
+    ]
+    for register, kind, message in registrations:
+        with pytest.raises(kind, match=message):
+            register()
+    assert get(server, "/models")[1] == {"models": []}
+
+
+class Silent(InputCodec[int]):
+    """What a codec must define, and nothing else."""
+
+    content_type = "silent"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: int, use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array([payload]))
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> int:
+        return int(request_input.array[0])
+
+
+class Nameless(Silent):
+    content_type = ""
+
+
+class OnlyReads(InputCodec[int]):
+    content_type = "reads"
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> int:
+        return 1
+
+
+class OnlyAnswers(RequestCodec[int]):
+    content_type = "answers"
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: int, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        return InferenceResponse([])
+
+
+class OtherPair(PairCodec):
+    pass
+
+
+class OneAndWhole(Silent, PairCodec):
+    pass
+
+
+def test_a_codec_that_encodes_by_name_only_is_no_ones_but_by_name() -> None:
+    server = InferenceServer(codecs=[Silent])
+    server.register("array", lambda x: x * 2)
+    server.register("free", lambda x: np.array([x]))
+    assert described(send(server, "array", request_of(FLOATS))) == [("output_0", [2], None, [3.0, 5.0])]
+    assert described(send(server, "free", request_of(with_type(FLOATS, "silent")))) == [("output_0", [1], None, [1])]
+
+
+@pytest.mark.parametrize(
+    ("codecs", "message"),
+    [
+        ([OnlyReads], "OnlyReads.* does not define encode_input$"),
+        ([OnlyAnswers], "OnlyAnswers.* does not define encode_request, decode_request, decode_response$"),
+        ([Nameless], "Nameless.* has no content_type"),
+        ([OneAndWhole], "OneAndWhole.* is both an InputCodec and a RequestCodec"),
+        ([Silent, Silent()], "two input codecs have the content_type 'silent'"),
+        ([PairCodec, OtherPair], "two request codecs have the content_type 'pair'"),
+    ],
+)
+def test_codecs_that_cannot_be_fail_when_the_server_is_made(codecs: list[Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        InferenceServer(codecs=codecs)
+
+
+def test_codecs_that_cannot_be_fail_at_registration_where_annotations_name_them() -> None:
+    def reads(x: Annotated[Any, OnlyReads]) -> Any: ...
+    def answers(x: Array) -> Annotated[Any, OnlyAnswers]: ...
+    def nameless(x: Array) -> Annotated[Any, Nameless]: ...
+
+    for function, message in ((reads, "encode_input"), (answers, "encode_request"), (nameless, "content_type")):
+        with pytest.raises(TypeError, match=f"Annotated.*{message}"):
+            InferenceServer().register("m", function)
+
+
+def test_the_one_declared_input_is_for_the_one_parameter_of_a_named_codec() -> None:
+    seen: list[Any] = []
+
+    def look(colours: Annotated[Any, ColourCodec]) -> int:
+        seen.append(colours)
+        return len(colours)
+
+    server = InferenceServer()
+    server.register("m", look, inputs=[TensorSpec("paint", "BYTES", [-1])])
+    assert described(send(server, "m", request_of(bytes_tensor("paint", [b"#ff0001"])))) == [("output_0", [1], None, [1])]
+    assert seen == [RED]
+    with pytest.raises(TypeError, match="'paint' is declared with datatype FP32, which cannot become what ColourCodec decodes"):
+        server.register("numbers", look, inputs=[TensorSpec("paint", "FP32", [-1])])
+
+
+class Lengths(InputCodec[Any]):
+    """What is no column, one way or the other: as many values as the first element says, or none to count."""
+
+    content_type = "lengths"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Any, use_bytes: bool = True) -> Tensor:
+        raise TypeError("cannot be encoded")
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> Any:
+        length = int(request_input.array[0])
+        return length if length < 0 else ["value"] * length
+
+
+@pytest.mark.parametrize("model", ["frame", "series"])
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
+        (-1.0, "column 'x': its content_type 'lengths' makes no list of it: 'int' object is not iterable"),
+        (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
+    ],
+)
+def test_a_users_codec_that_makes_no_column(model: str, first: float, message: str) -> None:
+    def frame(df: pd.DataFrame) -> int:
+        return len(df)
+
+    def series(x: pd.Series) -> int:
+        return len(x)
+
+    server = InferenceServer(codecs=[Lengths])
+    server.register("frame", frame)
+    server.register("series", series)
+    column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
+    assert error(send(server, model, request_of(column))) == (400, message)
+    column.array[0] = 2
+    assert described(send(server, model, request_of(column))) == [("output_0", [1], None, [2])]
+
+
+class Fragile(InputCodec[Any]):
+    """A codec with mistakes, which raises what the bytes are called, on its way in or out."""
+
+    content_type = "fragile"
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Any, use_bytes: bool = True) -> Tensor:
+        raise KeyError("a secret")
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> Any:
+        raise {b"TypeError": TypeError, b"KeyError": KeyError, b"OSError": OSError}[request_input.array[0]]("a secret")
+
+
+class FragileWhole(PairCodec):
+    content_type = "fragile whole"
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> Any:
+        return Fragile.decode_input(request.inputs[0])
+
+
+@pytest.mark.parametrize("model", ["frame", "series", "free", "whole", "encoded"])
+@pytest.mark.parametrize("kind", ["TypeError", "KeyError", "OSError"])
+def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As of any code of the user's: logged with its traceback, and answered 500 without its text. What it finds wrong is a ValueError."""
+
+    def frame(df: pd.DataFrame) -> None: ...
+    def series(x: pd.Series) -> None: ...
+    def free(x: Annotated[Any, Fragile]) -> None: ...
+    def whole(pair: Annotated[Any, FragileWhole]) -> None: ...
+    def encoded(x: Array) -> int:
+        return 1
+
+    functions: dict[str, Callable[..., Any]] = {"frame": frame, "series": series, "free": free, "whole": whole, "encoded": encoded}
+    server = InferenceServer(codecs=[Fragile])
+    server.register("m", functions[model])
+    outputs = [RequestOutput("output_0", {"content_type": "fragile"})] if model == "encoded" else []
+    x = bytes_tensor("x", [kind.encode()], **({} if model in ("whole", "encoded") else {"content_type": "fragile"}))
+    status, text = error(send(server, "m", request_of(x, outputs=outputs)))
+    assert (status, "secret" in text) == (500, False)
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert "a secret" in str(record.exc_info[1])
+
+
+def test_servers_share_no_codecs() -> None:
+    plain = InferenceServer()
+    plain.register("free", lambda x: x)
+    assert "unknown content_type 'colour'" in error(send(plain, "free", request_of(COLOURS)))[1]
+
+
+def test_an_instance_serves_as_a_codec_and_takes_the_place_of_another() -> None:
+    class Shouting(StringCodec):
+        content_type = "str"
+
+        def __init__(self, mark: str) -> None:
+            self.mark = mark
+
+        def decode_input(self, request_input: Tensor) -> list[str]:  # type: ignore[override]
+            return [text.upper() + self.mark for text in StringCodec.decode_input(request_input)]
+
+    server = InferenceServer(codecs=[Shouting("!")])
+    server.register("free", lambda x: np.array(x))
+    assert described(send(server, "free", request_of(with_type(NAMES, "str")))) == [("output_0", [2], None, ["JOANNE!", "MICHAËL!"])]

@@ -1,0 +1,744 @@
+"""Frames and their columns: every kind of column comes back as it was, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
+from oip_asgi._core.datatypes import dtype_of
+from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
+from tests.support.asking import ask, outputs
+from tests.support.wire import received, sent, through_http
+from tests.table.codec_vectors import ABC, NOON, assert_same, tensor
+
+PANDAS_3 = int(pd.__version__.partition(".")[0]) >= 3
+
+
+def dates(*texts: Any, zone: Any = None) -> Any:
+    values = pd.Series(pd.to_datetime(list(texts), format="ISO8601"))
+    return values.dt.tz_localize(zone) if zone else values
+
+
+TEXTS = ["a", "é", ""]
+DAYS = pd.to_datetime(["2022-01-11", "2023-01-01", "1999-12-31T00:00:00.5"], format="ISO8601")
+LOCAL_DAYS = DAYS.tz_localize("Europe/Amsterdam")
+CATEGORIES: dict[str, Any] = {
+    "in an order of theirs": pd.Categorical(["low", "high", "low"], ["low", "middle", "high"], ordered=True),
+    "missing, ordered": pd.Categorical(["low", None, "high"], ["low", "middle", "high"], ordered=True),
+    "missing integers": pd.Categorical([3, None, 2**53 + 1], [2**53 + 1, 3, 2**53]),
+    "large integers": pd.Categorical(np.array([2**64 - 1, 1, 1], "u8"), pd.Index([2**64 - 1, 1], dtype="u8")),
+    "missing floats": pd.Categorical(np.array([1.1, np.nan, 0.5], "f4"), pd.Index([2, 1.1, 0.5], dtype="f4")),
+    "missing booleans": pd.Categorical([True, None, True], [True, False]),
+    "bytes": pd.Categorical([b"a", b"\xff", b"a"], [b"\xff", b"a"]),
+    "datetimes": pd.Categorical(DAYS[[1, 0, 1]], DAYS, ordered=True),
+    "missing datetimes": pd.Categorical([DAYS[1], None, DAYS[0]], DAYS),
+    "datetimes with zone": pd.Categorical(LOCAL_DAYS[[1, 0, 1]], LOCAL_DAYS),
+    "missing datetimes with zone": pd.Categorical([LOCAL_DAYS[1], None, LOCAL_DAYS[0]], LOCAL_DAYS),
+    "nullable integers": pd.Categorical(pd.array([1, None, 2], dtype="Int64"), pd.Index([2, 1], dtype="Int64")),
+    "string": pd.Categorical(pd.array(["a", None, "b"], dtype="string"), pd.Index(["b", "a"], dtype="string")),
+    "object text": pd.Categorical(["a", None, "b"], pd.Index(["b", "a"], dtype=object)),
+    "mixed": pd.Categorical(["a", 1, None], pd.Index(["b", 1, "a"], dtype=object)),
+    "nothing": pd.Categorical([None, None, None]),
+}
+COLUMNS: dict[str, Any] = {
+    **{
+        f"numpy {dtype}": np.array([0, 1, 100]).astype(dtype)
+        for dtype in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+    },
+    "float with NaN": [1.5, np.nan, np.inf],
+    "all NaN": [np.nan] * 3,
+    "bool": [True, False, True],
+    **{f"nullable {dtype}": pd.array([1, 2, 3], dtype=dtype) for dtype in ("Int8", "UInt16", "Int64", "Float32", "Float64")},
+    **{f"missing {dtype}": pd.array([1, None, 3], dtype=dtype) for dtype in ("Int8", "UInt16", "Int64", "Float32", "Float64")},
+    "nullable Int64 beyond a float": pd.array([2**63 - 1, None, 2**53 + 1], dtype="Int64"),
+    "boolean": pd.array([True, False, True], dtype="boolean"),
+    "missing UInt64 beyond a float": pd.array([2**64 - 1, None, 2**53 + 1], dtype="UInt64"),
+    "missing boolean": pd.array([True, None, False], dtype="boolean"),
+    "text": TEXTS,
+    "missing text": ["a", None, "b"],
+    "object text": pd.Series(TEXTS, dtype=object),
+    "missing object text": pd.Series(["a", None, "b"], dtype=object),
+    "string": pd.array(TEXTS, dtype="string"),
+    "missing string": pd.array(["a", None, "b"], dtype="string"),
+    "category": pd.Categorical(["x", "y", "x"]),
+    "missing category": pd.Categorical(["x", None, "x"]),
+    "category of integers": pd.Categorical([3, 1, 3]),
+    **{f"category {name}": values for name, values in CATEGORIES.items()},
+    "datetime": dates("2022-01-11T11:00:00", "1970-01-01", "2262-01-01"),
+    "datetime with fractions": dates("2022-01-11T11:00:00.000001", "2022-01-11T11:00:00.5", "2022-01-11"),
+    "datetime of nanoseconds": pd.Series(np.array([1, 2, 3], "M8[ns]")),
+    "datetime of seconds": pd.Series(np.array([1, 2, 3], "M8[s]")),
+    "datetime of any year": pd.Series(np.array(["0001-01-01", "1500-01-01T00:00:00.5", "9999-12-31T23:59:59.999999"], "M8[us]")),
+    "missing datetime of any year": pd.Series(np.array(["1500-01-01", "NaT", "2300-01-01"], "M8[s]")),
+    "datetime with zone of any year": pd.Series(np.array(["1500-01-01", "2022-01-01", "2300-01-01"], "M8[us]")).dt.tz_localize("UTC"),
+    "datetime in UTC of every year": pd.Series(np.array(["0001-01-01", "NaT", "9999-12-31T23:59:59"], "M8[us]")).dt.tz_localize("UTC"),
+    "missing datetime": dates("2022-01-11T11:00:00", None, "2022-01-12"),
+    "no datetime at all": dates(None, None, None),
+    "datetime with zone": dates("2022-01-11T11:00:00", "2022-07-11T11:00:00", "1999-12-31", zone="Europe/Amsterdam"),
+    "missing datetime with zone": dates("2022-01-11T11:00:00", None, "1999-12-31", zone="UTC"),
+    "infinite objects": pd.Series([np.inf, -np.inf, np.nan], dtype=object),
+    "datetime with offset": dates("2022-01-11T11:00:00", None, "1999-12-31", zone=timezone(timedelta(hours=2))),
+    "no datetime with zone at all": dates(None, None, None, zone="Asia/Tokyo"),
+    "bytes": [b"a", b"\xff\x00", b""],
+    "mixed": pd.Series([1, "a", 2.5], dtype=object),
+    "datetimes as objects": pd.Series([NOON] * 3, dtype=object),
+    "missing datetimes as objects": pd.Series([NOON, pd.NaT, NOON], dtype=object),
+    "missing datetimes with zone as objects": pd.Series([pd.NaT, NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)], dtype=object),
+    "category of datetimes out of the reach of nanoseconds": pd.Categorical(
+        DAYS.as_unit("us")[[1, 0, 1]], np.array(["0001-01-01", *DAYS.to_numpy()], "M8[us]")
+    ),
+    "documents": pd.Series([{"a": [1, None]}, [], "é"], dtype=object),
+    "nothing at all": pd.Series([None, None, None], dtype=object),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 1, 0])
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_comes_back_as_it_was(name: str, binary: bool, rows: int) -> None:
+    frame = pd.DataFrame({"x": COLUMNS[name]}).iloc[:rows]
+    back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=binary))
+    pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+
+
+@pytest.mark.parametrize("rows", [3, 1, 0])
+@pytest.mark.parametrize("order", ["as they are", "by dtype", "in turns"])
+def test_columns_of_all_kinds_come_back_together(order: str, rows: int) -> None:
+    """Those of one dtype are read and written together; what is beside them, and in which order, changes nothing."""
+    columns = {f"{name} {turn}": values for turn in range(2) for name, values in COLUMNS.items()}
+    names = list(columns)
+    if order == "by dtype":
+        names = [name for name in names if name.startswith("numpy f8")] + [name for name in names if name.startswith("text")]
+    elif order == "in turns":
+        names = [name for turn in (0, 1) for name in (f"text {turn}", f"numpy f4 {turn}", f"bool {turn}", f"missing text {turn}")]
+    frame = pd.DataFrame({name: columns[name] for name in names}).iloc[:rows]
+    back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=True))
+    pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+    back.iloc[:, 0] = back.iloc[:, 0]  # it may be written to
+    written = [PandasCodec.encode_request(frame[[name]]).inputs[0] for name in names]
+    for alone, together in zip(written, PandasCodec.encode_request(frame).inputs, strict=True):
+        assert (alone.name, alone.datatype, alone.parameters) == (together.name, together.datatype, together.parameters)
+        assert alone.array.tobytes() == together.array.tobytes() or alone.array.tolist() == together.array.tolist()
+
+
+def came_back(values: Any) -> Any:
+    """What becomes of a column on its way as JSON."""
+    return PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": values})), binary=False))["x"]
+
+
+@pytest.mark.parametrize("name", ["CEST", "Europe/Amsterdam", "UTC"])
+def test_a_fixed_offset_loses_its_name(name: str) -> None:
+    back = came_back(dates("2022-01-11T11:00:00", zone=timezone(timedelta(hours=2), name)))
+    assert str(back.dtype).endswith(", UTC+02:00]")
+    assert back[0].isoformat() == "2022-01-11T11:00:00+02:00"
+
+
+@pytest.mark.parametrize("zone", ["tzlocal()", timezone(timedelta(hours=1, seconds=30))])
+def test_a_zone_that_has_no_name_becomes_utc(zone: Any) -> None:
+    points = dates("2022-01-11T11:00:00", zone=zone)
+    back = came_back(points)
+    assert str(back.dtype).endswith(", UTC]")
+    assert (back == points).all()
+
+
+def test_infinities_among_objects() -> None:
+    """Numbers stay numbers, with NaN for None; among other things an infinity is the string that it is in all JSON, and NaN inside null."""
+    assert came_back(pd.Series([np.inf, None], dtype=object)).tolist() == [np.inf, pytest.approx(np.nan, nan_ok=True)]
+    assert came_back(pd.Series([1.5, None], dtype=object)).tolist() == [1.5, None]
+    mixed = pd.Series([np.inf, "a", [np.nan, {"b": (-np.inf, 1)}], np.float32("inf")], dtype=object)
+    assert came_back(mixed).tolist() == ["Infinity", "a", [None, {"b": ["-Infinity", 1]}], "Infinity"]
+
+
+@pytest.mark.parametrize("number", [10_000, 40_000])
+def test_of_too_many_categories_the_unused_stay_behind(number: int) -> None:
+    many = [f"{place:05}" for place in range(number)]
+    assert came_back(pd.Categorical(["00002", "00001"], many[::-1], ordered=True)).dtype == pd.CategoricalDtype(["00002", "00001"], True)
+
+
+def test_categories_that_are_too_many_or_infinite_are_those_of_the_values() -> None:
+    """Sorted, and without an order."""
+    many = [f"{place:05}" for place in range(40_000)]
+    assert came_back(pd.Categorical(many, many[::-1], ordered=True)).dtype == pd.CategoricalDtype(many)
+    infinite = pd.Categorical([np.inf, 1.0], [np.inf, 1.0, 0.0], ordered=True)
+    assert came_back(infinite).dtype == pd.CategoricalDtype([1.0, np.inf])
+
+
+def test_a_category_is_its_values_to_others() -> None:
+    [item] = sent(PandasCodec.encode_request(pd.DataFrame({"x": CATEGORIES["in an order of theirs"]})))["inputs"]
+    text = item["parameters"].pop("pd_categories")
+    assert item == column("BYTES", ["low", "high", "low"], "str", pd_dtype="category")
+    categories = json.loads(text)
+    assert categories.pop("dtype", "object") == "object"  # in pandas 3
+    assert categories == {"datatype": "BYTES", "data": ["low", "middle", "high"], "content_type": "str", "ordered": True}
+
+
+def test_what_the_index_and_names_become() -> None:
+    frame = pd.DataFrame([[1, 2]], columns=[0, "b"], index=["gone"])
+    back = PandasCodec.decode_request(PandasCodec.encode_request(frame))
+    assert list(back.columns) == ["0", "b"]
+    assert back.index.tolist() == [0]
+
+
+def test_scalars_of_numpy_in_objects_are_numbers() -> None:
+    frame = pd.DataFrame({"x": pd.Series([[np.int64(1), np.True_], {"a": np.float32(0.5)}], dtype=object)})
+    assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
+
+
+ARRAYS: dict[str, tuple[list[Any], list[str]]] = {
+    "of different lengths": ([np.array([1.0, 2.0]), np.array([3.0])], ["[1.0,2.0]", "[3.0]"]),
+    "of integers": ([np.array([[1, 2], [3, 4]]), np.zeros((0, 2), "u1")], ["[[1,2],[3,4]]", "[]"]),
+    "of strings": ([np.array(["a", "é"]), np.array(["", '"'])], ['["a","é"]', '["","\\""]']),
+    "of objects": ([np.array([1, "a", [True]], object)], ['[1,"a",[true]]']),
+    "of no dimensions": ([np.array(1), np.array(True)], ["1", "true"]),
+    "inside of others": ([{"a": np.array([1, 2]), "b": [np.array([0.5], "f4")]}, (np.array([]),)], ['{"a":[1,2],"b":[[0.5]]}', "[[]]"]),
+    "beside others": ([np.array([1]), "a", None], ["[1]", '"a"', "null"]),
+    "that JSON has no numbers for": ([np.array([1.5, np.nan]), [np.array([-np.inf])]], ["[1.5,null]", '[["-Infinity"]]']),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_in_cells_are_nested_lists(name: str) -> None:
+    """The texts are those of MLServer 1.7.1, byte for byte; what is missing or infinite it refuses."""
+    cells, texts = ARRAYS[name]
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    [item] = sent(PandasCodec.encode_request(frame))["inputs"]
+    assert item["parameters"].pop("pd_dtype", "object") == "object"  # in pandas 3
+    assert item == tensor("x", "BYTES", [len(cells)], texts, "pd_json")
+    assert came_back(frame["x"]).tolist() == [json.loads(text) for text in texts]
+    server = InferenceServer()
+    server.register("frame", lambda: frame)
+    assert outputs(ask(server, "frame")) == {"x": texts}
+
+
+def test_dates_that_are_text_already() -> None:
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
+
+
+def test_what_nests_as_deep_as_may_be_comes_back() -> None:
+    document: Any = 1
+    for _ in range(50):
+        document = [{"a": document}]
+    frame = pd.DataFrame({"x": pd.Series([document, [[]] * 200], dtype=object)})
+    assert_same(PandasCodec.decode_request(PandasCodec.encode_request(frame)), frame)
+    for _ in range(50_000):
+        document = [document]
+    with pytest.raises(TypeError, match="column 'x', row 1 is nested too deep for JSON"):
+        PandasCodec.encode_request(pd.DataFrame({"x": pd.Series([1, document], dtype=object)}))
+
+
+class Frame(pd.DataFrame):
+    """A subclass, as geopandas has one."""
+
+
+class Column(pd.Series):
+    """A subclass."""
+
+
+def test_subclasses_are_frames_and_columns_too() -> None:
+    assert PandasCodec.can_encode(Frame(ABC))
+    assert_same(PandasCodec.decode_request(PandasCodec.encode_request(Frame(ABC))), ABC)
+    server = InferenceServer()
+    server.register("frame", lambda: Frame(ABC))
+    server.register("series", lambda: Column(dates("2022-01-11", None)))
+    assert outputs(ask(server, "frame")) == {name: ABC[name].tolist() for name in "ABC"}
+    assert outputs(ask(server, "series")) == {"output_0": ["2022-01-11T00:00:00", "NaT"]}
+
+
+def test_a_frame_without_columns() -> None:
+    assert PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame())).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "message"),
+    [
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, "column 'a' is there twice"),
+        (pd.DataFrame([[1, 2]], columns=["1", 1]), ValueError, "column '1' is there twice"),
+        (pd.DataFrame({("a", "b"): [1]}), TypeError, r"column \('a', 'b'\) is neither called by a string nor by an integer"),
+        (pd.DataFrame({"x": pd.to_timedelta([1])}), TypeError, "column 'x' has dtype timedelta64"),
+        (pd.DataFrame({"x": np.ones(1, np.longdouble)}), TypeError, "column 'x': the protocol has no datatype for numpy dtype"),
+        (
+            pd.DataFrame({"x": pd.Series([{float("inf"): 1}], dtype=object)}),
+            TypeError,
+            "column 'x', row 0 is {inf: 1}, which has no JSON form",
+        ),
+        (pd.DataFrame({"x": pd.Categorical(["a", object])}), TypeError, "column 'the categories of x', row . is <class 'object'>"),
+        (pd.DataFrame({"x": pd.Categorical([b"a", None])}), TypeError, "column 'x', row 0 is b'a', which has no JSON form"),
+        (pd.DataFrame({"x": [1j]}), TypeError, "column 'x' has dtype complex128"),
+        (pd.DataFrame({"x": pd.period_range("2022", periods=1, freq="D")}), TypeError, r"column 'x' has dtype period\[D\]"),
+        (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
+        (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
+        (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
+        (pd.DataFrame({"x": pd.Series([np.array([b"a"])], dtype=object)}), TypeError, "column 'x', row 0 is array.*bytes is no JSON type"),
+        (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
+        (pd.DataFrame({"x": np.array(["10000-01-01"], "M8[s]")}), ValueError, "column 'x' has a date outside of the years 1 to 9999"),
+        ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
+    ],
+)
+def test_frames_that_cannot_be_sent(frame: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        PandasCodec.encode_request(frame)
+
+
+def column(datatype: str, data: list[Any], content_type: str | None = None, **more: Any) -> dict[str, Any]:
+    document = tensor("x", datatype, more.pop("shape", [len(data)]), data, content_type)
+    document["parameters"] = {**document.get("parameters", {}), **more}
+    return document
+
+
+def told(datatype: str, data: list[Any], categories: Any, content_type: str | None = None) -> dict[str, Any]:
+    text = json.dumps(categories) if isinstance(categories, dict) else categories
+    return column(datatype, data, content_type, pd_dtype="category", pd_categories=text)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([column("INT64", [1]), tensor("y", "INT64", [2], [1, 2])], "column 'y' has 2 rows, but those before it have 1"),
+        ([column("INT64", [1]), column("INT64", [1])], "column 'x' is there twice"),
+        ([column("INT64", [1, 2], shape=[1, 2])], r"tensor 'x' has shape \[1, 2\]: expected \[N\] or \[N, 1\]"),
+        ([column("INT64", [1], shape=[])], r"tensor 'x' has shape \[\]"),
+        ([column("INT64", [1], "str")], "tensor 'x' has datatype INT64: expected BYTES for 'str'"),
+        ([column("BYTES", ["1", "{"], "pd_json")], r"element 1 is b'\{', which is not JSON"),
+        ([column("BYTES", ["[1", "2],3"], "pd_json")], r"element 0 is b'\[1', which is not JSON"),
+        ([column("BYTES", ['"a', 'b"', "1,2"], "pd_json")], """element 0 is b'"a', which is not JSON"""),
+        ([column("BYTES", ['"a\\', 'b"', "1,2"], "pd_json")], "element 0 is .* which is not JSON"),
+        ([column("BYTES", ["1,2", ""], "pd_json")], "element 0 is b'1,2', which is not JSON"),
+        ([column("BYTES", ["1 2", " "], "pd_json")], "element 0 is b'1 2', which is not JSON"),
+        ([column("BYTES", ["1", "", "2,3"], "pd_json")], "element 1 is b'', which is not JSON"),
+        ([column("BYTES", ["[" * 100_000], "pd_json")], "element 0 is .* nested too deep"),
+        ([column("BYTES", ["1", '{"a":' * 101 + "1" + "}" * 101], "pd_json")], "element 1 is .* nested more than 100 deep"),
+        ([column("BYTES", ["2022-01-11", "today"], "datetime")], "element 1 is b'today', which is not an ISO 8601"),
+        ([column("BYTES", ["now"], "datetime")], "element 0 is b'now'"),
+        ([column("BYTES", [""], "datetime")], "element 0 is b''"),
+        ([column("BYTES", ["nan"], "datetime")], "element 0 is b'nan'"),
+        ([column("BYTES", ["2022-13-11"], "datetime")], "element 0 is b'2022-13-11'"),
+        ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
+        ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
+        ([column("BYTES", ["2" * 50], "datetime")], "element 0 is b'2222"),
+        ([column("BYTES", ["2022-01-11", "NaT\0"], "datetime")], r"element 1 is b'NaT\\x00', which is not an ISO 8601"),
+        ([column("BYTES", ["2022-01-11\0"], "datetime")], "element 0 is b'2022-01-11"),
+        ([column("BYTES", ["2022-01-11", "2022-01-11\n2022-01-12"], "datetime")], "element 1 is b'2022-01-11"),
+        ([column("BYTES", ["NaT", "2022-01-11", "2022-01-11T11Z"], "datetime")], "element 1 is .* with an offset from UTC"),
+        ([column("BYTES", ["2022-02-30"], "datetime")], "element 0 is b'2022-02-30'"),
+        ([column("BYTES", ["2022-01-11T00Z", "0001-01-01T00:00:00+00:00:01"], "datetime")], "element 1 is b'0001-01-01T00:00:00"),
+        ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
+        ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
+        ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
+        ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),
+        ([column("BYTES", ["300"], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([column("BYTES", ["99999999999999999999", "null"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ['"5"'], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["true"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("BYTES", ["5"], "str", pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP64", [1e300], pd_dtype="Float32")], "column 'x' cannot be Float32"),
+        ([column("FP64", ["Infinity"], pd_dtype="Int64")], "column 'x' cannot be Int64"),
+        ([column("FP16", [1], pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("INT64", [1], pd_dtype="string")], "column 'x' cannot be string"),
+        ([column("BYTES", ["{}"], "pd_json", pd_dtype="category")], "column 'x' cannot be category"),
+        ([column("BYTES", ["2022-01-11T00Z", "9999-12-31T23:59-01:00"], "datetime")], "tensor 'x': .*(9999-12-31T23:59|1 to 9999)"),
+        ([column("BYTES", ["0001-01-01T00:00+01:00"], "datetime")], "tensor 'x': .*(0001-01-01T00:00|1 to 9999)"),
+        (
+            [column("BYTES", ["9999-12-31T23Z"], "datetime", pd_dtype="datetime64[us, Europe/Paris]")],
+            "too near to the ends of the years 1 to 9999",
+        ),
+        (
+            [column("BYTES", ["0001-01-01T00Z"], "datetime", pd_dtype="datetime64[s, UTC-02:00]")],
+            "too near to the ends of the years 1 to 9999",
+        ),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
+        ([column("BYTES", ["1", '"a"'], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
+        ([told("BYTES", ["1"], 5)], "column 'x' has the pd_categories 5, which cannot be: expected the text of a JSON object"),
+        ([told("BYTES", ["1"], "{")], "the pd_categories '{', which cannot be"),
+        ([told("BYTES", ["1"], "[" * 100_000)], "the pd_categories '.*, which cannot be"),
+        ([told("BYTES", ["1"], {"data": []})], "the pd_categories .*`datatype`"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": [1]})], "the pd_categories .*`str`"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": "1"})], "the pd_categories .*`array`"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["\ud800", "1"]})], "the pd_categories"),
+        ([told("BYTES", ["1"], {"datatype": "WORDS", "data": ["1"]})], "unknown datatype 'WORDS'"),
+        (
+            [told("INT8", [1], {"datatype": "INT8", "data": [1, 300]})],
+            "the pd_categories of column 'x': element 1 is out of range for INT8",
+        ),
+        ([told("INT8", [1], {"datatype": "INT8", "data": [1, 2**70]})], "the pd_categories"),
+        ([told("INT64", [1], {"datatype": "INT64", "data": [True]})], "the pd_categories .*`int`"),
+        ([told("FP32", [1], {"datatype": "FP32", "data": [1, 1e300]})], "one of them is out of range for FP32"),
+        ([told("FP64", [1], {"datatype": "FP64", "data": [1, None]})], "the pd_categories .*`float`"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1", "1"]})], "one of them is there twice"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "nope"})], "has the content_type 'nope'"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "base64"})], "which is not base64"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "Int8"})], "column 'x' cannot be Int8"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "ordered": 1})], "the pd_categories .*`bool`"),
+        (
+            [told("BYTES", ["a", "b"], {"datatype": "BYTES", "data": ["a", "c"]})],
+            "its pd_categories tells: row 1 is 'b', which is none of them",
+        ),
+        ([told("INT64", [1], {"datatype": "BYTES", "data": ["1"]})], "row 0 is .*1.*, which is none of them"),
+        ([told("BYTES", ["{}"], {"datatype": "BYTES", "data": ["1"]}, "pd_json")], "pd_categories tells: unhashable"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["[]"], "content_type": "pd_json"})], "pd_categories tells: unhashable"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1", "null"], "content_type": "pd_json"})], "pd_categories tells"),
+        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "category"})], "category is no dtype of categories"),
+        ([column("INT64", [1], pd_dtype="datetime64[ns]")], r"column 'x' cannot be datetime64\[ns\]"),
+        ([column("BYTES", ["2022-01-11"], "datetime", pd_dtype="datetime64[ns, Nowhere/City]")], "column 'x' cannot be datetime64"),
+    ],
+)
+def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        PandasCodec.decode_request(received({"inputs": inputs}))
+    assert caught.value.status == 400
+
+
+OPENED = """
+import json, sys
+import numpy as np
+from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi.codecs import PandasCodec
+
+def decode(dtype):
+    column = Tensor("x", np.array([b"2022-01-11"], object), {"content_type": "datetime", "pd_dtype": dtype})
+    return str(PandasCodec.decode_request(InferenceRequest([column]))["x"].dtype)
+
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event in ("open", "os.open", "os.scandir", "os.listdir") else None)
+results = []
+for dtype in json.loads(sys.argv[1]):
+    opened.clear()
+    try:
+        results.append([decode(dtype), []])
+    except InferenceError as error:
+        results.append([str(error), list(opened)])
+print(json.dumps(results))
+"""
+
+
+def test_a_zone_of_the_clients_opens_no_file(tmp_path: Path) -> None:
+    (tmp_path / "zone").write_bytes(b"no time zone")
+    known = ["Europe/Amsterdam", "UTC", "UTC+02:00", "-05:30"]
+    paths = [f"dateutil/{tmp_path}/zone", "dateutil//etc/passwd", "dateutil/Europe/Paris", "dateutil/tzlocal", "/etc/passwd", "posixrules"]
+    odd = ["tzlocal", "Europe", "tzdata", "Nowhere/City", "UTC+02:00:30", "+24:00", "UTC+2", "+0545"]
+    dtypes = [f"datetime64[ns, {zone}]" for zone in [*known, *[path[:50] for path in paths], *odd]]
+    done = subprocess.run([sys.executable, "-c", OPENED, json.dumps(dtypes)], capture_output=True, text=True, check=True, timeout=60)
+    results = json.loads(done.stdout)
+    said = ["Europe/Amsterdam", "UTC", "UTC+02:00", "UTC-05:30"]
+    assert [result for result, _ in results[: len(known)]] == [f"datetime64[ns, {zone}]" for zone in said]
+    for text, opened in results[len(known) :]:
+        assert ("expected UTC, an offset such as UTC+02:00" in text, opened) == (True, [])
+
+
+HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
+HINTS += ["datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
+ODD_COLUMNS = [
+    *[column(datatype, [1]) for datatype in ("INT64", "UINT64", "FP16", "FP64", "BOOL")],
+    *[column("FP64", [value]) for value in (None, "Infinity", 1e300, -1.5)],
+    *[column("BYTES", [value], "pd_json") for value in ("99999999999999999999", "1e400", "true", "null", '"5"', '{"a": 1}', "[1]")],
+    *[column("BYTES", [value], "datetime") for value in ("NaT", "0001-01-01", "9999-12-31T23:59:59Z", "2022-03-27T02:30:00")],
+    column("BF16", [1.5]),
+    *[
+        column("BYTES", [*values], "datetime")
+        for values in (["2022-01-11", "NaT"], ["2022-01-11T00Z", "NaT"], ["2022-01-11", "1500-01-01"])
+    ],
+    *[column("BYTES", [*values], "pd_json") for values in (["null", '"a"'], ["null", "1"], ["1.5", "null"])],
+    *[column("BYTES", ["YQ=="], content_type) for content_type in (None, "str", "np", "base64")],
+    *[column("BYTES", [], content_type) for content_type in (None, "str", "np", "base64", "datetime", "pd_json")],
+]
+
+
+def comes_back(document: Any) -> bool:
+    """Whether a column is taken. One that is must be writable too, since a model may give it back, and be read as it was."""
+    try:
+        frame = PandasCodec.decode_request(received({"inputs": [document]}))
+    except InferenceError:
+        return False
+    again = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=True))
+    pd.testing.assert_frame_equal(again, frame, check_column_type=False)
+    return True
+
+
+@pytest.mark.parametrize("hint", [None, *HINTS])
+def test_any_dtype_for_any_column_comes_back_or_is_refused(hint: str | None) -> None:
+    hinted = {} if hint is None else {"pd_dtype": hint}
+    made = sum(comes_back({**odd, "parameters": {**odd["parameters"], **hinted}}) for odd in ODD_COLUMNS)
+    assert made or str(hint).endswith("zone]")
+
+
+@pytest.mark.parametrize("hint", [None, *HINTS])
+def test_any_categories_for_any_column_come_back_or_are_refused(hint: str | None) -> None:
+    made, turn = 0, [None, *HINTS].index(hint)
+    for place, odd in enumerate(ODD_COLUMNS):
+        for other in ODD_COLUMNS[(place + turn) % 3 :: 3]:  # each pair with several of the hints
+            categories = {"datatype": other["datatype"], "data": other["data"], **other["parameters"], "dtype": hint}
+            made += comes_back(told(odd["datatype"], odd["data"], categories, odd["parameters"].get("content_type")))
+    assert made or hint in ("category", "datetime64[ns, ../zone]")
+
+
+def test_bf16_is_fp32_to_pandas() -> None:
+    """Its own dtype can be in a frame, but neither be selected nor sorted there; a frame that has it all the same goes out."""
+    values = np.array([1.5, np.nan, 3.0], dtype_of("BF16"))
+    frame = PandasCodec.decode_request(InferenceRequest([Tensor("x", values), Tensor("y", values, {"content_type": "np"})]))
+    pd.testing.assert_frame_equal(frame, pd.DataFrame({name: np.array([1.5, np.nan, 3.0], "f4") for name in "xy"}))
+    assert [column.datatype for column in PandasCodec.encode_request(frame).inputs] == ["FP32"] * 2
+    [tensor] = PandasCodec.encode_request(pd.DataFrame({"x": values})).inputs
+    assert (tensor.datatype, tensor.array.tobytes()) == ("BF16", values.tobytes())
+
+
+OLD = """
+import numpy as np
+from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi.codecs import PandasCodec
+
+column = Tensor("x", np.array([b"1500-01-01T00Z"], object), {"content_type": "datetime", "pd_dtype": "datetime64[us, Asia/Tokyo]"})
+try:
+    print(PandasCodec.decode_request(InferenceRequest([column]))["x"].tolist()[0].isoformat())
+except InferenceError as error:
+    print(error)
+"""
+
+
+def test_a_date_before_the_first_of_a_zone_does_not_end_the_process() -> None:
+    """pandas 2 crashes where it makes Python objects of such dates."""
+    done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() in (
+        "1500-01-01T09:18:59+09:18:59",
+        "column 'x' cannot be datetime64[us, Asia/Tokyo], as its pd_dtype says: "
+        "some are before 1678, where pandas 2 knows no zone by its name",
+    )
+
+
+def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:
+    frame = PandasCodec.decode_request(
+        received(
+            {
+                "inputs": [
+                    tensor("s", "BYTES", [2, 1], ["a", "b"]),
+                    tensor("n", "BYTES", [2], ["c", "d"], "np"),
+                    tensor("b", "BOOL", [2], [1, 0]),
+                ]
+            }
+        )
+    )
+    pd.testing.assert_frame_equal(
+        frame, pd.DataFrame({"s": ["a", "b"], "n": pd.Series([b"c", b"d"], dtype=object), "b": [True, False]}), check_column_type=False
+    )
+
+
+def test_a_missing_string_is_none_whichever_pandas_reads_it() -> None:
+    [value, missing] = PandasCodec.decode_request(received({"inputs": [column("BYTES", ['"a"', "null"], "pd_json", pd_dtype="str")]}))["x"]
+    assert value == "a"
+    assert pd.isna(missing)
+
+
+def test_points_in_time_with_offsets_keep_their_instant() -> None:
+    texts = ["2022-01-11T11:00:00+02:00", "20220111T100000Z", "2022-01-11 11:00-0530", "NaT"]
+    [values] = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]})).to_numpy().T.tolist()
+    assert [value.isoformat() for value in values[:3]] == [
+        "2022-01-11T09:00:00+00:00",
+        "2022-01-11T10:00:00+00:00",
+        "2022-01-11T16:30:00+00:00",
+    ]
+    assert values[3] is pd.NaT
+
+
+def decoded(texts: list[str]) -> Any:
+    """The column of some texts, or what is said of it."""
+    try:
+        return PandasCodec.decode_request(InferenceRequest([Tensor("x", np.array(texts), {"content_type": "datetime"})]))["x"]
+    except InferenceError as error:
+        return str(error)
+
+
+@given(
+    st.lists(st.datetimes(), min_size=1, max_size=3),
+    st.sampled_from(["seconds", "milliseconds", "microseconds"]),
+    st.sampled_from(["", "001", "123"]),
+    st.sampled_from(["", "Z", "+00:00", "+01:00"]),
+    st.sampled_from(["", "0", "1", "9", "-", ":", "T", "N", "é", "NaT"]),
+    st.integers(0, 90),
+)
+def test_dates_that_are_written_alike_are_what_they_are_alone(
+    values: list[datetime], timespec: str, finer: str, zone: str, other: str, place: int
+) -> None:
+    """A column of one form is read in one step, and gives what pandas reads; the same with one character changed."""
+    texts = [value.isoformat(timespec=timespec) + (finer if timespec != "seconds" else "") + zone for value in values]
+    if other:
+        row, column = divmod(place, 30)
+        text = texts[row % len(texts)]
+        texts[row % len(texts)] = text[:column] + other + text[column + 1 :]
+    at_once = decoded(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oip_asgi._core.codecs.column_reading.points_of", lambda elements: None)
+        one_by_one = decoded(texts)
+    if isinstance(one_by_one, str):
+        assert at_once == one_by_one
+    else:
+        pd.testing.assert_series_equal(at_once, one_by_one)
+
+
+def test_lists_are_read_and_written_without_python_code_for_each_element() -> None:
+    """Ten thousand elements take as many calls as two do, or nearly."""
+    moments = [NOON, NOON.replace(microsecond=5)] * 5_000
+    lists: list[tuple[Any, list[Any]]] = [
+        (StringCodec, ["a", "é"] * 5_000),
+        (Base64Codec, [b"a", b"\xff"] * 5_000),
+        (DatetimeCodec, moments),
+        (DatetimeCodec, [moment.replace(tzinfo=UTC) for moment in moments]),
+    ]
+    for codec, values in lists:
+        assert codec.can_encode(values)
+        tensor = codec.encode_input("x", values)
+        assert codec.decode_input(tensor) == values
+        for function in (lambda: codec.encode_input("x", values), lambda: codec.decode_input(tensor), lambda: codec.can_encode(values)):  # noqa: B023
+            assert calls_of(function) < 100
+    for result in (["a"] * 10_000, [b"a"] * 10_000):
+        assert calls_of(lambda: Tensor("x", result)) < 100  # type: ignore[arg-type]  # noqa: B023
+
+
+DATES = [
+    "2022-01-11",
+    "20220111",
+    "1500-02-28",
+    "0001-01-02",
+    "9999-12-30",
+    "2022-02-30",
+    "0000-01-01",
+    "2022-1-1",
+    "2022-011",
+    "2022-W02-2",
+]
+TIMES = [
+    "",
+    "T11",
+    "T11:30",
+    " 1130",
+    "T113015",
+    "T11:30:15",
+    "T11:30:15.5",
+    "T113015.123456000",
+    "T24:00",
+    "T11:60",
+    "T1130:15",
+    "t11:30",
+    "T1",
+]
+OFFSETS = ["", "Z", "z", "+01", "-0530", "+05:30", "+00:19:32", "+24:00", "+1", "\0"]
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_column_and_a_list_take_the_same_texts(date: str) -> None:
+    taken = 0
+    for text in [date + time + offset for time in TIMES for offset in OFFSETS if time or offset in ("", "Z", "\0")]:
+        request = received({"inputs": [column("BYTES", [text], "datetime")]})
+        try:
+            [value] = DatetimeCodec.decode_input(request.inputs[0])
+        except InferenceError:
+            with pytest.raises(InferenceError, match="element 0"):
+                PandasCodec.decode_request(request)
+            continue
+        [point] = PandasCodec.decode_request(request)["x"].dt.as_unit("us")
+        assert point.to_pydatetime() == value, text
+        taken += 1
+    assert taken == (43 if date in DATES[:5] else 0)
+
+
+def test_a_list_takes_no_date_that_it_would_cut() -> None:
+    finer = ["2022-01-11T11:00:00.123456000", "2022-01-11T11:00:00.1234567"]
+    request = received({"inputs": [column("BYTES", finer, "datetime")]})
+    with pytest.raises(InferenceError, match=r"tensor 'x': element 1 is b'2022-01-11T11:00:00.1234567'.* finer than the microseconds"):
+        DatetimeCodec.decode_input(request.inputs[0])
+    assert [value.nanosecond for value in PandasCodec.decode_request(request)["x"]] == [0, 700]
+    with pytest.raises(InferenceError, match=r"tensor 'x': element 0 is .* finer than the microseconds"):
+        PandasCodec.decode_request(received({"inputs": [column("BYTES", [finer[1], "1500-01-01T00:00:00"], "datetime")]}))
+
+
+def calls_of(function: Callable[[], Any]) -> int:
+    """How many calls of Python functions, generators' steps among them, a call makes."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "numpy f4",
+        "numpy i8",
+        "bool",
+        "nullable Int64",
+        "text",
+        "object text",
+        "category",
+        "missing category",
+        "datetime",
+        "datetime with zone",
+    ],
+)
+def test_no_python_code_runs_for_each_cell(name: str) -> None:
+    """Ten thousand rows take as many calls as three do, or nearly."""
+    values = pd.Series(COLUMNS[name])
+    many = pd.DataFrame({"x": pd.concat([values] * 3_334, ignore_index=True)})
+    request = PandasCodec.encode_request(many)
+    assert calls_of(lambda: PandasCodec.encode_request(many)) < 1_000
+    assert calls_of(lambda: PandasCodec.decode_request(request)) < 3_000
+
+
+def wide_frame(*, in_turns: bool) -> pd.DataFrame:
+    """One row of thirteen numbers and twenty-six strings."""
+    columns = {**{f"number_{place}": [place + 0.5] for place in range(13)}, **{f"text_{place}": [f"value {place}"] for place in range(26)}}
+    return pd.DataFrame({name: columns[name] for name in (sorted(columns, key=lambda name: name[::-1]) if in_turns else columns)})
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_columns_of_one_dtype_are_one_block(in_turns: bool) -> None:
+    """Thirty-nine columns of two dtypes: few calls for each of them, and the numbers lie in one piece of memory."""
+    frame = wide_frame(in_turns=in_turns)
+    request = PandasCodec.encode_request(frame)
+    pd.testing.assert_frame_equal(PandasCodec.decode_request(request), frame)
+    assert calls_of(lambda: PandasCodec.decode_request(request)) < 700
+    assert calls_of(lambda: PandasCodec.encode_response("m", frame)) < 500
+    numbers = PandasCodec.decode_request(request).filter(like="number")
+    assert numbers.to_numpy().shape == (1, 13)
+
+
+def test_a_frame_of_declared_columns_is_the_same_in_any_order() -> None:
+    seen: list[pd.DataFrame] = []
+    server = InferenceServer()
+
+    def model(df: pd.DataFrame, limit: Any) -> int:
+        seen.append(df)
+        return 1
+
+    server.register("m", model, inputs=[TensorSpec(name, "FP64", [-1]) for name in ("b", "limit", "a")])
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    outputs(ask(server, "m", a=[2.0], b=[1.0], limit=[0.0]))
+    seen[0].columns = ["x", "y"]  # what a model does to its frame
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    assert [frame.to_dict("list") for frame in seen] == [{"x": [1.0], "y": [2.0]}, {"a": [2.0], "b": [1.0]}, {"b": [1.0], "a": [2.0]}]
+    seen[2].columns.name = "named"
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    assert seen[3].columns.name is None
+
+
+def test_a_decoded_frame_may_be_written_to() -> None:
+    frame = PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": [1.0, 2.0]})), binary=True))
+    frame.loc[0, "x"] = 5.0
+    assert frame["x"].tolist() == [5.0, 2.0]

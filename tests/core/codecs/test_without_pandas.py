@@ -1,0 +1,56 @@
+"""A server where pandas is not installed: its content types are unknown there, and everything else works."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi.codecs import PandasCodec
+from tests.support.asking import ask, error, get, outputs
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> InferenceServer:
+    monkeypatch.setitem(sys.modules, "pandas", None)  # what makes `import pandas` fail where it is installed
+    return InferenceServer()
+
+
+def test_a_request_for_a_frame_is_told_what_is_known(server: InferenceServer) -> None:
+    server.register("m", lambda x: x)
+    known = "np, str, base64, datetime"
+    assert error(ask(server, "m", {"parameters": {"content_type": "pd"}}, x=[1.0])) == (
+        400,
+        f"the request has the unknown content_type 'pd': expected one of {known}",
+    )
+    column = {"name": "x", "datatype": "BYTES", "shape": [1], "data": ["1"], "parameters": {"content_type": "pd_json"}}
+    assert error(ask(server, "m", {"inputs": [column]})) == (
+        400,
+        f"input 'x' has the unknown content_type 'pd_json': expected one of {known}",
+    )
+    assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, x=[1.0])) == {"output_0": [1.0]}
+
+
+def test_a_model_that_needs_it_names_the_extra_at_registration(server: InferenceServer) -> None:
+    def reads(x: Annotated[Any, PandasCodec]) -> Any: ...
+    def writes(x: Any) -> Annotated[Any, PandasCodec]: ...
+    def free(x: Any) -> Any: ...
+
+    registrations: list[tuple[Any, dict[str, Any]]] = [
+        (free, {"content_type": "pd"}),
+        (free, {"inputs": [TensorSpec("x", "BYTES", [-1], content_type="pd_json")]}),
+        (reads, {}),
+        (writes, {}),
+    ]
+    for function, more in registrations:
+        with pytest.raises(ValueError, match=r"needs pandas: pip install 'oip_asgi\[pandas\]'"):
+            server.register("m", function, **more)
+    assert get(server, "/models")[1] == {"models": []}
+
+
+def test_results_without_it(server: InferenceServer) -> None:
+    server.register("m", lambda: {"a": np.ones(1), "b": ["x"]})
+    assert outputs(ask(server, "m")) == {"a": [1.0], "b": ["x"]}

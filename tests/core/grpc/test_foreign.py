@@ -1,0 +1,280 @@
+"""Messages as clients in other languages may write them, byte by byte: the encoding leaves several ways to say the same, and all are read.
+
+Format: Protocol Buffers, Encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
+from oip_asgi._core.datatypes import DTYPES, dtype_of
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.raw import to_raw
+from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
+from tests.support.inside import Messages, answer_grpc, trips_of_grpc
+
+VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
+
+
+def number(value: int) -> bytes:
+    """A varint; negative numbers take ten bytes."""
+    value &= 2**64 - 1
+    head = bytearray()
+    while value > 0x7F:
+        head.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*head, value])
+
+
+def varint(field: int, value: int) -> bytes:
+    return number(field << 3 | VARINT) + number(value)
+
+
+def field(number_of_it: int, value: bytes | str) -> bytes:
+    value = value.encode() if isinstance(value, str) else value
+    return number(number_of_it << 3 | BYTES) + number(len(value)) + value
+
+
+def fixed32(number_of_it: int, value: float) -> bytes:
+    return number(number_of_it << 3 | FIXED32) + struct.pack("<f", value)
+
+
+MODEL = field(1, "echo")
+NAMED = field(1, "x") + field(2, "FP32")
+SHAPE = field(3, number(2))
+FLOATS = struct.pack("<2f", 1.5, 2.5)
+CONTENTS = field(5, field(6, FLOATS))
+LATER = varint(99, 7) + field(100, "later") + number(101 << 3 | FIXED64) + bytes(8) + fixed32(102, 1)
+GROUP = number(103 << 3 | START_GROUP) + varint(1, 5) + number(103 << 3 | END_GROUP)
+
+SAME = {
+    "packed, as most write it": MODEL + field(5, NAMED + SHAPE + CONTENTS),
+    "unpacked elements": MODEL + field(5, NAMED + SHAPE + field(5, fixed32(6, 1.5) + fixed32(6, 2.5))),
+    "elements in two packs": MODEL + field(5, NAMED + SHAPE + field(5, field(6, FLOATS[:4]) + field(6, FLOATS[4:]))),
+    "elements packed and unpacked": MODEL + field(5, NAMED + SHAPE + field(5, field(6, FLOATS[:4]) + fixed32(6, 2.5))),
+    "contents in two pieces": MODEL + field(5, NAMED + SHAPE + field(5, field(6, FLOATS[:4])) + field(5, field(6, FLOATS[4:]))),
+    "unpacked dimensions": MODEL + field(5, NAMED + varint(3, 2) + CONTENTS),
+    "a dimension in more bytes than it needs": MODEL + field(5, NAMED + field(3, b"\x82\x80\x80\0") + CONTENTS),
+    "fields in another order": field(5, CONTENTS + SHAPE + field(2, "FP32") + field(1, "x")) + MODEL,
+    "a field twice, of which the last counts": field(1, "nope")
+    + MODEL
+    + field(5, field(1, "y") + field(2, "FP64") + NAMED + SHAPE + CONTENTS),
+    "defaults in full": MODEL + field(2, "") + field(3, "") + field(5, NAMED + SHAPE + CONTENTS),
+    "fields of a later version": LATER + MODEL + field(5, NAMED + LATER + SHAPE + field(5, field(6, FLOATS) + LATER)) + LATER,
+    "groups, which are no longer in use": GROUP + MODEL + field(5, NAMED + GROUP + SHAPE + CONTENTS) + GROUP,
+    "a field of another wire type, which is unknown then": MODEL + fixed32(3, 1) + field(5, NAMED + SHAPE + CONTENTS),
+}
+
+
+@pytest.fixture(scope="module", params=SERVINGS)
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    server = InferenceServer()
+
+    @server.model("echo")
+    def echo(request: InferenceRequest) -> InferenceResponse:
+        return InferenceResponse([Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters)
+
+    with SERVINGS[request.param](server) as address:
+        yield Client(address)
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_every_way_to_write_a_tensor_is_read(client: Client, way: str) -> None:
+    answer = client.ask("ModelInfer", SAME[way])
+    [output] = answer.outputs
+    assert (output.name, output.datatype, [*output.shape], [*answer.raw_output_contents]) == ("x", "FP32", [2], [FLOATS])
+
+
+@pytest.mark.parametrize("size", [8, 80_000])
+def test_raw_contents_between_the_other_fields_are_read(client: Client, size: int) -> None:
+    """Also above the size from which on they are taken off the message."""
+    raw = [bytes([place + 1]) * size for place in range(2)]
+    tensors = [field(5, field(1, name) + field(2, "UINT8") + field(3, number(size))) for name in "ab"]
+    data = field(7, raw[0]) + tensors[0] + GROUP * (size < 100) + MODEL + field(7, raw[1]) + LATER + tensors[1]
+    answer = client.ask("ModelInfer", data)
+    assert [output.name for output in answer.outputs] == ["a", "b"]
+    assert list(answer.raw_output_contents) == raw
+
+
+@pytest.mark.parametrize("size", [8, 80_000])
+def test_raw_contents_beside_a_group_are_read(client: Client, size: int) -> None:
+    tensor = field(5, field(1, "a") + field(2, "UINT8") + field(3, number(size)))
+    answer = client.ask("ModelInfer", GROUP + MODEL + tensor + field(7, bytes(size)))
+    assert list(answer.raw_output_contents) == [bytes(size)]
+
+
+def entry(key: str | None, value: bytes | None) -> bytes:
+    """An entry of the map `parameters` of a request."""
+    return field(4, (b"" if key is None else field(1, key)) + (b"" if value is None else field(2, value)))
+
+
+def parameters_of(answer: Any) -> dict[str, Any]:
+    return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in answer.parameters.items()}
+
+
+ONE, TWO = varint(2, 1), varint(2, 2)
+
+MAPS = {
+    "no key": (entry(None, ONE), {"": 1}),
+    "the empty key": (entry("", ONE), {"": 1}),
+    "a key twice": (entry("a", ONE) + entry("b", ONE) + entry("a", TWO), {"a": 2, "b": 1}),
+    "a key twice, of different kinds": (entry("a", ONE) + entry("a", field(3, "text")), {"a": "text"}),
+    "a value twice": (entry("a", ONE + field(3, "text")), {"a": "text"}),
+    "zero, which is a value": (entry("a", varint(2, 0)), {"a": 0}),
+    "false, which is a value": (entry("a", varint(1, 0)), {"a": False}),
+    "a boolean above one": (entry("a", varint(1, 2)), {"a": True}),
+    "value before key": (field(4, field(2, ONE) + field(1, "a")), {"a": 1}),
+    "a negative number": (entry("a", varint(2, -1)), {"a": -1}),
+    "the largest number": (entry("a", varint(5, 2**64 - 1)), {"a": 2**64 - 1}),
+    "fields of a later version": (entry("a", LATER + ONE), {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("case", MAPS)
+def test_parameters_are_read_as_maps_are(client: Client, case: str) -> None:
+    data, expected = MAPS[case]
+    found = parameters_of(client.ask("ModelInfer", MODEL + data))
+    assert found == expected
+    assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in expected.items()}
+
+
+@pytest.mark.parametrize("value", [None, b"", LATER])
+def test_a_parameter_of_no_kind_that_is_known_is_refused(client: Client, value: bytes | None) -> None:
+    code, text = client.refusal("ModelInfer", MODEL + entry("a", value))
+    assert (code, text[:28]) == ("INVALID_ARGUMENT", "parameters['a'] has no value")
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        ("ModelInfer", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
+        ("ModelReady", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
+        ("ModelMetadata", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
+    ],
+)
+def test_an_empty_message_asks_for_the_model_without_a_name(client: Client, method: str, code: str, text: str) -> None:
+    assert client.refusal(method, b"") == (code, text)
+
+
+@pytest.mark.parametrize("method", ["ServerLive", "ServerReady", "ServerMetadata"])
+def test_methods_without_arguments_take_those_of_later_versions(client: Client, method: str) -> None:
+    assert client.ask(method, LATER + GROUP) == client.ask(method, b"")
+    assert client.refusal(method, b"\xff")[0] == "INVALID_ARGUMENT"
+
+
+ELEMENTS: dict[str, Any] = {
+    "bool_contents": True,
+    "int_contents": 1,
+    "int64_contents": 1,
+    "uint_contents": 1,
+    "uint64_contents": 1,
+    "fp32_contents": 1.0,
+    "fp64_contents": 1.0,
+    "bytes_contents": b"1",
+}
+
+
+@pytest.mark.parametrize("contents", ELEMENTS)
+@pytest.mark.parametrize("datatype", [*DTYPES, "BF16"])
+def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatype: str, contents: str) -> None:
+    tensor = {"name": "x", "datatype": datatype, "shape": [1], "contents": {contents: [ELEMENTS[contents]]}}
+    request = wire_request("echo", [tensor])
+    expected = TYPED.get(datatype)
+    if contents == expected:
+        element = np.array([ELEMENTS[contents]], dtype_of(datatype))
+        assert list(client.ask("ModelInfer", request).raw_output_contents) == [to_raw(element)]
+    elif expected is None:
+        text = f"inputs[0] ('x'): datatype {datatype} has no field in contents: send it as raw_input_contents"
+        assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
+    else:
+        text = f"inputs[0] ('x'): contents.{contents} is given: expected contents.{expected} for {datatype}"
+        assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
+
+
+def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
+    code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 100_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 inputs: expected 100000 at most")
+    code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 100_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 outputs: expected 100000 at most")
+
+
+INFER = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
+
+MILLION = {
+    "inputs": (field(5, b"") * 1_000_000, "the request has 1000000 inputs: expected 100000 at most"),
+    "outputs": (field(6, b"") * 1_000_000, "the request has 1000000 outputs: expected 100000 at most"),
+    "raw contents": (field(7, b"") * 1_000_000, "raw_input_contents has 1000000 items: expected one for each of 0 inputs, or none"),
+    "numbers": (
+        field(5, NAMED + SHAPE + field(5, field(6, bytes(4_000_000)))),
+        "inputs[0] ('x'): contents.fp32_contents has 1000000 elements: expected 2 for shape [2]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "text"), MILLION.values(), ids=MILLION)
+def test_a_million_of_anything_is_refused_before_anything_is_made_of_it(message: bytes, text: str) -> None:
+    server = InferenceServer()
+    server.register("echo", lambda x: x)
+    tracemalloc.start()
+    try:
+        reply = answer_grpc(server, INFER, MODEL + message)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (reply.code, reply.details) == ("INVALID_ARGUMENT", text)
+    assert peak < 2**20 + 2 * len(message)  # the message itself, and the copy of it that is parsed
+    server.stop()
+
+
+NESTED = {
+    "messages in an unknown field": MODEL + field(99, field(1, b"") * 1000),
+    "groups in groups": MODEL + number(9 << 3 | START_GROUP) * 100_000,
+    "groups in groups, which end": MODEL + number(9 << 3 | START_GROUP) * 50_000 + number(9 << 3 | END_GROUP) * 50_000,
+    "the end of no group": MODEL + number(9 << 3 | END_GROUP),
+    "field number 0": MODEL + b"\0\0",
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_nesting_never_hurts(client: Client, case: str) -> None:
+    call = client.begin("ModelInfer", NESTED[case])
+    if call.exception() is not None:
+        assert client.refusal("ModelInfer", NESTED[case])[0] == "INVALID_ARGUMENT"
+    assert client.ask("ServerLive").live is True
+
+
+MANY = 100_000
+X = {"name": "x", "shape": [MANY]}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "raw", "trips"),
+    [
+        ({**X, "datatype": "FP32"}, bytes(4 * MANY), 0),
+        ({"name": "x", "datatype": "FP32", "shape": [20 * MANY]}, bytes(80 * MANY), 2),
+        ({**X, "datatype": "BYTES"}, bytes(4 * MANY), 2),
+        ({**X, "datatype": "FP32", "contents": {"fp32_contents": [0.0] * MANY}}, bytes(4 * MANY), 1),
+        ({"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [0.0] * 2}}, bytes(8), 0),
+    ],
+    ids=["numbers", "many numbers", "strings", "typed numbers", "few"],
+)
+def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: Any, raw: bytes, trips: int) -> None:
+    server = InferenceServer()
+
+    @server.model("echo")
+    async def echo(x: np.ndarray) -> np.ndarray:
+        return x
+
+    data = wire_request("echo", [tensor], [] if "contents" in tensor else [raw]).SerializeToString()
+    reply, trips_made = trips_of_grpc(server, INFER, data)
+    server.stop()
+    answer = MESSAGES["ModelInferResponse"].FromString(reply.message)
+    assert list(answer.raw_output_contents) == [raw]
+    assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)

@@ -1,0 +1,202 @@
+"""What no table thinks of: random tensors there and back over gRPC, random nonsense refused, and the wire format against protobuf's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from oip_asgi import InferenceServer
+from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
+from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.wire import bytes_head, split
+from oip_asgi._core.raw import from_raw, to_raw
+from oip_asgi._core.tensors import object_array
+from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
+
+examples = settings(max_examples=150)
+
+RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6
+
+
+@pytest.fixture(scope="module", params=SERVINGS)
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    server = InferenceServer()
+
+    @server.model("echo")
+    def echo(**inputs: Any) -> Any:
+        return inputs
+
+    server.register("add", lambda x, y: x + y)
+    with SERVINGS[request.param](server) as address:
+        yield Client(address)
+
+
+shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+
+
+@st.composite
+def tensors(draw: st.DrawFn, datatypes: Any) -> Array:
+    datatype, shape = draw(st.sampled_from([*datatypes])), draw(shapes)
+    if datatype == "BYTES":
+        size = int(np.prod(shape))
+        return object_array(draw(st.lists(st.binary(max_size=9), min_size=size, max_size=size)), shape)
+    if datatype == "BF16":
+        bits = draw(hnp.arrays(np.uint16, shape))
+        return bits.view(dtype_of("BF16"))
+    return draw(hnp.arrays(dtype_of(datatype), shape))
+
+
+def described(name: str, array: Array) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype_of(array.dtype), "shape": array.shape}
+
+
+@examples
+@given(arrays=st.lists(tensors([*DTYPES, "BF16"]), min_size=1, max_size=3), request_id=st.text(max_size=20), padding=st.booleans())
+def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: str, padding: bool) -> None:
+    if padding:  # beyond the size from which on requests are split
+        arrays = [*arrays, np.zeros(70_000, "u1")]
+    inputs = [described(f"tensor {place}", array) for place, array in enumerate(arrays)]
+    raw = [to_raw(array) for array in arrays]
+    response = client.ask("ModelInfer", wire_request("echo", inputs, raw, id=request_id))
+    assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
+
+
+@examples
+@given(array=tensors(TYPED))
+def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:
+    datatype = datatype_of(array.dtype)
+    assert datatype is not None
+    sent = {**described("x", array), "contents": {TYPED[datatype]: array.ravel().tolist()}}
+    response = client.ask("ModelInfer", wire_request("echo", [sent]))
+    [raw] = response.raw_output_contents
+    np.testing.assert_array_equal(from_raw(raw, array.dtype, array.shape), array)
+    assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
+
+
+names = st.sampled_from(["x", "y", "z", ""])
+datatypes = st.sampled_from([*DTYPES, "BF16", "fp32", ""])
+dimensions = st.integers(-2, 4) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
+contents = st.fixed_dictionaries(
+    {},
+    optional={
+        "bool_contents": st.lists(st.booleans(), max_size=4),
+        "int_contents": st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4),
+        "int64_contents": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
+        "uint_contents": st.lists(st.integers(0, 2**32 - 1), max_size=4),
+        "uint64_contents": st.lists(st.integers(0, 2**64 - 1), max_size=4),
+        "fp32_contents": st.lists(st.floats(width=32), max_size=4),
+        "fp64_contents": st.lists(st.floats(), max_size=4),
+        "bytes_contents": st.lists(st.binary(max_size=4), max_size=4),
+    },
+)
+parameters = st.dictionaries(
+    st.sampled_from(["a", "content_type", "binary_data_size", "classification"]),
+    st.sampled_from([{}, {"bool_param": True}, {"int64_param": 1}, {"string_param": "np"}, {"double_param": 0.5}]),
+    max_size=2,
+)
+inputs = st.fixed_dictionaries(
+    {"name": names, "datatype": datatypes, "shape": st.lists(dimensions, max_size=4)},
+    optional={"contents": contents, "parameters": parameters},
+)
+requests = st.builds(
+    wire_request,
+    st.sampled_from(["echo", "add", "nope"]),
+    st.lists(inputs, max_size=3),
+    st.lists(st.binary(max_size=20), max_size=3),
+    id=st.text(max_size=5),
+    model_version=st.sampled_from(["", "1"]),
+    parameters=parameters,
+    outputs=st.lists(st.fixed_dictionaries({"name": names}), max_size=2),
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A request's bytes, of which a few were changed."""
+    data = bytearray(draw(requests).SerializeToString())
+    for place in draw(st.lists(st.integers(0, max(0, len(data) - 1)), max_size=3)):
+        data[place : place + 1] = draw(st.binary(max_size=2))
+    return bytes(data)
+
+
+LONG_UNKNOWN_FIELD = bytes_head(99, 70_000) + bytes(70_000)
+"""What makes a request so large that it is split."""
+
+
+@pytest.mark.slow
+@settings(examples, max_examples=400)
+@given(
+    data=requests.map(lambda request: request.SerializeToString()) | damaged() | st.binary(max_size=50),
+    filler=st.sampled_from([b"", LONG_UNKNOWN_FIELD]),
+)
+def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler: bytes) -> None:
+    call = client.begin("ModelInfer", filler + data)
+    if call.exception() is None:
+        return
+    refused = call.exception()
+    assert refused.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND) or (
+        # adding up tensors that do not fit is what the model got wrong
+        refused.code() is grpc.StatusCode.INTERNAL and refused.details().startswith("model 'add' failed")
+    )
+
+
+@settings(examples, max_examples=500)
+@given(data=damaged() | requests.map(lambda request: request.SerializeToString()) | st.binary(max_size=30))
+def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
+    parse = MESSAGES["ModelInferRequest"].FromString
+    rest, taken = split(data, RAW_INPUT_CONTENTS)
+    try:
+        whole = parse(data)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            parse(rest)
+        return
+    parsed = parse(rest)
+    assert [*taken, *parsed.raw_input_contents] == whole.raw_input_contents
+    parsed.ClearField("raw_input_contents")
+    whole.ClearField("raw_input_contents")
+    assert parsed.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
+
+
+def test_raw_contents_anywhere_in_a_request_are_found() -> None:
+    parts = [wire_request("a").SerializeToString(), wire_request("", [], [b"1"]).SerializeToString()]
+    for order in (parts, parts[::-1], [*parts, *parts]):
+        rest, taken = split(b"".join(order), RAW_INPUT_CONTENTS)
+        assert set(taken) == {b"1"}
+        assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
+
+
+@pytest.mark.parametrize("data", [b"\xba\x80\x80\x80\x80\x00\x00", b"\x3a\x80\x80\x80\x80\x80\x00"], ids=["tag", "length"])
+def test_tags_and_lengths_of_more_than_32_bits_are_left_to_the_parser(data: bytes) -> None:
+    data += wire_request("a", [], [b"1"]).SerializeToString()
+    assert split(data, RAW_INPUT_CONTENTS) == (data, [])
+
+
+def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
+    data = wire_request("a", [], [b""] * 2000).SerializeToString()
+    assert split(data, RAW_INPUT_CONTENTS) == (data, [])
+
+
+@examples
+@given(values=st.lists(st.binary(max_size=300), max_size=3), size=st.sampled_from([0, 127, 128, 16_383, 16_384, 3_000_000]))
+def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
+    values = [*values, bytes(size)]
+    head = made("ModelInferResponse", model_name="m").SerializeToString()
+    data = b"".join([head, *(part for value in values for part in (bytes_head(RAW_OUTPUT_CONTENTS, len(value)), value))])
+    expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
+    assert MESSAGES["ModelInferResponse"].FromString(data) == expected
+    assert data == expected.SerializeToString()
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\x80", b"\x0a\xff"])
+def test_endless_numbers_are_refused_at_once(filler: bytes) -> None:
+    message = filler * 200_000
+    assert split(message, 7) == (message, [])

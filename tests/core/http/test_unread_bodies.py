@@ -1,0 +1,115 @@
+"""Bodies that no answer needs are taken off the connection: many servers close it on a client that is still sending."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+
+LIMIT = 1000
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer(max_body_bytes=LIMIT)
+    server.register("echo", lambda x: x)
+    return server
+
+
+def over_asgi(method: str, path: str, headers: Sequence[tuple[bytes, bytes]], chunks: int, size: int = 100) -> tuple[int, str, int]:
+    """The status, the error, and how many chunks were received."""
+    received, sent = 0, []
+
+    async def receive() -> Any:
+        nonlocal received
+        received += 1
+        assert received <= chunks, "there is nothing more to receive"
+        return {"type": "http.request", "body": b" " * size, "more_body": received < chunks}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "root_path": "", "query_string": b"", "headers": headers}
+    asyncio.run(OIPApp(make_server())(scope, receive, send))
+    body = b"".join(message["body"] for message in sent[1:])
+    return sent[0]["status"], json.loads(body).get("error", "") if body else "", received
+
+
+ANNOUNCED, CHUNKED = (b"content-length", b"500"), (b"transfer-encoding", b"chunked")
+
+
+@pytest.mark.parametrize("header", [ANNOUNCED, CHUNKED])
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("POST", "/models/nope/infer", [], 404),
+        ("POST", "/nowhere", [], 404),
+        ("POST", "/models", [], 405),
+        ("DELETE", "/models/echo/infer", [], 405),
+        ("GET", "/health/live", [], 200),
+        ("POST", "/models/echo/infer", [(b"content-encoding", b"br")], 415),
+        ("POST", "/models/echo/infer", [(b"inference-header-content-length", b"x")], 400),
+    ],
+)
+def test_an_unread_body_is_received(
+    method: str, path: str, more: list[tuple[bytes, bytes]], status: int, header: tuple[bytes, bytes]
+) -> None:
+    assert over_asgi(method, path, [header, *more], 5)[::2] == (status, 5)
+
+
+@pytest.mark.parametrize(
+    ("headers", "chunks", "received"),
+    [
+        ([], 1, 0),  # there is no body
+        ([(b"content-length", b"0")], 1, 0),
+        ([ANNOUNCED, (b"expect", b"100-continue")], 5, 0),  # nor will there be one before it is read
+        ([(b"content-length", b"1001")], 11, 0),  # too large to be worth it
+        ([(b"content-length", b"x")], 5, 0),
+        ([CHUNKED], 50, 11),  # grown too large
+    ],
+)
+def test_what_is_not_received(headers: list[tuple[bytes, bytes]], chunks: int, received: int) -> None:
+    status, error, found = over_asgi("POST", "/models/nope/infer", headers, chunks)
+    assert (status, found) == (404, received)
+    assert error.startswith("Request for unknown model: 'nope' is not found")
+
+
+def test_a_body_is_received_once() -> None:
+    status, error, received = over_asgi("POST", "/models/echo/infer", [ANNOUNCED], 5)
+    assert (status, received) == (400, 5)
+    assert "not valid JSON" in error
+
+
+def test_a_body_that_was_refused_is_not_received_after_all() -> None:
+    for headers, received in (([CHUNKED], 11), ([(b"content-length", b"1001")], 0)):
+        status, error, found = over_asgi("POST", "/models/echo/infer", headers, 50)
+        assert (status, found) == (413, received)
+        assert f"larger than {LIMIT} bytes" in error
+
+
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [
+        ({"CONTENT_LENGTH": "500"}, 100),
+        ({"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}, 0),
+        ({"HTTP_TRANSFER_ENCODING": "chunked"}, 600),  # nobody can tell where it ends
+        ({}, 600),
+    ],
+)
+def test_under_wsgi_too(more: dict[str, Any], left: int) -> None:
+    stream = BytesIO(b" " * 600)
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/models/nope/infer", "wsgi.input": stream, **more}
+    started: list[str] = []
+
+    def start_response(status: str, headers: object, exc_info: object = None) -> Callable[[bytes], object]:
+        started.append(status)
+        return lambda data: None
+
+    b"".join(OIPWSGIApp(make_server())(environ, start_response))
+    assert started == ["404 Not Found"]
+    assert len(stream.read()) == left

@@ -1,0 +1,245 @@
+"""Long JSON by the quick ways: the same arrays, the same refusals, whether the extra `[fast]` is installed or not.
+
+What makes data long is set to nothing here, so that short data takes the ways of long data too, in pieces of a few bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import OIPApp
+from oip_asgi._core.datatypes import DTYPES, dtype_of
+from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json import accelerators as fast
+from oip_asgi._core.json import chunks, documents
+from oip_asgi._core.json import data as json_data
+from oip_asgi._core.rest import body as rest
+from tests.support.ways import Way, over_asgi
+from tests.table.row import Row, table_server
+from tests.table.rows import rows
+
+pytest.importorskip("simdjson")
+pytest.importorskip("orjson")
+
+NUMBERS = [name for name in DTYPES if name not in ("BOOL", "BYTES")]
+
+
+def all_is_long(patch: pytest.MonkeyPatch, piece: int) -> None:
+    patch.setattr(documents, "LONG", 0)
+    patch.setattr(json_data, "_LONG", 0)
+    patch.setattr(json_data, "_MANY", 0)
+    patch.setattr(chunks, "CHUNK", piece)
+
+
+def without(name: str) -> None:
+    return None
+
+
+@pytest.fixture(scope="module")
+def way() -> Way:
+    return over_asgi(OIPApp(table_server([])), "")
+
+
+@pytest.mark.parametrize("row", rows(), ids=str)
+@pytest.mark.parametrize(("has_fast", "piece"), [(True, 64), (True, 2**16), (False, 64)])
+def test_the_table_is_answered_as_ever(row: Row, has_fast: bool, piece: int, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_is_long(monkeypatch, piece)
+    if not has_fast:
+        monkeypatch.setattr(fast, "_library", without)
+    answer = way(row.request)
+    assert answer.status == row.status
+    if row.status == 200:
+        assert in_fp32(answer.body) == in_fp32(row.body)
+    else:
+        error = json.loads(answer.body)["error"] if answer.body else ""
+        assert row.request.method == "HEAD" or piece == 64 or all(part in error or part.startswith("data has") for part in row.text), error
+
+
+def in_fp32(body: bytes) -> bytes:
+    """A body whose FP32 numbers are written in one way."""
+    return re.sub(rb"-?[0-9]+([.][0-9]+(e[-+]?[0-9]+)?|e[-+]?[0-9]+)", lambda found: repr(float(np.float32(found[0]))).encode(), body)
+
+
+def outcome(text: bytes, datatype: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    try:
+        array = json_data.from_json(text, dtype_of(datatype), shape)
+    except InvalidRequest as error:
+        return (str(error),)
+    return array.dtype, array.shape, array.tobytes()
+
+
+def every(text: bytes, datatype: str, shape: tuple[int, ...], piece: int) -> list[tuple[Any, ...]]:
+    """What comes of it as short text, as long text by the libraries, and as long text without."""
+    outcomes = [outcome(text, datatype, shape)]
+    with pytest.MonkeyPatch.context() as patch:
+        all_is_long(patch, piece)
+        outcomes.append(outcome(text, datatype, shape))
+        patch.setattr(fast, "_library", without)
+        outcomes.append(outcome(text, datatype, shape))
+    # what is wrong with long text is told in fewer words
+    return [("refused",) if len(outcome) == 1 else outcome for outcome in outcomes]
+
+
+elements: st.SearchStrategy[Any] = st.one_of(
+    st.integers(-300, 300),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([None, True, "NaN", "Infinity", [], [1], {}, -0.0, 1e39, 65520, 2.0]),
+)
+
+
+@given(
+    data=st.data(),
+    datatype=st.sampled_from(NUMBERS),
+    shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
+    piece=st.integers(8, 100),  # some of the texts are one piece, most are more
+)
+def test_all_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: str, shape: tuple[int, ...], piece: int) -> None:
+    kind = data.draw(st.sampled_from([st.integers(0, 100), st.floats(width=16, allow_nan=False, allow_infinity=False), elements]))
+    flat = data.draw(st.lists(kind, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    nested = np.array([None, *flat], dtype=object)[1:].reshape(shape).tolist()
+    for value in (flat, nested):
+        text = json.dumps(value, separators=data.draw(st.sampled_from([(",", ":"), (" ,\n", ":")]))).encode()
+        first, *others = every(text, datatype, shape, piece)
+        assert others == [first, first]
+
+
+RAGGED = [
+    "[[1,2],[3]]",
+    "[[1,2,3],[4]]",
+    "[1,[2,3],4]",
+    "[1,2,[3],4]",
+    "[[1,[2]],[3,4]]",
+    "[[1,2],[3,4],[]]",
+    "[[[1,2],[3,4]]]",
+    "[[1,2],3,4]",
+    "[[1,2][3,4]]",
+    "[[1,2],,[3,4]]",
+    "[[1,2],[3,4],]",
+    "[[1,2,],[3,4]]",
+    "[[1,2],[3,,4]]",
+    "[[,1,2],[3,4]]",
+    "[1,2,3,4,]",
+    "[1,2,3,,4]",
+    "[,1,2,3,4]",
+    "[1,2,3,4]]",
+    "[[1,2],[3,4]",
+    "[[1,2],[3,4]]]",
+    "[[1,2],[3,4]] 5",
+    "[1,2,3 4]",
+    "1,2,3,4",
+    "",
+    "[1,2,3,4",
+    "[[1,2],[3,4",
+]
+
+
+@pytest.mark.parametrize("text", RAGGED)
+@pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8", "BOOL"])
+@pytest.mark.parametrize("piece", [3, 5, 8, 64])
+def test_data_of_another_form_is_refused_by_all(text: str, datatype: str, piece: int) -> None:
+    text = text.replace("2", "0").replace("3", "1").replace("4", "0") if datatype == "BOOL" else text
+    first, *others = every(text.encode(), datatype, (2, 2), piece)
+    assert first == ("refused",)
+    assert others == [first, first]
+
+
+SPACES = " " * 5000
+EMPTY = {
+    "spaces": ([0], f"[{SPACES}]"),
+    "spaces in spaces": ([5, 0], f"[{SPACES}]"),
+    "commas": ([0], f"[{(' ' * 63 + ',') * 100}]"),
+    "more rows than there are": ([1, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "as many rows as there are": ([3000, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "fewer rows than there are": ([5000, 0], f"[{','.join(['[]'] * 3000)}]"),
+    "a comma before an array": ([1, 1, 1000], f"[[{SPACES * 14},[{','.join(['1'] * 1000)}]]]"),
+    "a comma behind an array": ([1, 1, 1000], f"[[[{','.join(['1'] * 1000)}]{SPACES * 14},]]"),
+}
+
+
+@pytest.mark.parametrize(("shape", "text"), EMPTY.values(), ids=EMPTY)
+def test_what_is_long_by_nothing_is_read_as_what_is_short(shape: list[int], text: str) -> None:
+    expected = outcome(text.replace("  ", "").encode(), "FP32", tuple(shape))
+    [_, *others] = every(text.encode(), "FP32", tuple(shape), 2**16)
+    document = json.dumps({"inputs": [{"name": "x", "shape": shape, "datatype": "FP32", "data": 0}]}).replace("0}", text + "}")
+    try:
+        rest.decode_request(document.encode(), None)
+        is_taken = True
+    except InvalidRequest:
+        is_taken = False
+    assert is_taken is (len(expected) > 1)
+    assert [other if is_taken else len(other) for other in others] == [expected if is_taken else 1] * 2
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+def test_the_libraries_are_used_where_they_can_be(datatype: str) -> None:
+    array = np.array([1, 2, 3], dtype_of(datatype))
+    read = fast.read(b"[1,2,3]", array.dtype)
+    assert read is not None
+    assert read.dtype == array.dtype
+    assert read.tolist() == [1, 2, 3]
+    assert fast.read(b"[[1,2],[3,4]]", array.dtype) is None
+    written = fast.write(array)
+    assert written is None if datatype == "FP16" else json.loads(written or b"") == [1, 2, 3]
+
+
+@given(st.lists(st.floats(width=32), max_size=5))
+def test_what_is_written_reads_back_as_the_same_array(values: list[float]) -> None:
+    array = np.array(values, "<f4")
+    with pytest.MonkeyPatch.context() as patch:
+        all_is_long(patch, 16)
+        text = json_data.to_json(array)
+    np.testing.assert_array_equal(json_data.from_json(text, array.dtype, array.shape), array)
+
+
+def inputs(*items: str) -> str:
+    return f'{{"inputs":[{",".join(items)}]}}'
+
+
+def fp32(data: str) -> str:
+    return f'{{"name":"x","shape":[2],"datatype":"FP32",{data}}}'
+
+
+LAST = '{"data":[3],"name":"y","shape":[1],"datatype":"FP64"}'
+
+APART = {
+    "one": inputs(fp32('"data":[1,2]')),
+    "spaces": '{ "inputs" : [ { "data" : [ 1 , 2 ] , "name" : "x" , "shape" : [ 2 ] , "datatype" : "FP32" } ] }',
+    "two": inputs(fp32('"data":[[1],[2]]'), LAST),
+    "data twice": inputs(fp32('"data":[7,8],"data":[1,2]'), LAST),
+    "data twice, and a short one": '{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":[7,8],"data":1}]}',
+    "a key that ends so": inputs(fp32('"my\\"data":[7,8],"data":[1,2]')),
+    "elsewhere": '{"data":[7],"inputs":[' + fp32('"data":[1,2],"more":{"data":[9]}') + "]}",
+    "in a name": '{"inputs":[{"name":"\\"data\\":[1]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "what stands for it": inputs('{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}', LAST),
+    "strings": inputs('{"name":"x","shape":[2],"datatype":"BYTES","data":["a]","}b"]}', LAST),
+    "literals": inputs(fp32('"data":[NaN,-Infinity]')),
+    "cut off": inputs(fp32('"data":[1,2')),
+    "not closed": inputs(fp32('"data":[1,2')) + "}]}",
+    "closed twice": inputs(fp32('"data":[1,2]]')),
+    "bad number": inputs(fp32('"data":[1,02]')),
+    "object": inputs(fp32('"data":[1,{"data":[2]}]')),
+    "trailing": inputs(fp32('"data":[1,2]')) + "]",
+}
+
+
+@pytest.mark.parametrize("text", APART.values(), ids=APART)
+def test_data_that_is_cut_out_first_is_read_as_where_it_stands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decoded() -> Any:
+        try:
+            request = rest.decode_request(text.encode(), None)
+        except InvalidRequest as error:
+            return str(error)
+        return [(tensor.name, tensor.datatype, str(tensor.array.tolist())) for tensor in request.inputs]
+
+    whole = decoded()
+    monkeypatch.setattr(documents, "LONG", 0)
+    apart = decoded()
+    assert apart == whole or (isinstance(apart, str) and isinstance(whole, str) and "JSON is malformed" in apart and "JSON" in whole)

@@ -1,0 +1,371 @@
+"""When models load, and what they are told to be ready: over ASGI and over WSGI."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import states
+from tests.support.running import INFER, READY, send, ways
+from tests.support.ways import Answer, Request, Way, over_wsgi
+
+
+def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", lambda: 1, load=load, **arguments)
+    return server
+
+
+@ways
+@pytest.mark.parametrize("is_async", [False, True])
+def test_load_runs_once_before_the_first_request(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
+    loaded: list[int] = []
+
+    async def load_async() -> None:
+        loaded.append(1)
+
+    server = loading_server(load_async if is_async else lambda: loaded.append(1))
+    send_request = way(server)
+    assert send_request(Request("GET", "/health/live")).status == 200
+    assert send_request(Request("GET", "/models/m")).status == 200
+    assert loaded == []
+    assert send_request(INFER).status == 200
+    assert send_request(READY).status == 200
+    assert loaded == [1]
+    server.stop()
+
+
+@ways
+def test_readiness_loads_too(way: Callable[[InferenceServer], Way]) -> None:
+    loaded: list[int] = []
+    send_request = way(loading_server(lambda: loaded.append(1)))
+    assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":true}'
+    assert loaded == [1]
+
+
+@ways
+@pytest.mark.parametrize("how", ["raises", "returns a coroutine"])
+def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
+    async def coroutine() -> None: ...
+
+    def load() -> Any:
+        attempts.append(1)
+        if how == "raises":
+            raise RuntimeError("the disk is gone")
+        return coroutine()
+
+    server = loading_server(load)
+    server.register("other", lambda: 2)
+    send_request = way(server)
+    for _ in range(2):
+        assert error(send_request(INFER)) == (503, "model 'm' is not ready: its load failed, see the server's log")
+        assert (send_request(READY).status, send_request(READY).body) == (503, b'{"ready":false,"live":true}')
+        assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":false}'
+    assert send_request(Request("GET", "/models/other/ready")).status == 200
+    assert outputs(send_request(Request("POST", "/models/other/infer", (), INFER.body))) == {"output_0": [2]}
+    assert attempts == [1]
+    assert [record.getMessage() for record in caplog.records] == ["model 'm': load= raised, so it is not ready"]
+    assert ("the disk is gone" if how == "raises" else "returned a coroutine") in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_fifty_concurrent_first_requests_load_once(is_async: bool) -> None:
+    loaded: list[int] = []
+    waiting = 0
+
+    def load() -> None:
+        loaded.append(1)
+        while waiting < 50:
+            threading.Event().wait(0.001)
+
+    async def load_async() -> None:
+        loaded.append(1)
+        while waiting < 50:
+            await asyncio.sleep(0.001)
+
+    server = loading_server(load_async if is_async else load)
+
+    async def main() -> list[Any]:
+        async def one() -> Any:
+            nonlocal waiting
+            waiting += 1
+            return await send(OIPApp(server), INFER)
+
+        return await asyncio.gather(*[one() for _ in range(50)])
+
+    assert [status for status, _ in asyncio.run(main())] == [200] * 50
+    assert loaded == [1]
+
+
+def test_threads_of_wsgi_wait_for_the_first_to_load() -> None:
+    loaded: list[int] = []
+    started = threading.Barrier(8)
+
+    def load() -> None:
+        loaded.append(1)
+        started.wait(10)
+
+    way = over_wsgi(OIPWSGIApp(loading_server(load)), "")
+    answers: list[Answer] = []
+
+    def one() -> None:
+        answers.append(way(INFER))
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(7):
+        threading.Thread(target=started.wait, args=(10,)).start()
+    for thread in threads:
+        thread.join(10)
+    assert [answer.status for answer in answers] == [200] * 8
+    assert loaded == [1]
+
+
+def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def load() -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    server = loading_server(load)
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    assert entered.wait(10)
+    assert error(ask(server, "m")) == (503, "model 'm' is not ready: it is still loading")
+    assert get(server, "/health/ready") == (503, {"ready": False, "live": True})
+    assert get(server, "/health/live") == (200, {"live": True})
+    leave.set()
+    starting.join(10)
+    assert get(server, "/health/ready") == (200, {"ready": True, "live": True})
+    server.stop()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(is_async: bool) -> None:
+    loaded: list[int] = []
+    leave = threading.Event()
+
+    def load() -> None:
+        loaded.append(1)
+        assert leave.wait(10)
+
+    async def load_async() -> None:
+        loaded.append(1)
+        while not leave.is_set():
+            await asyncio.sleep(0.001)
+
+    server = loading_server(load_async if is_async else load)
+
+    async def main() -> None:
+        first = asyncio.create_task(send(OIPApp(server), INFER))
+        while not loaded:
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(send(OIPApp(server), INFER))
+        await asyncio.sleep(0.001)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        gc.collect()
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        leave.set()
+        assert (await second)[0] == 200
+
+    asyncio.run(main())
+    assert loaded == [1]
+    server.stop()
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_load_whose_event_loop_ends_is_taken_up_by_the_next(has_begun: bool) -> None:
+    loaded: list[int] = []
+
+    async def load() -> None:
+        loaded.append(1)
+        if len(loaded) == 1 and has_begun:
+            await asyncio.sleep(3600)
+
+    server = loading_server(load)
+
+    async def ends() -> None:
+        first = asyncio.create_task(send(OIPApp(server), INFER))
+        await asyncio.sleep(0)
+        while has_begun and not loaded:
+            await asyncio.sleep(0)
+        assert not first.done()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # as the end of a loop does
+
+    async def loads() -> None:
+        assert (await send(OIPApp(server), INFER))[0] == 200
+        assert (await send(OIPApp(server), READY))[0] == 200
+
+    asyncio.run(ends())
+    assert loaded == [1] * has_begun
+    asyncio.run(loads())
+    assert loaded == [1] * (1 + has_begun)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python tells of the tasks that are left there
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_whose_event_loop_is_closed_under_it_is_taken_up_by_the_next(is_async: bool) -> None:
+    loaded: list[int] = []
+    leave = threading.Event()
+
+    def load() -> None:
+        loaded.append(1)
+        assert len(loaded) > 1 or leave.wait(10)
+
+    async def load_async() -> None:
+        loaded.append(1)
+        if len(loaded) == 1:
+            await asyncio.sleep(3600)
+
+    server = loading_server(load_async if is_async else load)
+    loop = asyncio.new_event_loop()
+    with pytest.raises(TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(send(OIPApp(server), INFER), 0.1))
+    loop.close()
+    assert loaded == [1]
+    assert asyncio.run(asyncio.wait_for(send(OIPApp(server), INFER), 10))[0] == 200
+    assert asyncio.run(asyncio.wait_for(send(OIPApp(server), READY), 10))[0] == 200
+    assert loaded == [1, 1]
+    leave.set()
+    server.stop()
+    gc.collect()
+
+
+@ways
+def test_a_request_loads_only_the_model_that_it_asks_for(way: Callable[[InferenceServer], Way]) -> None:
+    loaded: list[str] = []
+    server = InferenceServer()
+    for name in ("m", "n"):
+        server.register(name, lambda: 1, load=partial(loaded.append, name))
+    send_request = way(server)
+    assert send_request(INFER).status == 200
+    assert loaded == ["m"]
+    assert states(server) == {"m": "ready", "n": "registered"}
+    assert send_request(Request("GET", "/models/m/ready")).status == 200
+    assert loaded == ["m"]
+    assert send_request(READY).status == 200  # which asks for all of them
+    assert loaded == ["m", "n"]
+    server.stop()
+
+
+def test_lifespan_and_start_load_each_time_they_begin() -> None:
+    loaded: list[str] = []
+    server = loading_server(lambda: loaded.append(threading.current_thread().name))
+    server.register("late", lambda: 1, load=lambda: loaded.append("late"))
+
+    async def main() -> None:
+        async with server.lifespan():
+            assert len(loaded) == 2
+            async with server.lifespan():
+                assert (await send(OIPApp(server), INFER))[0] == 200
+            assert (await send(OIPApp(server), INFER))[0] == 200
+            assert len(loaded) == 2
+
+    asyncio.run(main())
+    assert states(server) == {"m": "registered", "late": "registered"}
+    server.start()
+    assert len(loaded) == 4
+    assert set(loaded[:2]) == set(loaded[2:]) == {"oip_asgi worker", "late"}
+    server.register("later", lambda: 1, load=lambda: loaded.append("later"))
+    assert ask(server, "later").status == 200
+    server.stop()
+    server.stop()
+    assert loaded[4:] == ["later"]
+
+
+@pytest.mark.parametrize("how", ["start", "lifespan"])
+def test_a_start_waits_for_what_a_request_loads(how: str) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    loaded: list[int] = []
+
+    def load() -> None:
+        entered.set()
+        assert leave.wait(10)
+        loaded.append(1)
+
+    async def live() -> None:
+        async with server.lifespan():
+            is_loaded.append(states(server)["m"])
+
+    server = loading_server(load)
+    is_loaded: list[str] = []
+    asking = threading.Thread(target=over_wsgi(OIPWSGIApp(server), ""), args=[INFER])
+    asking.start()
+    assert entered.wait(10)
+    starting = threading.Thread(target=server.start if how == "start" else lambda: asyncio.run(live()))
+    starting.start()
+    starting.join(0.05)
+    assert starting.is_alive()
+    leave.set()
+    starting.join(10)
+    asking.join(10)
+    assert loaded == [1]
+    assert is_loaded == ["ready"] * (how == "lifespan")
+    server.stop()
+
+
+def test_two_event_loops_one_after_the_other() -> None:
+    server = loading_server(lambda: None)
+
+    async def main() -> Any:
+        return await send(OIPApp(server), INFER)
+
+    assert asyncio.run(main())[0] == asyncio.run(main())[0] == 200
+
+
+@ways
+@pytest.mark.parametrize("is_async", [False, True])
+def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
+    state: list[Any] = [1]
+
+    def ready() -> Any:
+        return state[0]
+
+    async def ready_async() -> Any:
+        return state[0]
+
+    server = InferenceServer()
+    server.register("m", lambda: 1, ready=ready_async if is_async else ready)
+    send_request = way(server)
+    assert send_request(READY).status == 200
+    state[0] = None
+    assert (send_request(READY).status, send_request(READY).body) == (503, b'{"ready":false,"live":true}')
+    answer = send_request(Request("GET", "/models/m/ready"))
+    assert (answer.status, answer.body) == (503, b'{"name":"m","ready":false}')
+    assert send_request(Request("HEAD", "/models/m/ready")).status == 503
+    assert send_request(INFER).status == 200
+    server.stop()
+
+
+def test_a_ready_that_raises_counts_as_not_ready(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("m", lambda: 1, ready=lambda: 1 / 0)
+    with caplog.at_level(logging.ERROR, "oip_asgi"):
+        assert get(server, "/health/ready") == (503, {"ready": False, "live": True})
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
+    assert get(InferenceServer(), "/health/ready") == (503, {"ready": False, "live": True})
+    assert get(InferenceServer(ready_when_empty=True), "/health/ready") == (200, {"ready": True, "live": True})
+    assert get(InferenceServer(), "") == (
+        200,
+        {"name": "oip_asgi", "version": "0.1.0", "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"]},
+    )

@@ -1,0 +1,333 @@
+"""What models may return, and what happens when they return something else."""
+
+from __future__ import annotations
+
+import json
+import logging
+from enum import IntEnum
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from tests.support.asking import ask, error, outputs
+from tests.support.inside import break_encoding
+
+FP32, INT8 = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1])
+
+
+def returning(value: Any, *declared: TensorSpec) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", lambda: value, outputs=declared)
+    return server
+
+
+def described(value: Any, *declared: TensorSpec) -> list[tuple[str, str, list[int], list[Any]]]:
+    answer = ask(returning(value, *declared), "m")
+    assert answer.status == 200, answer.body
+    return [(o["name"], o["datatype"], o["shape"], o["data"]) for o in json.loads(answer.body)["outputs"]]
+
+
+class Torchlike:
+    """What numpy makes an array of, as a tensor of torch or jax is."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.arange(2, dtype="i4")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.array([1.5, 2], "f4"), [("output_0", "FP32", [2], [1.5, 2.0])]),
+        (np.array([[1, 2]], ">i2"), [("output_0", "INT16", [1, 2], [1, 2])]),
+        (np.array(3), [("output_0", "INT64", [], [3])]),
+        (np.zeros((2, 0), "u1"), [("output_0", "UINT8", [2, 0], [])]),
+        (1.5, [("output_0", "FP64", [1], [1.5])]),
+        (7, [("output_0", "INT64", [1], [7])]),
+        (True, [("output_0", "BOOL", [1], [True])]),
+        ("é", [("output_0", "BYTES", [1], ["é"])]),
+        (b"ab", [("output_0", "BYTES", [1], ["ab"])]),
+        (np.float32(1.5), [("output_0", "FP32", [1], [1.5])]),
+        (np.array(["a", "bc"]), [("output_0", "BYTES", [2], ["a", "bc"])]),
+        (np.array([b"a", b"bc"]), [("output_0", "BYTES", [2], ["a", "bc"])]),
+        (np.array(["a", b"b", bytearray(b"c")], object), [("output_0", "BYTES", [3], ["a", "b", "c"])]),
+        ([1.5, 2.5], [("output_0", "FP64", [2], [1.5, 2.5])]),
+        ([[1, 2], [3, 4]], [("output_0", "INT64", [2, 2], [1, 2, 3, 4])]),
+        ([np.float32(1.5)], [("output_0", "FP32", [1], [1.5])]),
+        (["a", "b"], [("output_0", "BYTES", [2], ["a", "b"])]),
+        (["a\0", "\0"], [("output_0", "BYTES", [2], ["a\0", "\0"])]),
+        ([[b"a\0"], [np.bytes_(b"b")]], [("output_0", "BYTES", [2, 1], ["a\0", "b"])]),
+        ("a\0", [("output_0", "BYTES", [1], ["a\0"])]),
+        ({"a": [np.array("a"), np.array("b")]}, [("a", "BYTES", [2], ["a", "b"])]),
+        ({"a": ("b\0", "c")}, [("a", "BYTES", [2], ["b\0", "c"])]),
+        ([], [("output_0", "FP64", [0], [])]),
+        (range(3), [("output_0", "INT64", [3], [0, 1, 2])]),
+        (Torchlike(), [("output_0", "INT32", [2], [0, 1])]),
+        ((np.ones(1), 2), [("output_0", "FP64", [1], [1.0]), ("output_1", "INT64", [1], [2])]),
+        ([np.ones(2), np.zeros(2)], [("output_0", "FP64", [2, 2], [1.0, 1.0, 0.0, 0.0])]),
+        ([np.ones(1)], [("output_0", "FP64", [1, 1], [1.0])]),
+        ([np.ones((1, 2), "f4"), [[0, 0]]], [("output_0", "FP64", [2, 1, 2], [1.0, 1.0, 0.0, 0.0])]),
+        ([np.array(["a", "bc"]), np.array(["", "d"])], [("output_0", "BYTES", [2, 2], ["a", "bc", "", "d"])]),
+        ([Torchlike(), Torchlike()], [("output_0", "INT32", [2, 2], [0, 1, 0, 1])]),
+        ((), []),
+        ({"a": 1, "b": [2, 3]}, [("a", "INT64", [1], [1]), ("b", "INT64", [2], [2, 3])]),
+        ({}, []),
+        (InferenceResponse([Tensor("t", np.ones(1))]), [("t", "FP64", [1], [1.0])]),
+        (np.ma.array([1, 2]), [("output_0", "INT64", [2], [1, 2])]),
+        ({np.str_("a"): 1}, [("a", "INT64", [1], [1])]),
+    ],
+)
+def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
+    assert described(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "expected"),
+    [
+        (np.ones(2), [FP32], [("f", "FP32", [2], [1.0, 1.0])]),
+        (np.array([1, 2]), [FP32], [("f", "FP32", [2], [1.0, 2.0])]),
+        (np.array([-128, 127]), [INT8], [("i", "INT8", [2], [-128, 127])]),
+        (np.array([np.inf, np.nan]), [FP32], [("f", "FP32", [2], ["Infinity", None])]),
+        ([0.1, 0.9], [TensorSpec("p", "FP64", [2])], [("p", "FP64", [2], [0.1, 0.9])]),
+        ([1.0, 2], [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [2])]),
+        ((np.ones(1), np.ones(1, "i1")), [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [1])]),
+        ({"i": [1], "f": [2.0]}, [FP32, INT8], [("f", "FP32", [1], [2.0]), ("i", "INT8", [1], [1])]),
+        (5, [TensorSpec("s", "INT64", [])], [("s", "INT64", [], [5])]),
+        ("a", [TensorSpec("s", "BYTES", [1])], [("s", "BYTES", [1], ["a"])]),
+        (InferenceResponse([Tensor("f", np.ones(1))]), [FP32], [("f", "FP32", [1], [1.0])]),
+    ],
+)
+def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], expected: Any) -> None:
+    assert described(value, *declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "message"),
+    [
+        (None, [], "output 'output_0' is None: a model must return its result"),
+        ({"a": None}, [], "output 'a' is None"),
+        ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
+        ({"\ud800": 1}, [], r"an output is called '\\ud800'"),
+        (InferenceResponse([], {"p": [1]}), [], r"the response has the parameter 'p' = \[1\]: expected a str"),  # type: ignore[dict-item]
+        (InferenceResponse([Tensor("t", np.ones(1), {"p": np.ones(1)})]), [], "output 't' has the parameter 'p'"),  # type: ignore[dict-item]
+        (InferenceResponse([], {"p": "\ud800"}), [], r"the response has the parameter 'p' = '\\ud800': expected text"),
+        (InferenceResponse([], {"\ud800": 1}), [], r"the response has the parameter '\\ud800' = 1: expected text"),
+        (np.ma.array([1, 2], mask=[True, False]), [], "output 'output_0' is no tensor: a masked array with masked elements"),
+        (np.array([1j]), [], "no datatype for numpy dtype complex128"),
+        (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
+        (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
+        (object(), [], "of str or bytes, but holds <object"),
+        (["a", True], [], "of str or bytes, but holds True"),
+        ([1.5, "a"], [], "of str or bytes, but holds 1.5"),
+        ([[1], ["a"]], [], "of str or bytes, but holds 1"),
+        ([[1], [2, 3]], [FP32], "output 'f' is no tensor"),
+        (np.ones(1), [FP32, INT8], r"1 outputs came back, but \['f', 'i'\] are declared"),
+        ((1, 2), [FP32], r"2 outputs came back, but \['f'\] are declared"),
+        ({"g": [1.0]}, [FP32], r"outputs \['g'\] came back, but \['f'\] are declared"),
+        ({"f": [1.0], "g": [1.0]}, [FP32], r"outputs \['f', 'g'\] came back"),
+        (np.ones((2, 2)), [FP32], r"output 'f' has shape \[2, 2\], but \[-1\] is declared"),
+        (np.ones(1), [INT8], "output 'i' has datatype FP64, but INT8 is declared"),
+        (np.array(["a"]), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
+        (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
+        (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
+        (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
+        (InferenceResponse([Tensor("a", np.ones(1), {"p": None})]), [], "output 'a' has the parameter 'p' = None"),  # type: ignore[dict-item]
+        (InferenceResponse([], {"p": 2**64}), [], "which has more than 64 bits"),
+        (InferenceResponse([], {"p": -(2**63) - 1}), [], "which has more than 64 bits"),
+    ],
+)
+def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec], message: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = returning(value, *declared)
+    with caplog.at_level(logging.ERROR, "oip_asgi"):
+        status, text = error(ask(server, "m", {"id": "4\n2"}))
+    assert (status, text) == (500, "model 'm' failed: see the server's log")
+    [record] = caplog.records
+    assert record.getMessage() == "model 'm' failed on the request with id '4\\n2'"
+    assert record.exc_info is not None
+    with pytest.raises(Exception, match=message):
+        raise record.exc_info[1]  # type: ignore[misc]
+
+
+def test_one_long_text_among_many_takes_its_own_memory_only() -> None:
+    texts = ["a" * 2**20, *[""] * 2**20]  # a fixed width for all would be 4 TB
+    asked = {"outputs": [{"name": "output_0", "parameters": {"content_type": "np"}}]}
+    assert outputs(ask(returning(texts), "m")) == {"output_0": texts}
+    assert outputs(ask(returning(texts), "m", asked)) == {"output_0": texts}
+
+
+def test_debug_tells_the_client_what_the_model_raised() -> None:
+    server = InferenceServer(debug=True)
+
+    @server.model("m")
+    def fails() -> None:
+        raise RuntimeError("why")
+
+    assert error(ask(server, "m")) == (500, "model 'm' failed: RuntimeError('why')")
+
+
+def test_a_coroutine_that_nobody_would_await(caplog: pytest.LogCaptureFixture) -> None:
+    async def model() -> int:
+        return 1
+
+    server = InferenceServer()
+    server.register("m", lambda: model())
+    assert ask(server, "m").status == 500
+    assert "returned a coroutine" in caplog.text
+
+
+def test_outputs_that_are_asked_for_of_a_model_without_declaration() -> None:
+    server = returning({"a": 1, "b": 2})
+    assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]})) == {"b": [2]}
+
+
+def test_a_name_of_any_characters_that_a_client_sent_goes_back() -> None:
+    server = InferenceServer()
+    server.register("m", lambda **inputs: inputs)
+    name = "\x7f\n\u2028é\U0001f600"
+    assert outputs(ask(server, "m", **{name: np.ones(1)})) == {name: [1.0]}
+
+
+def test_errors_that_models_raise() -> None:
+    class Mine(InferenceError):
+        def __init__(self) -> None:
+            self.code = 7
+
+    server = InferenceServer()
+    raised: list[Exception] = [InferenceError("a \ud800 b"), InferenceError(ValueError("bad")), Mine()]  # type: ignore[arg-type]
+
+    @server.model("m")
+    def speaks() -> None:
+        raise raised.pop(0)
+
+    assert error(ask(server, "m")) == (400, "a ? b")
+    assert error(ask(server, "m")) == (400, "bad")
+    assert error(ask(server, "m")) == (400, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *[
+            ({"headers": {"X": value}}, "header X is .*: expected printable ASCII without spaces around it")
+            for value in (5, "a\r\nSet-Cookie: b", "é", " a", "a\t")
+        ],
+        *[
+            ({"headers": {name: "a"}}, "is no name of a header that can be added")
+            for name in ("", "A B", "a:", "é", 5, "Content-Length", "transfer-encoding")
+        ],
+        *[({"status": status}, f"status {status!r} is not the status of an error") for status in (200, 600, 404.5, "404")],
+    ],
+)
+def test_errors_that_cannot_be_sent(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        InferenceError("no", **arguments)
+
+
+def test_a_status_of_the_standard_library() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model() -> None:
+        raise InferenceError("no", status=HTTPStatus.CONFLICT, headers={"Retry-After": "5"})
+
+    answer = ask(server, "m")
+    assert (answer.status, answer.headers["retry-after"]) == (409, "5")
+
+
+class Wide(float):
+    """A number of a type of its own."""
+
+
+class Colour(IntEnum):
+    """So is this."""
+
+    RED = 3
+
+
+def test_parameters_of_other_types_than_jsons() -> None:
+    given: Any = {np.str_("a"): np.float64(0.5), "b": np.bool_(True), "c": np.int8(-3), "d": np.str_("é"), "e": Wide(2.5), "f": Colour.RED}
+    answer = ask(returning(InferenceResponse([Tensor("t", np.ones(1), given)], given)), "m")
+    document = json.loads(answer.body)
+    expected = {"a": 0.5, "b": True, "c": -3, "d": "é", "e": 2.5, "f": 3}
+    assert document["parameters"] == document["outputs"][0]["parameters"] == expected
+
+
+def test_sums_of_a_sparse_matrix_which_are_dense_ones() -> None:
+    sums = pytest.importorskip("scipy.sparse").csr_matrix([[1, 2], [0, 5]]).sum(axis=1)
+    assert type(sums).__name__ == "matrix"
+    assert described(sums) == [("output_0", "INT64", [2, 1], [3, 5])]
+    assert described({"a": sums.astype(str)}) == [("a", "BYTES", [2, 1], ["3", "5"])]
+    assert json.loads(InferenceRequest([Tensor("x", sums)]).to_http()[1])["inputs"][0]["data"] == [3, 5]
+
+
+def test_a_tuple_of_any_length_is_written_as_its_annotation_says() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model(x: list[str]) -> tuple[list[str], ...]:
+        return x, x
+
+    answer = json.loads(ask(server, "m", x=np.array(["a"], object)).body)
+    assert [(o["shape"], o["parameters"]) for o in answer["outputs"]] == [([1], {"content_type": "str"})] * 2
+
+
+def test_an_array_that_is_a_file(tmp_path: Path) -> None:
+    numbers = np.arange(2000, dtype="f4")
+    numbers.tofile(tmp_path / "numbers")
+    mapped = np.memmap(tmp_path / "numbers", "f4", mode="r")
+    assert described(mapped) == [("output_0", "FP32", [2000], numbers.tolist())]
+    for binary in (True, False):
+        headers, body = InferenceRequest([Tensor("x", mapped)]).to_http(binary=binary)
+        assert len(body) > 4 * 2000
+        assert headers["Content-Type"].startswith("application/")
+
+
+def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_encoding(monkeypatch)
+    assert error(ask(returning(1), "m")) == (500, "internal error: see the server's log")
+    assert "an error of oip_asgi itself" in caplog.text
+
+
+def test_an_array_that_was_changed_after_the_tensor_was_made() -> None:
+    tensor = Tensor("t", np.ones(1))
+    tensor.array = np.array([1], ">i4")
+    assert described(InferenceResponse([tensor])) == [("t", "INT32", [1], [1])]
+
+
+def test_a_model_that_changes_its_request_does_not_change_what_was_asked_for() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model(request: InferenceRequest) -> Any:
+        request.outputs = []  # as one that sends it on to another server may
+        return {"a": np.array([1], "i4"), "b": np.array([2], "i4")}
+
+    assert outputs(ask(server, "m", {"outputs": [{"name": "b"}]}, x=[1.0])) == {"b": [2]}
+
+
+@pytest.mark.parametrize("declared", [(), (TensorSpec("y", "FP64", [-1, 2]),)], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_how_many_outputs_come_back_does_not_depend_on_the_rows(rows: int, declared: tuple[TensorSpec, ...]) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: [row * 2 for row in x], inputs=[TensorSpec("x", "FP64", [-1, 2])], outputs=declared)
+    x = np.arange(rows * 2, dtype="f8").reshape(rows, 2)
+    [output] = json.loads(ask(server, "m", x=x).body)["outputs"]
+    assert output["data"] == (x * 2).ravel().tolist()
+    assert output["shape"] == ([rows, 2] if rows or declared else [0])
+
+
+def test_a_list_is_several_outputs_only_where_several_are_declared() -> None:
+    arrays = [np.ones(2, "f4"), np.ones(2, "i1")]
+    assert [name for name, *_ in described(arrays, FP32, INT8)] == ["f", "i"]
+    assert [name for name, *_ in described(arrays)] == ["output_0"]
+    ragged = ask(returning([np.ones(2), np.ones(3)]), "m")
+    assert error(ragged)[0] == 500
+
+
+@pytest.mark.parametrize("datatype", ["INT64", "FP16", "BYTES", "BOOL"])
+def test_an_empty_list_has_the_declared_datatype(datatype: str) -> None:
+    assert described([], TensorSpec("y", datatype, [-1])) == [("y", datatype, [0], [])]
+    assert described({"y": []}, TensorSpec("y", datatype, [-1, -1, 3])) == [("y", datatype, [0, 0, 3], [])]

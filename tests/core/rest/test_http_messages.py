@@ -1,0 +1,190 @@
+"""Requests to headers and body, and headers and body to responses: what a client of any HTTP library sends and reads."""
+
+from __future__ import annotations
+
+import json
+from http.client import HTTPMessage
+from typing import Any
+
+import h11
+import httpx
+import numpy as np
+import pytest
+import requests
+
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
+from oip_asgi._core.datatypes import DTYPES, Array
+from tests.support.inside import decode_request
+from tests.support.ways import Request, over_asgi
+
+HEADER = "Inference-Header-Content-Length"
+
+
+def array_of(datatype: str) -> Array:
+    if datatype == "BYTES":
+        return np.array([[b"a", b"", "é".encode()]], object)
+    return np.array([[0, 1, 1]]).astype(DTYPES[datatype])
+
+
+ARRAYS = {datatype: array_of(datatype) for datatype in DTYPES}
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    facts = [(tensor.name, tensor.datatype, tensor.shape, tensor.parameters, tensor.array.tolist()) for tensor in (one, other)]
+    return facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+def test_a_request_comes_back_as_it_was(binary: bool) -> None:
+    tensors = [Tensor(name, array, {"content_type": "np"}) for name, array in ARRAYS.items()]
+    request = InferenceRequest(
+        tensors, "an id", {"binary_data_output": True}, [RequestOutput("y", {"binary_data": False}), RequestOutput("z")]
+    )
+    headers, body = request.to_http(binary=binary)
+    assert headers["Content-Type"] == ("application/octet-stream" if binary else "application/json")
+    assert (HEADER in headers) is binary
+    back = decode_request(body, int(headers[HEADER]) if binary else None)
+    assert all(map(same, back.inputs, tensors))
+    assert (back.id, back.parameters) == (request.id, request.parameters)
+    assert [(output.name, output.parameters) for output in back.outputs] == [("y", {"binary_data": False}), ("z", None)]
+
+
+def test_a_request_says_nothing_that_nobody_said() -> None:
+    headers, body = InferenceRequest(
+        [Tensor("x", np.array([1.0])), Tensor("e", np.zeros((0, 2), "f4"))], outputs=[RequestOutput("y")]
+    ).to_http()
+    assert headers == {"Content-Type": "application/json"}
+    assert body == (
+        b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[1.0]},{"name":"e","shape":[0,2],"datatype":"FP32","data":[]}],'
+        b'"outputs":[{"name":"y"}]}'
+    )
+
+
+def test_bytes_that_json_cannot_hold() -> None:
+    request = InferenceRequest([Tensor("x", np.array([b"\xff"], object))])
+    with pytest.raises(InferenceError, match=r"input 'x': BYTES element 0 is b'\\xff', .* use to_http\(binary=True\)"):
+        request.to_http()
+    assert request.to_http(binary=True)[1].endswith(b"\x01\x00\x00\x00\xff")
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+def test_what_our_server_answers_is_read(binary: bool) -> None:
+    server = InferenceServer()
+    server.register("echo", lambda **inputs: inputs, version="3")
+    request = InferenceRequest([Tensor(name, array) for name, array in ARRAYS.items()], "i", {"binary_data_output": binary})
+    headers, body = request.to_http(binary=binary)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/echo/infer", tuple(headers.items()), body))
+    response = InferenceResponse.from_http(answer.headers, answer.body)
+    assert (response.model_name, response.model_version, response.id, response.parameters) == ("echo", "3", "i", {})
+    assert all(map(same, response.outputs, request.inputs))
+    assert response["INT8"].tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64", "INT64", "BOOL"])
+@pytest.mark.parametrize("elements", [1, 5000])
+def test_what_came_as_json_may_be_changed(datatype: str, elements: int) -> None:
+    output = {"name": "y", "shape": [elements], "datatype": datatype, "data": [1] * elements}
+    array = InferenceResponse.from_http({}, json.dumps({"model_name": "m", "outputs": [output]}).encode())["y"]
+    array[:] = 0
+    assert not array.any()
+
+
+GOOD = {"name": "y", "shape": [3], "datatype": "FP32", "data": [1, None, 2.5]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"outputs": [GOOD]},
+        {"model_name": "m", "model_version": None, "id": None, "parameters": None, "outputs": [{**GOOD, "parameters": None}]},
+        {"model_name": "m", "outputs": [{**GOOD, "parameters": {}}], "unknown": {"fields": [1]}, "parameters": {"content_type": "np"}},
+        {
+            "outputs": [{**GOOD, "parameters": {"content_type": None, "a": 1}}],
+            "parameters": {"content_type": None, "headers": None, "a": 1},
+        },
+    ],
+)
+def test_the_forms_that_other_servers_answer_in(document: Any) -> None:
+    response = InferenceResponse.from_http({"content-type": "text/plain"}, json.dumps(document).encode())
+    np.testing.assert_array_equal(response["y"], np.array([1, np.nan, 2.5], "f4"))
+    assert None not in {**response.parameters, **response.outputs[0].parameters}.values()
+
+
+def test_literals_that_are_no_json_are_read() -> None:
+    text = b'{"model_name":"m","outputs":[{"name":"y","shape":[2],"datatype":"FP32","data":[NaN,-Infinity]}]}'
+    np.testing.assert_array_equal(InferenceResponse.from_http({}, text)["y"], np.array([np.nan, -np.inf], "f4"))
+
+
+BINARY = b'{"model_name":"m","outputs":[{"name":"y","shape":[2],"datatype":"UINT8","parameters":{"binary_data_size":2}}]}'
+
+
+@pytest.mark.parametrize("name", [HEADER, HEADER.lower(), HEADER.upper()])
+def test_binary_data_under_any_spelling_of_the_header(name: str) -> None:
+    response = InferenceResponse.from_http({name: str(len(BINARY))}, BINARY + b"\x01\x02")
+    assert response["y"].tolist() == [1, 2]
+    assert response.outputs[0].parameters == {}
+
+
+def test_a_buffer_that_a_response_is_read_from_cannot_go_from_under_it() -> None:
+    buffer = bytearray(BINARY + b"\x01\x02")
+    response = InferenceResponse.from_http({HEADER: str(len(BINARY))}, buffer)
+    with pytest.raises(BufferError):
+        buffer.clear()
+    assert response["y"].tolist() == [1, 2]
+
+
+LENGTH = str(len(BINARY))
+
+
+def message_of_the_standard_library() -> Any:
+    message = HTTPMessage()
+    message[HEADER] = LENGTH
+    return message
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {HEADER.encode(): LENGTH.encode()},
+        [(HEADER, LENGTH)],
+        [(b"content-type", b"\xff"), (HEADER.lower().encode(), LENGTH.encode())],
+        ((name, value) for name, value in [(HEADER, LENGTH)]),
+        message_of_the_standard_library(),
+        httpx.Headers({HEADER: LENGTH}),
+        h11.Response(status_code=200, headers=[(HEADER, LENGTH)]).headers,
+        requests.structures.CaseInsensitiveDict({HEADER: LENGTH}),
+    ],
+    ids=["bytes", "pairs", "pairs of bytes", "iterator", "http.client", "httpx", "h11", "requests"],
+)
+def test_headers_of_any_library(headers: Any) -> None:
+    assert InferenceResponse.from_http(headers, BINARY + b"\x01\x02")["y"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "message"),
+    [
+        ({}, b'{"error": "the model is out"}', "the server answered with an error: the model is out"),
+        ({}, b"<html>502 Bad Gateway</html>", "is not one of inference: the body is not valid JSON"),
+        ({}, b"", "is not one of inference"),
+        ({}, b"\xff", "is not one of inference: the JSON is not valid UTF-8"),
+        ({}, b"{}", "outputs is missing"),
+        ({}, b"[]", "the body: expected object, got array"),
+        ({}, b'{"outputs":[{"name":"y","shape":[2],"datatype":"FP32","data":[1]}]}', r"outputs\[0\] \('y'\): data has 1 elements"),
+        ({}, b'{"outputs":[{"name":"y","shape":[2],"datatype":"FP99","data":[1]}]}', "unknown datatype 'FP99'"),
+        ({}, b'{"outputs":[{"name":"y","shape":["a"],"datatype":"FP32"}]}', r"outputs\[0\].shape\[0\]"),
+        ({}, b"[" * 100_000, "nested more than 100 deep"),
+        ({}, BINARY + b"\x01\x02", "not valid JSON"),
+        ({HEADER: "abc"}, BINARY, "Inference-Header-Content-Length is 'abc': expected a plain decimal number"),
+        ({HEADER: "9" * 19}, BINARY, "expected a plain decimal number"),
+        ({HEADER: "5", HEADER.lower(): "5"}, BINARY, "expected a plain decimal number"),
+        ([(HEADER, "5"), (HEADER, "5")], BINARY, "is '5, 5': expected a plain decimal number"),
+        ([(HEADER.encode(), b"\xff")], BINARY, "expected a plain decimal number"),
+        ({HEADER: "9999"}, BINARY, "is 9999, but the body has"),
+        ({HEADER: str(len(BINARY))}, BINARY + b"\x01", "binary_data_size is 2, but 1 bytes"),
+        ({HEADER: str(len(BINARY))}, BINARY + b"\x01\x02\x03", "1 bytes are left over"),
+    ],
+)
+def test_what_is_no_response(headers: Any, body: bytes, message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        InferenceResponse.from_http(headers, body)
+    assert caught.value.status == 502

@@ -1,0 +1,294 @@
+"""How many calls of a model run and wait, and when their places are given back: over ASGI and over WSGI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from oip_asgi import OIPApp, OIPWSGIApp
+from tests.support.inside import bounds, is_idle
+from tests.support.limited import INFER, Blocking, serve
+from tests.support.talk import EMPTY, Talk, until
+from tests.support.ways import Answer, Request, over_asgi, over_wsgi
+
+pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
+
+
+def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=2, max_queue=1)
+
+    async def main() -> None:
+        inside = [Talk(server) for _ in range(3)]
+        await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
+        refused = Talk(server, body=None)
+        status, body = await refused.answer()
+        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 wait, which is all it takes"})
+        assert refused.header("retry-after") == "1"
+        assert refused.asked == 0
+        assert (await Talk(server, path="/health/ready").answer())[0] == 200
+        blocking.leave.set()
+        assert [(await talk.answer())[0] for talk in inside] == [200] * 3
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert (blocking.most, blocking.started) == (2, 4)
+    assert is_idle(server)
+
+
+def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        slow = Talk(server, body=EMPTY[:5], ends=False)
+        await until(lambda: slow.asked == 2)
+        quick = Talk(server)  # a slow body holds nothing
+        await until(lambda: blocking.started == 1)
+        slow.say(EMPTY[5:])
+        assert (await slow.answer())[0] == 503
+        blocking.leave.set()
+        assert (await quick.answer())[0] == 200
+
+    asyncio.run(main())
+
+
+def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=1)
+    way = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(way, INFER) for _ in range(3)]
+        refused = next(future for future in iter_done(answers))
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert way(Request("GET", "/health/ready")).status == 200
+        blocking.leave.set()
+        assert sorted(future.result(20).status for future in answers) == [200, 200, 503]
+    assert (blocking.most, blocking.started) == (1, 2)
+    assert is_idle(server)
+
+
+def iter_done(futures: list[Any]) -> Iterator[Answer]:
+    from concurrent.futures import as_completed
+
+    return (future.result() for future in as_completed(futures, 20))
+
+
+def test_first_come_first_served() -> None:
+    order: list[int] = []
+    leave = threading.Event()
+
+    def model(x: Any) -> int:
+        assert leave.wait(20)
+        order.append(int(x[0]))
+        return 1
+
+    server = serve(model, max_concurrency=1)
+
+    async def main() -> None:
+        talks = []
+        for number in range(9):
+            text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
+            talks.append(Talk(server, body=text))
+            await asyncio.sleep(0)
+        leave.set()
+        for talk in talks:
+            assert (await talk.answer())[0] == 200
+
+    asyncio.run(main())
+    assert order == list(range(9))
+
+
+def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, max_queue=5)
+
+    async def main() -> None:
+        first = Talk(server)
+        await until(lambda: blocking.started == 1)
+        assert (await Talk(server, body=b"{").answer())[0] == 400
+        assert not first.task.done()
+        blocking.leave.set()
+        await first.answer()
+
+    asyncio.run(main())
+    assert is_idle(server)
+
+
+def test_several_event_loops_and_threads_share_one_gate() -> None:
+    blocking = Blocking()
+    blocking.leave.set()
+
+    blocking.pause = 0.0005  # so that calls meet
+    server = serve(blocking, max_concurrency=3, max_queue=1000)
+    way = over_wsgi(OIPWSGIApp(server), "")
+
+    async def many() -> None:
+        answers = await asyncio.gather(*[Talk(server).answer() for _ in range(60)])
+        assert {status for status, _ in answers} == {200}
+
+    threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]
+    threads += [threading.Thread(target=lambda: [way(INFER) for _ in range(60)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (blocking.started, blocking.ended) == (360, 360)
+    assert blocking.most == 3
+    assert is_idle(server)
+
+
+@pytest.mark.parametrize("run", ["async", "inline"])
+def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
+    async def model() -> int:
+        return 1
+
+    server = (
+        serve(model, max_concurrency=1, max_queue=0) if run == "async" else serve(lambda: 1, run="inline", max_concurrency=1, max_queue=0)
+    )
+
+    async def main() -> None:
+        for _ in range(5):
+            assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert is_idle(server)
+
+
+def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixture) -> None:
+    def model() -> None:
+        raise ValueError("no")
+
+    server = serve(model, max_concurrency=1, max_queue=0)
+
+    async def main() -> None:
+        for _ in range(3):
+            assert (await Talk(server).answer())[0] == 500
+
+    asyncio.run(main())
+    assert is_idle(server)
+    caplog.clear()
+
+
+ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        ("ASGI", "def"),
+        ("ASGI", "def with a timeout"),
+        ("WSGI", "def"),
+        ("WSGI", "def with a timeout"),
+        ("WSGI", "async def"),
+        ("WSGI", "async def with a timeout"),
+    ],
+)
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
+    end: type[BaseException], way: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In threads other than the main one, where no signal arrives. What is on the host's event loop is the host's."""
+
+    def blocks() -> None:
+        raise end
+
+    async def awaits() -> None:
+        raise end
+
+    async def one() -> int:
+        return 1
+
+    server = serve(
+        awaits if kind.startswith("async") else blocks, max_concurrency=1, max_queue=0, timeout=20 if kind.endswith("timeout") else None
+    )
+    server.register("next", one)
+    ask = over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            answer = pool.submit(ask, INFER).result(20)
+            assert (answer.status, json.loads(answer.body)) == (500, {"error": "model 'm' failed: see the server's log"})
+        assert pool.submit(ask, Request("POST", "/models/next/infer", (), EMPTY)).result(20).status == 200
+    assert is_idle(server)
+    assert [end.__name__ in logging.Formatter().format(record) for record in caplog.records] == [True, True]
+    caplog.clear()
+    server.stop()
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseException]) -> None:
+    def model() -> None:
+        raise end
+
+    server = serve(model, max_concurrency=1, max_queue=0)
+    with pytest.raises(end):
+        over_wsgi(OIPWSGIApp(server), "")(INFER)
+    assert is_idle(server)
+
+
+def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
+    async def quits() -> None:
+        raise SystemExit
+
+    async def model() -> int:
+        task = asyncio.ensure_future(quits())
+        await asyncio.wait([task])
+        return int(isinstance(task.exception(), SystemExit))
+
+    server = serve(model)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            assert json.loads(pool.submit(ask, INFER).result(20).body)["outputs"][0]["data"] == [1]
+    server.stop()
+
+
+def test_more_inputs_than_any_frame_has_columns_are_refused_before_they_are_arrays() -> None:
+    server = serve(lambda **inputs: len(inputs))
+    way = over_asgi(OIPApp(server), "")
+
+    def ask(count: int) -> Answer:
+        inputs = ",".join(f'{{"name":"{place}","datatype":"FP32","shape":[0],"data":[]}}' for place in range(count))
+        return way(Request("POST", INFER.path, (), f'{{"inputs":[{inputs}]}}'.encode()))
+
+    assert json.loads(ask(100_000).body)["outputs"][0]["data"] == [100_000]
+    refused = ask(100_001)
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 inputs: expected 100000 at most"})
+    outputs = ",".join(['{"name":"y"}'] * 100_001)
+    refused = way(Request("POST", INFER.path, (), f'{{"inputs":[],"outputs":[{outputs}]}}'.encode()))
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": "the request has 100001 outputs: expected 100000 at most"})
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency=0 must be an integer, 1 or more"),
+        ({"max_concurrency": 1.0}, "max_concurrency=1.0 must be an integer"),
+        ({"max_concurrency": True}, "max_concurrency=True must be an integer"),
+        ({"max_queue": -1}, "max_queue=-1 must be an integer, 0 or more"),
+        ({"timeout": 0}, "timeout=0 must be a positive number of seconds"),
+        ({"timeout": float("nan")}, "timeout=nan must be a positive number of seconds"),
+        ({"timeout": float("inf")}, "timeout=inf must be a positive number of seconds"),
+        ({"timeout": "1"}, "timeout='1' must be a positive number of seconds"),
+        ({"timeout": 1, "run": "inline"}, "nothing can interrupt it"),
+    ],
+)
+def test_limits_that_cannot_be(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        serve(lambda: 1, **arguments)
+
+
+def test_the_defaults() -> None:
+    async def model() -> int:
+        return 1
+
+    server = serve(model)
+    server.register("thread", lambda: 1)
+    found = bounds(server)
+    assert found["m"] == (256, 100)
+    assert found["thread"][0] >= 2
+    assert found["thread"][1] == 100

@@ -1,0 +1,253 @@
+"""Where models run: on the event loop, in worker threads; over ASGI and over WSGI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.asking import ask, error, outputs
+from tests.support.running import INFER, READY, send, ways
+from tests.support.ways import Request, Way, over_asgi, over_wsgi
+
+
+def test_a_def_runs_in_a_worker_thread_and_health_answers_meanwhile() -> None:
+    server = InferenceServer()
+    entered, leave = threading.Event(), threading.Event()
+
+    @server.model("m")
+    def blocks() -> int:
+        entered.set()
+        assert leave.wait(10)
+        return threading.get_ident()
+
+    async def main() -> None:
+        app = OIPApp(server)
+        async with anyio.create_task_group() as group:
+            answers: list[Any] = []
+
+            async def infer() -> None:
+                answers.append(await send(app, INFER))
+
+            group.start_soon(infer)
+            await anyio.to_thread.run_sync(entered.wait)
+            assert await send(app, Request("GET", "/health/live")) == (200, {"live": True})
+            assert await send(app, READY) == (200, {"ready": True, "live": True})
+            assert answers == []
+            leave.set()
+        [(status, body)] = answers
+        assert status == 200
+        assert body["outputs"][0]["data"] != [threading.get_ident()]
+
+    asyncio.run(main())
+
+
+def test_inline_and_async_run_on_the_event_loop() -> None:
+    server = InferenceServer()
+    server.register("m", lambda: threading.get_ident(), run="inline")
+
+    @server.model("async")
+    async def model() -> int:
+        assert asyncio.get_running_loop()
+        return threading.get_ident()
+
+    assert outputs(ask(server, "m")) == outputs(ask(server, "async")) == {"output_0": [threading.get_ident()]}
+
+
+def test_a_def_sees_the_context_variables_of_its_request() -> None:
+    variable: ContextVar[int] = ContextVar("variable")
+    server = InferenceServer()
+    server.register("m", lambda: variable.get())
+
+    async def main() -> Any:
+        variable.set(7)
+        return await send(OIPApp(server), INFER)
+
+    _, body = asyncio.run(main())
+    assert body["outputs"][0]["data"] == [7]
+
+
+def test_the_threads_are_the_servers_own() -> None:
+    server = InferenceServer(worker_threads=2)
+    lock, running, most = threading.Lock(), [0], [0]
+    all_in = threading.Barrier(2)
+
+    @server.model("m")
+    def model() -> int:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        all_in.wait(10)
+        with lock:
+            running[0] -= 1
+        return 1
+
+    async def main() -> None:
+        hosts_own = anyio.to_thread.current_default_thread_limiter()
+        hosts_own.total_tokens = 1
+        await hosts_own.acquire_on_behalf_of("the host")
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(send, OIPApp(server), INFER)
+
+    asyncio.run(main())
+    assert most == [2]
+
+
+def test_health_does_not_wait_behind_models() -> None:
+    server = InferenceServer(worker_threads=1)
+    entered, leave = threading.Event(), threading.Event()
+
+    @server.model("m", ready=lambda: True)
+    def model() -> int:
+        entered.set()
+        assert leave.wait(10)
+        return 1
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(send, OIPApp(server), INFER)
+            await anyio.to_thread.run_sync(entered.wait)
+            assert await send(OIPApp(server), READY) == (200, {"ready": True, "live": True})
+            leave.set()
+
+    asyncio.run(main())
+
+
+def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_loop() -> None:
+    before = set(threading.enumerate())
+    server = InferenceServer()
+    server.register("m", lambda: threading.get_ident())
+    loops: set[Any] = set()
+
+    @server.model("async")
+    async def model() -> str:
+        loops.add(asyncio.get_running_loop())
+        return threading.current_thread().name
+
+    way = over_wsgi(OIPWSGIApp(server), "")
+    assert outputs(way(INFER)) == {"output_0": [threading.get_ident()]}
+    for _ in range(2):
+        assert outputs(way(Request("POST", "/models/async/infer", (), INFER.body))) == {"output_0": ["oip_asgi"]}
+    assert len(loops) == 1
+    server.stop()
+    assert "oip_asgi" not in {thread.name for thread in set(threading.enumerate()) - before}
+    assert loops.pop().is_closed()
+    assert outputs(way(Request("POST", "/models/async/infer", (), INFER.body))) == {"output_0": ["oip_asgi"]}
+    server.stop()
+
+
+def test_the_background_loop_survives_a_fork() -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    async def model() -> int:
+        return os.getpid()
+
+    way = over_wsgi(OIPWSGIApp(server), "")
+    assert outputs(way(INFER)) == {"output_0": [os.getpid()]}
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, way(INFER).body)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert json.loads(pipe.read())["outputs"][0]["data"] == [child]
+    assert os.waitpid(child, 0)[1] == 0
+    server.stop()
+
+
+def test_a_model_that_exits_the_interpreter_is_not_caught() -> None:
+    server = InferenceServer()
+
+    @server.model("m", run="inline")
+    def model() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(server, "m")
+
+
+@ways
+@pytest.mark.parametrize("how", ["awaits", "raises", "raises later"])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_model_that_is_cancelled_by_nobody_of_ours(
+    way: Callable[[InferenceServer], Way], how: str, timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = InferenceServer()
+
+    @server.model("m", timeout=timeout)
+    async def model() -> None:
+        if how == "awaits":
+            task = asyncio.create_task(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+        if how == "raises later":
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    assert error(way(server)(INFER)) == (500, "model 'm' failed: see the server's log")
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is asyncio.CancelledError
+    assert "in model\n" in caplog.text
+    server.stop()
+
+
+@pytest.mark.parametrize(("elements", "messages"), [(60_000, 1), (100_000, 13)])
+def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> None:
+    server = InferenceServer()
+    array = np.zeros(elements)
+    server.register("m", lambda: (array, array))
+    sent: list[Any] = []
+
+    async def main() -> None:
+        body = b'{"inputs":[],"parameters":{"binary_data_output":true}}'
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        async def record(message: Any) -> None:
+            sent.append(message)
+
+        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, record)
+
+    asyncio.run(main())
+    sizes = [len(message["body"]) for message in sent[1:]]
+    assert sum(sizes) == 16 * elements + int(dict(sent[0]["headers"])[b"inference-header-content-length"])
+    assert len(sizes) == messages
+    assert messages == 1 or max(sizes) <= 2**17
+    assert sent[1]["body"].startswith(b'{"model_name"')
+
+
+def test_what_a_model_raises_has_nothing_to_do_with_what_it_has_handled() -> None:
+    server = InferenceServer(debug=True)
+    contexts: list[BaseException | None] = []
+
+    @server.model("m", timeout=30)
+    async def handles() -> int:
+        with suppress(RuntimeError):
+            await asyncio.to_thread(fails)
+        try:
+            raise ValueError
+        except ValueError as error:
+            contexts.append(error.__context__)
+        return 1
+
+    def fails() -> None:
+        raise RuntimeError
+
+    assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), b'{"inputs":[]}')).status == 200
+    assert contexts == [None]

@@ -1,0 +1,304 @@
+"""What is Django's own about the URL patterns: its middleware and users, its CSRF protection, its limits, its database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.core.wsgi import get_wsgi_application
+from django.db import connection, connections
+from django.http import HttpRequest, HttpResponse
+from django.test import AsyncClient, Client, override_settings
+from django.urls import include, path
+
+from oip_asgi import InferenceContext, InferenceServer
+from oip_asgi.django import urls
+from tests.support.host_ways import configure_django, staying
+from tests.support.inside import model_names
+from tests.support.ways import over_asgi, over_wsgi
+from tests.table.row import ECHOED, GOOD, answer, infer, inputs
+
+BODY = inputs(GOOD)
+INFER = "/v2/models/echo/infer"
+
+configure_django()
+
+
+def user_from_header(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """A project's own middleware: who is there, and who may not come in."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        name = request.headers.get("X-User")
+        if name is None:
+            return HttpResponse("who is there?", status=401)
+        request.user = name  # type: ignore[assignment]
+        return get_response(request)
+
+    return middleware
+
+
+@contextmanager
+def served(server: InferenceServer, **settings: Any) -> Iterator[None]:
+    patterns: Any = [path("v2", include(urls(server)))]
+    with override_settings(ROOT_URLCONF=tuple(patterns), **settings):
+        yield
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    return []
+
+
+def make_server(calls: list[str], *, with_async: bool) -> InferenceServer:
+    server = InferenceServer(max_body_bytes=20 * 2**20)
+
+    @server.model("echo")
+    def echo(**inputs: Any) -> Any:
+        calls.append("echo")
+        return inputs
+
+    @server.model("who")
+    def who(context: InferenceContext) -> Any:
+        calls.append("who")
+        return np.array([str(context.transport.user)])
+
+    if with_async:
+
+        @server.model("awaits")
+        async def awaits(context: InferenceContext) -> Any:
+            calls.append("awaits")
+            await asyncio.sleep(0)
+            return np.array([str(context.transport.user)])
+
+    return server
+
+
+class Asker:
+    """Django's test client, blocking or not, behind one method."""
+
+    def __init__(self, *, is_async: bool) -> None:
+        self.is_async = is_async
+
+    def __call__(self, method: str, target: str, body: bytes = b"", **headers: str) -> Any:
+        if not self.is_async:
+            return Client(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
+
+        async def ask() -> Any:
+            return await AsyncClient(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture(params=[False, True], ids=["WSGI", "ASGI"])
+def asking(request: pytest.FixtureRequest) -> Asker:
+    return Asker(is_async=request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["plain view", "async view"])
+def server(request: pytest.FixtureRequest, calls: list[str]) -> Iterator[InferenceServer]:
+    server = make_server(calls, with_async=request.param)
+    yield server
+    server.stop()
+
+
+def test_middleware_decides_who_gets_in(asking: Asker, server: InferenceServer, calls: list[str]) -> None:
+    with served(server, MIDDLEWARE=[f"{__name__}.user_from_header"]):
+        for method, target in (("GET", "/v2"), ("GET", "/v2/models"), ("POST", "/v2/models/who/infer")):
+            assert asking(method, target, b'{"inputs":[]}').status_code == 401
+        assert calls == []
+        models = [name for name in model_names(server) if name != "echo"]
+        for model in models:
+            found = asking("POST", f"/v2/models/{model}/infer", b'{"inputs":[]}', **{"X-User": "ada"})
+            assert found.status_code == 200
+            assert found.json()["outputs"][0]["data"] == ["ada"]
+        assert calls == models
+
+
+def test_users_of_django_itself_are_there(asking: Asker, server: InferenceServer) -> None:
+    with served(server):
+        found = asking("POST", "/v2/models/who/infer", b'{"inputs":[]}')
+        assert found.json()["outputs"][0]["data"] == ["AnonymousUser"]
+
+
+def test_csrf_protection_does_not_apply(asking: Asker, server: InferenceServer) -> None:
+    with served(server):
+        found = asking("POST", INFER, BODY, **{"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"})
+        assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+
+
+def test_only_our_limit_applies_to_bodies(asking: Asker, server: InferenceServer, calls: list[str]) -> None:
+    with served(server, DATA_UPLOAD_MAX_MEMORY_SIZE=1000):
+        assert asking("POST", INFER, BODY.ljust(8 * 2**20)).content == answer("echo", ECHOED)
+        found = asking("POST", INFER, BODY.ljust(20 * 2**20 + 1))
+        assert found.status_code == 413
+        assert found.json()["error"].startswith(f"the body is larger than {20 * 2**20} bytes")
+        assert calls == ["echo"]
+
+
+def test_a_body_that_middleware_has_read_is_still_there(asking: Asker, server: InferenceServer) -> None:
+    with served(server, MIDDLEWARE=[f"{__name__}.reads_the_body"]):
+        found = asking("POST", INFER, BODY)
+        assert (found.content, found.headers["X-Body"]) == (answer("echo", ECHOED), str(len(BODY)))
+
+
+def reads_the_body(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        size = len(request.body)
+        response = get_response(request)
+        response.headers["X-Body"] = str(size)
+        return response
+
+    return middleware
+
+
+def test_no_slash_is_redirected(asking: Asker, server: InferenceServer) -> None:
+    with served(server, APPEND_SLASH=True):
+        for target in ("/v2", "/v2/", "/v2/models", "/v2/models/", "/v2/health/live", "/v2/health/live/"):
+            assert asking("GET", target).status_code == 200
+        assert asking("GET", "/v2/nowhere").status_code == 404
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_a_chunked_body_under_wsgi(server: InferenceServer, terminated: bool) -> None:
+    with served(server):
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": INFER,
+            "SERVER_NAME": "localhost",
+            "SERVER_PORT": "80",
+            "HTTP_TRANSFER_ENCODING": "chunked",
+            "wsgi.input": BytesIO(BODY),
+            "wsgi.url_scheme": "http",
+            "wsgi.input_terminated": terminated,
+        }
+        started: list[str] = []
+
+        def start_response(status: str, headers: object, exc_info: object = None) -> Callable[[bytes], object]:
+            started.append(status)
+            return lambda data: None
+
+        body = b"".join(get_wsgi_application()(environ, start_response))
+    assert started == ["200 OK" if terminated else "411 Length Required"]
+    assert (body == answer("echo", ECHOED)) is terminated
+
+
+@pytest.mark.parametrize("with_async", [False, True])
+def test_a_def_model_runs_in_the_thread_whose_connections_django_closes(with_async: bool) -> None:
+    """Django closes old database connections in the request's own thread: a model's must be among them."""
+    server = make_server([], with_async=with_async)
+    threads: list[int] = []
+    used: list[Any] = []
+
+    @server.model("query")
+    def query() -> Any:
+        threads.append(threading.get_ident())
+        used.append(connections["default"])
+        with connection.cursor() as cursor:
+            cursor.execute("select 40 + 2")
+            return np.array(cursor.fetchone())
+
+    asked = infer("query", b'{"inputs":[]}')
+    expected = answer("query", '{"name":"output_0","shape":[1],"datatype":"INT64","data":[42]}')
+    with served(server, MIDDLEWARE=[f"{__name__}.notes_its_thread"]):
+        for way in (over_wsgi(get_wsgi_application(), "/v2"), over_asgi(staying(ASGIHandler()), "/v2")):
+            noted.clear()
+            threads.clear()
+            assert way(asked).body == expected
+            assert threads == noted
+    under_wsgi, under_asgi = used
+    assert under_asgi.connection is None
+    under_wsgi.close()  # a server closes the answer, and Django then the connection
+    server.stop()
+
+
+noted: list[int] = []
+
+
+def notes_its_thread(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        noted.append(threading.get_ident())
+        return get_response(request)
+
+    return middleware
+
+
+def test_an_async_model_runs_on_djangos_event_loop() -> None:
+    server = InferenceServer()
+    loops: list[Any] = []
+
+    @server.model("awaits")
+    async def awaits() -> Any:
+        loops.append(asyncio.get_running_loop())
+        return np.array([1])
+
+    with served(server):
+
+        async def ask() -> int:
+            response = await AsyncClient().generic("POST", "/v2/models/awaits/infer", b'{"inputs":[]}')
+            assert loops == [asyncio.get_running_loop()]
+            return int(response.status_code)
+
+        assert asyncio.run(ask()) == 200
+        loops.clear()
+        for _ in range(2):  # under WSGI, all on the one background loop
+            assert Client().generic("POST", "/v2/models/awaits/infer", b'{"inputs":[]}').status_code == 200
+        assert len(set(loops)) == 1
+    server.stop()
+
+
+def test_a_plain_view_does_not_stop_probes_under_asgi() -> None:
+    server = InferenceServer()
+    entered, go_on = threading.Event(), threading.Event()
+
+    @server.model("blocks")
+    def blocks() -> Any:
+        entered.set()
+        assert go_on.wait(20)
+        return np.array([1])
+
+    async def ask() -> tuple[int, int]:
+        app = staying(ASGIHandler())
+
+        async def one(method: str, target: str, body: bytes = b"") -> int:
+            sent: list[Any] = []
+            messages = [{"type": "http.request", "body": body}]
+
+            async def receive() -> Any:
+                return messages.pop() if messages else {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+
+            scope = {"type": "http", "method": method, "path": target, "headers": [], "query_string": b"", "scheme": "http"}
+            await app(scope, receive, send)
+            return int(sent[0]["status"])
+
+        blocked = asyncio.create_task(one("POST", "/v2/models/blocks/infer", b'{"inputs":[]}'))
+        assert await asyncio.to_thread(entered.wait, 20)
+        live = await asyncio.wait_for(one("GET", "/v2/health/live"), 10)
+        go_on.set()
+        return live, await blocked
+
+    with served(server):
+        assert asyncio.run(ask()) == (200, 200)
+
+
+@pytest.mark.parametrize("with_async", [False, True])
+def test_under_atomic_requests(calls: list[str], monkeypatch: pytest.MonkeyPatch, with_async: bool) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    with served(make_server(calls, with_async=with_async)):
+        found = Client().post(INFER, BODY, content_type="application/json")
+    assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+
+
+def test_a_prefix_with_a_variable() -> None:
+    patterns: Any = [path("<str:tenant>/v2", include(urls(InferenceServer("tenants", "1"))))]
+    with override_settings(ROOT_URLCONF=tuple(patterns)):
+        assert Client().get("/anybody/v2/health/live").json() == {"live": True}

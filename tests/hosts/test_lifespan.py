@@ -1,0 +1,454 @@
+"""When models are loaded and let go: with the host's lifespan, without one, under many first requests, and on one loop after another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from django.core.asgi import get_asgi_application
+from fastapi import FastAPI
+from litestar import Litestar
+from quart import Quart
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp
+from oip_asgi.flask import blueprint
+from tests.support.host_ways import configure_django, flask_app
+from tests.support.inside import states
+from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi
+from tests.table.row import GOOD, infer, inputs
+
+Events: TypeAlias = list[str]
+
+
+def noting(events: Events) -> InferenceServer:
+    """A server whose model notes in `events` when it is loaded."""
+    server = InferenceServer()
+    server.register("echo", lambda x: {"x": x}, load=lambda: events.append("load"))
+    return server
+
+
+class Lifespan:
+    """A server's side of the lifespan protocol."""
+
+    def __init__(self, app: Any) -> None:
+        self._to_app: asyncio.Queue[Any] = asyncio.Queue()
+        self._from_app: asyncio.Queue[Any] = asyncio.Queue()
+        self._app = app
+
+    async def __aenter__(self) -> Lifespan:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        self.task = asyncio.create_task(self._app(scope, self._to_app.get, self._from_app.put))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def say(self, what: str) -> str:
+        await self._to_app.put({"type": f"lifespan.{what}"})
+        answer = asyncio.create_task(self._from_app.get())
+        await asyncio.wait([answer, self.task], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            answer.cancel()
+            await self.task
+            raise AssertionError("the application ended without an answer")
+        return str(answer.result()["type"])
+
+
+async def ask(app: Any, path: str = "/v2/health/ready") -> int:
+    way = await asyncio.to_thread(lambda: over_asgi(app, ""))
+    return (await asyncio.to_thread(way, Request("GET", path))).status
+
+
+def installed_starlette(server: InferenceServer, events: Events) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
+        events.append("host starts")
+        yield {"pool": "the host's"}
+        events.append("host stops")
+
+    app = Starlette(lifespan=lifespan)
+    OIPApp(server).install(app)
+    return app
+
+
+def middleware_in_starlette(server: InferenceServer, events: Events) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        events.append("host starts")
+        yield
+        events.append("host stops")
+
+    return Starlette(lifespan=lifespan, middleware=[Middleware(OIPMiddleware, server=server)])
+
+
+def installed_fastapi(server: InferenceServer, events: Events) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        events.append("host starts")
+        yield
+        events.append("host stops")
+
+    app = FastAPI(lifespan=lifespan)
+    OIPApp(server).install(app)
+    return app
+
+
+def around_litestar(server: InferenceServer, events: Events) -> Any:
+    app = Litestar([], on_startup=[lambda: events.append("host starts")], on_shutdown=[lambda: events.append("host stops")])
+    return OIPMiddleware(app, server)
+
+
+def around_quart(server: InferenceServer, events: Events) -> Any:
+    app = Quart(__name__)
+
+    @app.before_serving
+    async def start() -> None:
+        events.append("host starts")
+
+    @app.after_serving
+    async def stop() -> None:
+        events.append("host stops")
+
+    app.asgi_app = OIPMiddleware(app.asgi_app, server)  # type: ignore[assignment]
+    return app
+
+
+WITH_LIFESPAN = [installed_starlette, middleware_in_starlette, installed_fastapi, around_litestar, around_quart]
+
+
+@pytest.mark.parametrize("make", WITH_LIFESPAN)
+def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Events], Any]) -> None:
+    events: Events = []
+    server = noting(events)
+    app = make(server, events)
+
+    async def live() -> None:
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
+            assert events == ["host starts", "load"]
+            assert await ask(app) == 200
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+            await lifespan.task
+
+    asyncio.run(live())
+    assert events == ["host starts", "load", "host stops"]
+    assert [*states(server).values()] == ["registered"]  # loaded again at the next start
+
+
+def around_django(server: InferenceServer) -> Any:
+    configure_django()
+    return OIPMiddleware(get_asgi_application(), server)
+
+
+def around_one_that_listens_first(server: InferenceServer) -> Any:
+    async def listening_app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise RuntimeError(f"{scope['type']} is nothing that this application knows")
+
+    return OIPMiddleware(listening_app, server)
+
+
+def around_one_that_returns(server: InferenceServer) -> Any:
+    async def returning_app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await other_asgi_app(scope, receive, send)
+
+    return OIPMiddleware(returning_app, server)
+
+
+def alone(server: InferenceServer) -> Any:
+    app = OIPApp(server)
+
+    async def at_v2(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "root_path": "/v2"}, receive, send)
+
+    return at_v2
+
+
+@pytest.mark.parametrize("make", [around_django, around_one_that_listens_first, around_one_that_returns, alone])
+def test_lifespan_for_hosts_that_have_none(make: Callable[[InferenceServer], Any]) -> None:
+    events: Events = []
+    app = make(noting(events))
+
+    async def live() -> None:
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
+            assert events == ["load"]
+            assert await ask(app) == 200
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+            await lifespan.task
+
+    asyncio.run(asyncio.wait_for(live(), 20))
+
+
+@pytest.mark.parametrize("make", [installed_starlette, around_litestar])
+def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, Events], Any]) -> None:
+    def load() -> None:
+        raise OSError("no such weights")
+
+    server = InferenceServer()
+    server.register("broken", lambda x: x, load=load)
+    server.register("fine", lambda x: x)
+    app = make(server, [])
+
+    async def live() -> None:
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
+            assert await ask(app) == 503
+            assert await ask(app, "/v2/health/live") == 200
+            assert await ask(app, "/v2/models/broken/ready") == 503
+            assert await ask(app, "/v2/models/fine/ready") == 200
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+
+    with logged() as records:
+        asyncio.run(live())
+    [record] = records
+    assert record.exc_info
+    assert "no such weights" in str(record.exc_info[1])
+
+
+@contextmanager
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """What we log; Litestar replaces the handlers by which pytest would see it."""
+    records: list[logging.LogRecord] = []
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    handler = Noting()
+    logger = logging.getLogger("oip_asgi")
+    logger.addHandler(handler)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
+
+
+def connect_to_nothing() -> None:
+    raise RuntimeError("no database")
+
+
+@pytest.mark.parametrize("around", [True, False])
+def test_a_host_that_fails_to_start_never_loads(around: bool) -> None:
+    events: Events = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        connect_to_nothing()
+        yield
+
+    app: Any = Starlette(lifespan=lifespan)
+    if around:
+        app = OIPMiddleware(app, noting(events))
+    else:
+        OIPApp(noting(events)).install(app)
+
+    async def live() -> None:
+        async with Lifespan(app) as running:
+            assert await running.say("startup") == "lifespan.startup.failed"
+            with pytest.raises(RuntimeError, match="no database"):
+                await running.task
+
+    asyncio.run(live())
+    assert events == []
+
+
+def test_a_host_that_fails_to_stop_has_let_the_models_go() -> None:
+    events: Events = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("the pool will not close")
+
+    server = noting(events)
+    app = OIPMiddleware(Starlette(lifespan=lifespan), server)
+
+    async def live() -> None:
+        async with Lifespan(app) as running:
+            assert await running.say("startup") == "lifespan.startup.complete"
+            assert await running.say("shutdown") == "lifespan.shutdown.failed"
+            with pytest.raises(RuntimeError, match="the pool will not close"):
+                await running.task
+
+    asyncio.run(live())
+    assert [*states(server).values()] == ["registered"]
+
+
+def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
+    server = InferenceServer()
+
+    @server.model("pool")
+    def pool(context: InferenceContext) -> Any:
+        return np.array([context.transport["state"]["pool"]])
+
+    app = installed_starlette(server, [])
+
+    async def live() -> bytes:
+        scope: dict[str, Any] = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        started, stop, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        states: list[Any] = [{"type": "lifespan.startup"}]
+
+        async def receive() -> Any:
+            if states:
+                return states.pop()
+            await stop.wait()
+            return {"type": "lifespan.shutdown"}
+
+        async def send(message: Any) -> None:
+            (started if "startup" in message["type"] else stopped).set()
+
+        running = asyncio.create_task(app(scope, receive, send))
+        await started.wait()
+
+        async def with_state(request_scope: Any, receive: Any, send: Any) -> None:
+            await app({**request_scope, "state": dict(scope["state"])}, receive, send)
+
+        found = await asyncio.to_thread(over_asgi(with_state, "/v2"), infer("pool", inputs()))
+        stop.set()
+        await running
+        assert stopped.is_set()
+        return found.body
+
+    assert b'"data":["the host\'s"]' in asyncio.run(live())
+
+
+FIRST = 50
+
+
+def slowly_loading(loads: Events) -> tuple[InferenceServer, threading.Event]:
+    """A server whose model finishes loading when the event is set."""
+    server, go_on = InferenceServer(), threading.Event()
+
+    def load() -> None:
+        loads.append("load")
+        assert go_on.wait(20)
+
+    server.register("echo", lambda x: {"x": x}, load=load)
+    return server, go_on
+
+
+def test_fifty_first_requests_load_once_under_asgi() -> None:
+    loads: Events = []
+    server, go_on = slowly_loading(loads)
+    app = Starlette()
+    app.mount("/v2", OIPApp(server))
+    came = 0
+
+    async def one() -> int:
+        nonlocal came
+        sent: list[Any] = []
+        body = inputs(GOOD)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        came += 1
+        if came == FIRST:
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+        path = "/v2/models/echo/infer"
+        await app({"type": "http", "method": "POST", "path": path, "root_path": "", "headers": [], "query_string": b""}, receive, send)
+        return int(sent[0]["status"])
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*(one() for _ in range(FIRST)))
+
+    assert asyncio.run(all_at_once()) == [200] * FIRST
+    assert loads == ["load"]
+
+
+@pytest.mark.parametrize("make", [lambda server: OIPWSGIApp(server), lambda server: flask_app(blueprint(server, url_prefix="/"))])
+def test_fifty_first_requests_load_once_under_wsgi(make: Callable[[InferenceServer], Any]) -> None:
+    loads: Events = []
+    server, go_on = slowly_loading(loads)
+    way = over_wsgi(make(server), "")
+    together = threading.Barrier(FIRST, action=go_on.set)
+
+    def one(_: int) -> int:
+        together.wait(20)
+        return way(infer("echo", inputs(GOOD))).status
+
+    with ThreadPoolExecutor(FIRST) as pool:
+        assert list(pool.map(one, range(FIRST))) == [200] * FIRST
+    assert loads == ["load"]
+
+
+def test_two_event_loops_one_after_the_other() -> None:
+    events: Events = []
+    server = noting(events)
+
+    @server.model("awaits")
+    async def awaits(x: Any) -> Any:
+        await asyncio.sleep(0)
+        return x
+
+    app = Starlette()
+    app.mount("/v2", OIPApp(server))
+    way = over_asgi(app, "/v2")  # each request of it has an event loop of its own
+    for model in ("echo", "awaits", "echo", "awaits"):
+        assert way(infer(model, inputs(GOOD))).status == 200
+    assert events == ["load"]
+
+
+def test_two_lifespans_one_after_the_other() -> None:
+    events: Events = []
+    app = installed_starlette(noting(events), events)
+
+    async def live() -> None:
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
+            assert await ask(app) == 200
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+
+    asyncio.run(live())
+    asyncio.run(live())
+    assert events == ["host starts", "load", "host stops"] * 2
+
+
+def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
+    events: Events = []
+    server = noting(events)
+    one, two = installed_starlette(server, []), installed_starlette(server, [])
+
+    async def live() -> None:
+        async with Lifespan(one) as first, Lifespan(two) as second:
+            await first.say("startup")
+            await second.say("startup")
+            await first.say("shutdown")
+            assert [*states(server).values()] == ["ready"]
+            assert await ask(two) == 200
+            await second.say("shutdown")
+            assert [*states(server).values()] == ["registered"]
+
+    asyncio.run(live())
+    assert events == ["load"]
+
+
+def test_a_websocket_to_the_mount_is_closed() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    app = Starlette()
+    OIPApp(noting([])).install(app)
+    scope = {"type": "websocket", "path": "/v2/models", "root_path": "", "headers": [], "query_string": b""}
+    asyncio.run(app(scope, receive, send))
+    assert [message["type"] for message in sent] == ["websocket.close"]

@@ -1,0 +1,215 @@
+"""Every example application, started by the command that its docstring documents, and asked by every example client."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.processes import ROOT, Served, environment, free_port, get, head, post, serving
+
+EXAMPLES = sorted((ROOT / "examples" / "hosts").glob("*.py"))
+WITH_DATABASE = ["django_app", "flask_blueprint", "starlette_app"]
+ADA = ("ada", "lovelace")
+FLOWERS = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 4], "data": [[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]]}]}
+
+
+def documented(example: Path) -> list[str]:
+    """The lines of a docstring that are set in, as commands are."""
+    text = ast.get_docstring(ast.parse(example.read_text())) or ""
+    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
+
+
+SERVERS = [(path, command) for path in EXAMPLES for command in documented(path) if not command.startswith("curl ")]
+STARLETTE = next(server for server in SERVERS if server[0].stem == "starlette_app")
+
+
+def named(server: tuple[Path, str]) -> str:
+    return f"{server[0].stem} by {server[1].split()[0]}"
+
+
+def test_there_is_an_example_for_every_host() -> None:
+    hosts = ["django_app", "fastapi_app", "flask_blueprint", "litestar_app", "quart_app", "starlette_app"]
+    assert [example.stem for example in EXAMPLES] == hosts
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids=named)
+def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Served, Path]]:
+    path, command = request.param
+    place = tmp_path_factory.mktemp(path.stem)
+    database, port = place / "predictions.db", free_port()
+    assert "8000" in command
+    env = {"DATABASE_URL": f"sqlite:///{database}", "DATABASE_PATH": str(database)}
+    with serving(shlex.split(command.replace("8000", str(port))), port, place / "log", env) as served:
+        yield path.stem, served, database
+
+
+def history(served: Served) -> Any:
+    response = get(f"{served.url}/history", auth=ADA)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+@pytest.mark.parametrize("credentials", [("ada", "byron"), ("eve", ""), ("eve", "lovelace"), "Basic ???", "Bearer x", "Basic"])
+def test_nobody_gets_in_with_a_wrong_password(example: tuple[str, Served, Path], credentials: Any) -> None:
+    _, served, _ = example
+    before = history(served)
+    given: dict[str, Any] = {"headers": {"authorization": credentials}} if isinstance(credentials, str) else {"auth": credentials}
+    found = post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, **given)
+    assert found.status_code == 401
+    assert found.headers["www-authenticate"] == "Basic"
+    assert history(served) == before, "the model was called"
+
+
+def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path]) -> None:
+    _, served, _ = example
+    before = history(served)
+    for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/models/iris/ready"):
+        assert get(served.url + path).status_code == 401, path
+    assert post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
+    assert history(served) == before, "the model was called"
+
+
+WAYS_AROUND = [
+    "/v2/health/../models/iris",
+    "/v2/health/%2e%2e/models/iris",
+    "/v2/health/..%2fmodels/iris",
+    "/v2/health//../models/iris",
+    "/v2//models/iris",
+    "//v2/models/iris",
+    "/v2/./models/iris",
+    "/v2/models/iris/",
+    "/v2/models/iris?/v2/health/live",
+    "/v2/models/iris%3f/v2/health/live",
+    "/history?/v2/health/",
+    "/v2/health/../../history",
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        *[("GET", path, {}) for path in WAYS_AROUND],
+        *[(method, "/v2/models/iris", {}) for method in ("HEAD", "OPTIONS", "POST", "PROPFIND")],
+        *[("GET", "/v2/models/iris", {"Host": host}) for host in ("a/v2/health/", "a/v2/health/live?", "a/v2/health/live")],
+        ("GET", "/v2/health/live/v2/models/iris", {"Script-Name": "/v2/health/live", "SCRIPT_NAME": "/v2/health/live"}),
+        ("GET", "/v2/models/iris", {"X-Forwarded-Prefix": "/v2/health/live", "X-Original-URL": "/v2/health/live"}),
+    ],
+)
+def test_nothing_gets_around_it(example: tuple[str, Served, Path], method: str, path: str, headers: dict[str, str]) -> None:
+    _, served, _ = example
+    connection = HTTPConnection("127.0.0.1", served.port, timeout=30)
+    with closing(connection):
+        connection.request(method, path, headers=headers)  # as it is, where other clients would tidy it up
+        response = connection.getresponse()
+        text = response.read()
+    assert response.status in (301, 308, 400, 401, 404)
+    assert b"sklearn" not in text
+    assert b"flowers" not in text
+
+
+def test_probes_need_no_password(example: tuple[str, Served, Path]) -> None:
+    _, served, _ = example
+    for path, body in {"live": {"live": True}, "ready": {"ready": True, "live": True}}.items():
+        found = get(f"{served.url}/v2/health/{path}")
+        assert (found.status_code, found.json()) == (200, body)
+
+
+def test_with_a_password_the_model_answers_and_reaches_the_host(example: tuple[str, Served, Path]) -> None:
+    name, served, database = example
+    before = history(served)
+    assert before["user"] == "ada"
+    found = post(f"{served.url}/v2/models/iris/infer", json=FLOWERS, auth=ADA)
+    assert (found.status_code, found.headers["content-type"]) == (200, "application/json")
+    assert found.json() == {
+        "model_name": "iris",
+        "outputs": [{"name": "species", "shape": [2], "datatype": "BYTES", "data": ["setosa", "virginica"]}],
+    }
+    assert history(served) == {"user": "ada", "flowers": before["flowers"] + 2}
+    assert database.exists() == (name in WITH_DATABASE)
+    if name in WITH_DATABASE:
+        table = "example_prediction" if name == "django_app" else "predictions"
+        with closing(sqlite3.connect(database)) as connection:
+            [(flowers,)] = connection.execute(f"select sum(flowers) from {table}")
+        assert flowers == before["flowers"] + 2
+
+
+def test_metadata_needs_no_redirect(example: tuple[str, Served, Path]) -> None:
+    name, served, _ = example
+    for path in ("/v2", "/v2/"):
+        found = get(served.url + path, auth=ADA)
+        assert found.status_code == 200
+        assert found.json()["name"] == f"{name.partition('_')[0]}-example"
+    assert head(f"{served.url}/v2", auth=ADA).status_code == 200
+    wrong = post(f"{served.url}/v2/models/iris/infer", content=b"{", auth=ADA)
+    assert (wrong.status_code, list(wrong.json())) == (400, ["error"])
+
+
+def test_the_host_keeps_its_own_404(example: tuple[str, Served, Path]) -> None:
+    _, served, _ = example
+    found = get(f"{served.url}/nowhere", auth=ADA)
+    assert found.status_code == 404
+    assert "unknown path" not in found.text
+
+
+def test_the_documented_question_is_answered(example: tuple[str, Served, Path]) -> None:
+    name, served, _ = example
+    [question] = [command for command in documented(ROOT / "examples" / "hosts" / f"{name}.py") if command.startswith("curl ")]
+    command = shlex.split(question.replace("8000", str(served.port)))
+    run = subprocess.run([*command, "--silent"], env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(run.stdout)["platform"] == "sklearn_pipeline"
+
+
+CLIENTS: dict[str, list[str]] = {
+    "curl.sh": ["sh"],
+    "with_httpx.py": [sys.executable],
+    "with_tritonclient.py": [sys.executable],
+    "with_kserve.py": [sys.executable],
+    "fetch.mjs": ["node"],
+}
+
+
+def test_every_client_is_run() -> None:
+    names = [path.name for path in (ROOT / "examples" / "clients").iterdir() if path.is_file()]
+    assert sorted(names) == sorted([*CLIENTS, "grpc_web.mjs"])  # which asks grpc_mounted.py, in test_grpc_mounted
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], client: str) -> None:
+    _, served, _ = example
+    [interpreter] = CLIENTS[client]
+    if shutil.which(interpreter) is None:
+        pytest.skip(f"there is no {interpreter} here")
+    run = subprocess.run(
+        [interpreter, f"examples/clients/{client}", served.url], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    if client == "curl.sh":
+        assert json.loads(run.stdout)["outputs"][0]["data"] == ["setosa", "virginica"]
+    else:
+        assert set(run.stdout.splitlines()) == {"setosa virginica"}
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("example", [STARLETTE], indirect=True, ids=named)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_tells_a_failure(example: tuple[str, Served, Path], client: str) -> None:
+    _, served, _ = example
+    if shutil.which(CLIENTS[client][0]) is None:
+        pytest.skip(f"there is no {CLIENTS[client][0]} here")
+    command = [*CLIENTS[client], f"examples/clients/{client}", served.url, "ada:byron"]
+    run = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120)
+    assert run.returncode != 0
+    assert "setosa" not in run.stdout

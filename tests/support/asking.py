@@ -1,0 +1,46 @@
+"""Small helpers for tests that ask a server one thing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi._core.datatypes import datatype_of
+from tests.support.ways import Answer, Request, over_asgi
+
+
+def described(**arrays: Any) -> list[dict[str, Any]]:
+    """JSON inputs for arrays, by name."""
+    inputs = []
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        datatype = "BYTES" if array.dtype.kind in "UO" else datatype_of(array.dtype)
+        inputs.append({"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.ravel().tolist()})
+    return inputs
+
+
+def ask(server: InferenceServer, model: str, more: Any = None, /, **arrays: Any) -> Answer:
+    """Infer over ASGI, with the arrays as JSON inputs."""
+    body = json.dumps({"inputs": described(**arrays), **(more or {})}).encode()
+    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/{model}/infer", (), body))
+
+
+def get(server: InferenceServer, path: str) -> tuple[int, Any]:
+    """GET over ASGI: the status and the JSON."""
+    answer = over_asgi(OIPApp(server), "")(Request("GET", path))
+    return answer.status, json.loads(answer.body)
+
+
+def outputs(answer: Answer) -> dict[str, Any]:
+    """Each output's data, by name, of an answer that must have succeeded."""
+    assert answer.status == 200, answer.body
+    return {output["name"]: output["data"] for output in json.loads(answer.body)["outputs"]}
+
+
+def error(answer: Answer) -> tuple[int, str]:
+    """The status and the text of an answer that must not have succeeded."""
+    assert answer.status != 200, answer.body
+    return answer.status, json.loads(answer.body)["error"]

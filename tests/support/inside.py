@@ -1,0 +1,280 @@
+"""What tests ask of the inside of a server, one function for each question: the one module of the tests that knows how the inside is built.
+
+It needs no extra. Tests of one part of the core, in the folder of that part, import that part themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
+from oip_asgi._core import codings
+from oip_asgi._core.datatypes import Buffer
+from oip_asgi._core.effects import Fed, Read, Run, Work
+from oip_asgi._core.grpc import exchange as grpc_exchange
+from oip_asgi._core.grpc import infer as grpc_infer
+from oip_asgi._core.grpc import messages as grpc_messages
+from oip_asgi._core.grpc.method import Method, Reply
+from oip_asgi._core.http import exchange as http_exchange
+from oip_asgi._core.http.infer import RestForm
+from oip_asgi._core.http.request import Head, Incoming
+from oip_asgi._core.http.response import Response
+from oip_asgi._core.json import documents
+from oip_asgi._core.json.data import read_closely
+from oip_asgi._core.models.limiter import Limiter
+from oip_asgi._core.models.repository import Repository
+from oip_asgi._core.models.statistics import Statistics
+from oip_asgi._core.rest import body as rest
+from oip_asgi._core.serving.call import Call
+from oip_asgi._runtime.drive import drive, drive_async
+from oip_asgi._runtime.waiting import Gone
+
+T = TypeVar("T")
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+# Models, and the calls that run and wait
+
+
+def model_names(server: InferenceServer) -> list[str]:
+    """The models' names, in the order of their registration."""
+    return [model.name for model in server._inside.engine.models]
+
+
+def states(server: InferenceServer) -> dict[str, str]:
+    """Where each model is in its life, by name: "registered" (and waiting for its load) or "ready", among others."""
+    return {model.name: model.life.state for model in server._inside.engine.models}
+
+
+def is_stopping(server: InferenceServer) -> bool:
+    return server._inside.engine.stopping
+
+
+def limiter_of(server: InferenceServer, name: str) -> Limiter:
+    """The slots of a model."""
+    return server._inside.engine.models.find(name, None).limiter
+
+
+def waiting_calls(server: InferenceServer, name: str) -> int:
+    """How many calls of a model wait for a slot."""
+    return limiter_of(server, name).waiting
+
+
+def is_idle(server: InferenceServer) -> bool:
+    """Whether no call runs or waits, of any model."""
+    return not any(model.limiter.running for model in server._inside.engine.models)
+
+
+def wait_until_idle(server: InferenceServer, name: str, seconds: float = 30) -> None:
+    """Wait until no call of a model runs or waits, or raise `TimeoutError`."""
+    idle = threading.Event()
+    limiter_of(server, name).idle().then(idle.set)
+    if not idle.wait(seconds):
+        raise TimeoutError(f"{name} still runs")
+
+
+def bounds(server: InferenceServer) -> dict[str, tuple[int, int]]:
+    """`max_concurrency` and `max_queue` of each model, by name."""
+    return {model.name: (model.limiter.max_concurrency, model.limiter.max_queue) for model in server._inside.engine.models}
+
+
+@contextmanager
+def without_models(server: InferenceServer) -> Iterator[None]:
+    """A server as it was before its models were registered."""
+    engine = server._inside.engine
+    models, engine.models = engine.models, Repository()
+    try:
+        yield
+    finally:
+        engine.models = models
+
+
+# Requests, answered without an adapter
+
+
+def decode_request(body: Buffer, header_length: int | None = None) -> InferenceRequest:
+    """The request that a body of REST holds; `header_length` is how long its JSON is, where binary data follows."""
+    return rest.decode_request(body, header_length)
+
+
+def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
+    """The same by the decoder of any JSON, without the quicker one before it."""
+    head, behind = rest._split(body, header_length)
+    return rest._to_request(documents.request_closely(head), behind, read_closely)
+
+
+def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
+    """The JSON of an answer of REST, and the parts of binary data that follow it."""
+    return rest.encode_response(response, request)
+
+
+def answer_http(server: InferenceServer, method: str, path: str, headers: Headers, body: bytes, *, chunk: int = 1000) -> Response:
+    """What the core answers to a request whose body comes in chunks of some bytes, in this thread."""
+
+    def read(into: Fed) -> Any:
+        for start in range(0, len(body), chunk):
+            into.feed(body[start : start + chunk])
+        return into.finish()
+
+    engine, runtime = server._inside
+    return drive(http_exchange.exchange(engine, Head(method, path, headers, True, None, compress=True)), runtime, read)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One warm request, as functions of no arguments: the whole of what the core does for it, and its parts."""
+
+    exchange: Callable[[], Response]
+    decode: Callable[[], object]
+    infer: Callable[[], InferenceResponse]
+    encode: Callable[[], object]
+
+
+def parts_of_http(server: InferenceServer, model: str, path: str, headers: Headers, body: bytes, header_length: int | None) -> Parts:
+    """The parts of an infer request, of a model that is ready, runs inline and lets the call in at once."""
+    engine, _ = server._inside
+    found = engine.models.find(model, None)
+    head = Head("POST", path, headers, True, None)
+    form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
+
+    def infer() -> InferenceResponse:
+        handler = found.life.lend()
+        assert handler is not None  # the model is ready
+        slot = found.limiter.enter(handler.uses)
+        assert slot is not None  # it lets the call in at once
+        call = Call(engine, found, handler, form, body)
+        call.slot = slot
+        call.decode()
+        try:
+            return call.run()
+        finally:
+            slot.give_up()
+
+    request, response = rest.decode_request(body, header_length), infer()
+    return Parts(
+        lambda: _finish(http_exchange.exchange(engine, head), body),
+        lambda: rest.decode_request(body, header_length),
+        infer,
+        lambda: rest.encode_response(response, request),
+    )
+
+
+def _finish(steps: Any, body: bytes = b"") -> Any:
+    """Finish a generator of the core's, whose calls return at once, in the least that it takes."""
+    value = None
+    while True:
+        try:
+            effect = steps.send(value)
+        except StopIteration as end:
+            return end.value
+        value = body if isinstance(effect, Read) else effect.function()
+
+
+class Messages(NamedTuple):
+    """How a method of gRPC reads its request and makes its response: protobuf's classes, so that this module needs no protobuf."""
+
+    method: str
+    read: Callable[[bytes], Any]
+    make: Callable[[], Any]
+
+
+def _method(messages: Messages) -> Method:
+    return Method(messages.method, messages.read, messages.make, lambda _: ())
+
+
+def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
+    """What the core answers to a message of gRPC, in this thread."""
+    engine, runtime = server._inside
+    return drive(grpc_exchange.exchange(engine, _method(messages), data, None), runtime)
+
+
+def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
+    """The same on an event loop, and which worker threads were used beside it, in turn."""
+    threads = _Noted(server)
+    reply = asyncio.run(drive_async(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None), threads))
+    return reply, threads.trips
+
+
+class _Noted:
+    """The worker threads of a server, which note what they are given."""
+
+    def __init__(self, server: InferenceServer) -> None:
+        self._runtime = server._inside.runtime
+        self.trips: list[Work] = []
+
+    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+        self.trips.append(effect.work)
+        return await self._runtime.run(effect, gone)
+
+
+# Where a test steps in
+
+
+def before_decoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:
+    """Call `hook` whenever a body of REST is about to be decoded, in the thread that decodes it."""
+    decode = rest.decode_request
+
+    def hooked(*args: Any) -> Any:
+        hook()
+        return decode(*args)
+
+    monkeypatch.setattr(rest, "decode_request", hooked)
+
+
+def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRequest], object]) -> None:
+    """Call `hook` with the request whenever an answer of REST is about to be encoded, in the thread that encodes it."""
+    encode = rest.encode_response
+
+    def hooked(response: InferenceResponse, request: InferenceRequest) -> Any:
+        hook(request)
+        return encode(response, request)
+
+    monkeypatch.setattr(rest, "encode_response", hooked)
+
+
+def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
+    """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
+
+    def hooked(response: InferenceResponse, message: Any) -> Any:
+        hook(response)
+        return grpc_messages.encode_response(response, message)
+
+    monkeypatch.setattr(grpc_infer, "encode_response", hooked)
+
+
+def before_compressing(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:
+    """Call `hook` whenever an answer is about to be compressed, in the thread that compresses it."""
+
+    def hooked(parts: Any, coding: Any) -> bytes:
+        hook()
+        return codings.encode(parts, coding)
+
+    monkeypatch.setattr(http_exchange, "encode", hooked)
+
+
+def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
+    monkeypatch.setattr(rest, "encode_response", None)
+    monkeypatch.setattr(grpc_infer, "encode_response", None)
+
+
+# Numbers
+
+
+def statistics_of(server: InferenceServer, name: str) -> Statistics:
+    """The counters of a model; of requests for models that nobody knows where the name is empty."""
+    engine = server._inside.engine
+    return engine.models.find(name, None).statistics if name else engine.unknown
+
+
+def outcomes(server: InferenceServer) -> dict[str, dict[str, int]]:
+    """How often requests ended in each way, by model, and under "" those for models that nobody knows; nothing that is 0."""
+    counted = {name: statistics_of(server, name).snapshot().outcomes for name in [*model_names(server), ""]}
+    return {name: {outcome: count for outcome, count in each.items() if count} for name, each in counted.items()}

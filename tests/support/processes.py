@@ -1,0 +1,102 @@
+"""Real servers in processes of their own, on a free port of the loopback, ended when the test is done with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60
+"""How long a server may take to answer first: it imports scikit-learn on a machine that others use too."""
+
+# httpx reads the certificates of all authorities for each call else: 30 ms that no server here needs
+get, head, post = partial(httpx.get, verify=False), partial(httpx.head, verify=False), partial(httpx.post, verify=False)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(more: Mapping[str, str] = {}) -> dict[str, str]:
+    """This process's, with the scripts of its own virtual environment first."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **more}
+
+
+@dataclass
+class Served:
+    """A running server."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    ready: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_until_ready(self) -> None:
+        end = time.monotonic() + SECONDS
+        while True:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log.read_text()}")
+            try:
+                if get(f"{self.url}{self.ready}", timeout=SECONDS).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            assert time.monotonic() < end, f"the server did not become ready:\n{self.log.read_text()}"
+            time.sleep(0.05)
+
+    def ask_to_end(self) -> None:
+        """What an operator or Kubernetes does."""
+        self.process.send_signal(signal.SIGTERM)
+
+
+@contextmanager
+def running(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
+    """Run a server's command until the block ends, which may begin before the server answers."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        served = Served(process, port, log, ready)
+        try:
+            yield served
+        finally:
+            served.ask_to_end()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # the session is the server's own
+                process.wait(15)
+
+
+@contextmanager
+def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
+    """Run a server's command until the block ends, which begins when the server answers."""
+    with running(command, port, log, env, ready) as served:
+        served.wait_until_ready()
+        yield served
+
+
+def ready_url(process: subprocess.Popen[str]) -> str:
+    """The address that a server process prints once its port listens."""
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address, "the server process ended before it served"
+    return address

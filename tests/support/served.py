@@ -1,0 +1,44 @@
+"""A server process for tests with real clients: `python -m tests.support.served install|middleware` prints its address once it serves."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, TensorSpec
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer("served", "7")
+    server.register("echo", lambda **inputs: inputs)
+    server.register("declared", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
+    for version in (1, 2):
+        server.register("versioned", lambda x, version=version: version, version=str(version), inputs=[TensorSpec("x", "FP32", [-1])])
+    server.register("org/model", lambda x: x)
+
+    @server.model("fails")
+    def fails(x: Any) -> Any:
+        raise RuntimeError("on purpose")
+
+    return server
+
+
+def main() -> None:
+    app: Any = Starlette()
+    if sys.argv[1] == "install":
+        OIPApp(make_server()).install(app)
+    else:
+        app = OIPMiddleware(app, make_server())
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        print(f"127.0.0.1:{bound.getsockname()[1]}", flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[bound])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The server that hostile requests, the soak and the kill tests are run against: `python -m tests.support.stressed` prints its address.
+
+`app` is its ASGI application, `wsgi_app` the same under WSGI, for gunicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
+
+MAX_BODY_BYTES = 32 * 2**20
+
+SHARED = np.random.default_rng(0).normal(size=(8, 3))
+"""The weights of the model `linear`, which clients compute for themselves."""
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer("stressed", "1", max_body_bytes=MAX_BODY_BYTES, shutdown_timeout=5)
+    x = [TensorSpec("x", "FP64", [-1, 8])]
+
+    @server.model("linear", inputs=x, outputs=[TensorSpec("y", "FP64", [-1, 3])])
+    def linear(x: Any) -> Any:
+        return x @ SHARED
+
+    @server.model("awaits", inputs=x)
+    async def awaits(x: Any) -> Any:
+        await asyncio.sleep(0.005)
+        return x @ SHARED
+
+    @server.model("sleeps")
+    async def sleeps() -> int:
+        await asyncio.sleep(0.005)
+        return 1
+
+    @server.model("blocks", inputs=x, max_concurrency=2, max_queue=4)
+    def blocks(x: Any) -> Any:
+        time.sleep(0.05)
+        return x @ SHARED
+
+    @server.model("late", timeout=0.05)
+    async def late() -> Any:
+        await asyncio.sleep(30)
+
+    @server.model("late in a thread", timeout=0.05, max_concurrency=4, max_queue=0)
+    def late_in_a_thread() -> Any:
+        time.sleep(0.5)  # so long that no busy machine wakes the caller behind it only
+        return 1
+
+    @server.model("raises")
+    def raises() -> Any:
+        raise RuntimeError("a secret in /etc/passwd")
+
+    @server.model("slow")
+    def slow() -> Any:
+        time.sleep(0.5)
+        return os.getpid()
+
+    server.register("echo", lambda **inputs: inputs)
+    server.register("one", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+    server.register("counts", lambda x: x.size, inputs=[TensorSpec("x", "FP32", [-1])])
+    return server
+
+
+def make_app() -> Starlette:
+    app = Starlette()
+    OIPApp(make_server(), compress_responses=True).install(app)
+    return app
+
+
+def other(environ: Any, start_response: Any) -> list[bytes]:
+    """What the middleware hands on to: who serves."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"%d" % os.getpid()]
+
+
+def make_wsgi_app() -> OIPWSGIMiddleware:
+    return OIPWSGIMiddleware(other, make_server(), compress_responses=True)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.CRITICAL)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(1024)
+        print(f"127.0.0.1:{bound.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(make_app(), log_level="critical", timeout_graceful_shutdown=5)
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The table of content types: requests, what their models must receive, and what is refused. It is run over REST and over gRPC."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from oip_asgi import InferenceRequest, RequestOutput, Tensor
+from oip_asgi.codecs import (
+    DatetimeCodec,
+    NumpyCodec,
+    NumpyRequestCodec,
+    PandasCodec,
+    StringRequestCodec,
+)
+from tests.support.content_types import (
+    BASE64,
+    COLOURS,
+    DATED,
+    FLOATS,
+    NAMES,
+    NOON,
+    ONE,
+    PEOPLE,
+    RED,
+    bytes_column,
+    bytes_tensor,
+    request_of,
+    with_type,
+)
+
+
+class Case(NamedTuple):
+    """A request, and the Python value that the model must receive."""
+
+    model: str
+    request: InferenceRequest
+    value: Any
+
+
+CASES = {
+    "frame, by its annotation": Case("frame", InferenceRequest(PandasCodec.encode_request(PEOPLE).inputs), PEOPLE),
+    "frame, by the request": Case("frame", PandasCodec.encode_request(PEOPLE), PEOPLE),
+    "frame, as [N, 1]": Case("frame", request_of(Tensor("a", np.array([[1], [2]])), content_type="pd"), pd.DataFrame({"a": [1, 2]})),
+    "frame, stacked": Case(
+        "frame",
+        request_of(with_type(NAMES, "str"), Tensor("y", DATED.array.repeat(2), DATED.parameters), content_type="pd"),
+        pd.DataFrame({"x": ["Joanne", "Michaël"], "y": pd.Series([NOON] * 2)}),
+    ),
+    "frame, with a user's codec": Case("frame", request_of(COLOURS), pd.DataFrame({"x": pd.Series(RED, dtype=object)})),
+    "frame and more": Case(
+        "frame and more",
+        request_of(Tensor("limit", np.array([7])), Tensor("a", np.array([1, 2])), bytes_tensor("names", [b"n"]), content_type="pd"),
+        (pd.DataFrame({"a": [1, 2]}), np.array([7]), "frame and more", ["n"]),
+    ),
+    "declared frame": Case(
+        "declared frame",
+        request_of(bytes_tensor("First Name", [b"Joanne"]), bytes_tensor("Born", [b"2022-01-11T11:00:00"])),
+        pd.DataFrame({"First Name": ["Joanne"], "Born": [NOON]}),
+    ),
+    "the request beats the declaration": Case(
+        "declared frame",
+        request_of(bytes_tensor("First Name", [b"YQ=="], content_type="base64"), bytes_tensor("Born", [b"a"], content_type="str")),
+        pd.DataFrame({"First Name": pd.Series([b"a"], dtype=object), "Born": ["a"]}),
+    ),
+    "array": Case("array", request_of(FLOATS), FLOATS.array),
+    "array, np": Case("array", request_of(with_type(FLOATS, "np"), content_type="np"), FLOATS.array),
+    "array, input-1": Case("array", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array.reshape(2, 1)),
+    "nothing said": Case("free", request_of(NAMES), NAMES.array),
+    "said by the tensor": Case("free", request_of(BASE64), [b"a", b"\xff"]),
+    "said by the request": Case("free", request_of(NAMES, content_type="str"), ["Joanne", "Michaël"]),
+    "said by both, the tensor decides": Case("free", request_of(BASE64, content_type="str"), [b"a", b"\xff"]),
+    "said by the request for the whole": Case("free", PandasCodec.encode_request(PEOPLE), PEOPLE),
+    "declared for the tensor": Case("free str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "declared in an annotation": Case("annotated str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "declared, another said": Case("free str", request_of(BASE64), [b"a", b"\xff"]),
+    "declared, [N, 1] said": Case("free str", request_of(bytes_column("x", [b"a"], content_type="str")), ["a"]),
+    "declared for the model": Case("model str", request_of(NAMES), ["Joanne", "Michaël"]),
+    "strings, by annotation": Case("strings", request_of(NAMES), ["Joanne", "Michaël"]),
+    "strings, input-1": Case("strings", StringRequestCodec.encode_request(["a", "b"]), ["a", "b"]),
+    "bytes as they are": Case("bytes", request_of(bytes_tensor("x", [b"YQ=="])), [b"YQ=="]),
+    "bytes, base64": Case("bytes", request_of(bytes_tensor("x", [b"YQ=="], content_type="base64")), [b"a"]),
+    "datetimes, by annotation": Case("datetimes", request_of(bytes_tensor("x", [b"2022-01-11T11:00:00"])), [NOON]),
+    "datetimes, said": Case("datetimes", request_of(DatetimeCodec.encode_input("x", [NOON])), [NOON]),
+    "datetimes, left out": Case("datetimes", request_of(), None),
+    "series": Case("series", request_of(FLOATS), pd.Series([1.5, 2.5], name="x")),
+    "series, said": Case("series", request_of(DATED), pd.Series([NOON], name="x")),
+    "[N, 1] for a declared [-1]": Case("declared", request_of(NumpyCodec.encode_input("x", FLOATS.array)), FLOATS.array),
+    "[N, 1] of the whole": Case("declared", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array),
+    "columns, one by one": Case(
+        "two", request_of(FLOATS, bytes_column("names", [b"b"], content_type="str"), content_type="pd"), (FLOATS.array, ["b"])
+    ),
+    "a column for the only parameter": Case("array", request_of(FLOATS, content_type="pd"), FLOATS.array),
+    "a column, [N, 1] for a declared [-1]": Case(
+        "declared", request_of(Tensor("x", FLOATS.array.reshape(2, 1)), content_type="pd"), FLOATS.array
+    ),
+    "columns for the rest": Case(
+        "rest",
+        request_of(NAMES, bytes_column("y", [b"b"], content_type="str"), content_type="pd"),
+        {"x": ["Joanne", "Michaël"], "y": ["b"]},
+    ),
+    "rest": Case("rest", request_of(NAMES, bytes_tensor("y", [b"b"])), {"x": ["Joanne", "Michaël"], "y": ["b"]}),
+    "two": Case("two", request_of(FLOATS, bytes_tensor("names", [b"b"])), (FLOATS.array, ["b"])),
+    "a user's codec, by annotation": Case("colours", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
+    "a user's codec, said": Case("free", request_of(COLOURS), RED),
+    "a user's codec, named": Case("named codec", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
+    "a user's request codec": Case("pair", request_of(FLOATS, ONE), (FLOATS.array, ONE.array)),
+    "a user's request codec, said": Case("pair", request_of(FLOATS, ONE, content_type="pair"), (FLOATS.array, ONE.array)),
+}
+
+
+class Bad(NamedTuple):
+    """A request, what the text of its 400 must hold, and whether that shows only in what the model returned."""
+
+    model: str
+    request: InferenceRequest
+    text: tuple[str, ...]
+    is_called: bool = False
+
+
+KNOWN = "np, str, base64, datetime, pd_json, colour"
+BAD = {
+    "unknown, of the tensor": Bad("array", request_of(with_type(FLOATS, "nope")), ("input 'x'", "'nope'", KNOWN)),
+    "unknown, of the request": Bad("array", request_of(FLOATS, content_type="nope"), ("the request", "'nope'", f"{KNOWN}, pd, pair")),
+    "unknown, of an output": Bad(
+        "array",
+        request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "nope"})]),
+        ("requested output 'output_0'", "'nope'", KNOWN),
+    ),
+    "unknown, though the model takes the whole": Bad("whole", request_of(with_type(FLOATS, "nope")), ("'nope'",)),
+    "no string": Bad("array", request_of(Tensor("x", FLOATS.array, {"content_type": 5})), ("unknown content_type 5",)),
+    "in other letters": Bad("array", request_of(with_type(FLOATS, "NP")), ("'NP'",)),
+    "pd on a tensor": Bad("array", request_of(with_type(FLOATS, "pd")), ("'pd'", "whole request")),
+    "str for an array": Bad("array", request_of(with_type(NAMES, "str")), ("'str'", "ndarray")),
+    "pd of other columns for an array": Bad("array", request_of(ONE, content_type="pd"), ("unknown input 'y'", "'pd'", "x: numpy.ndarray")),
+    "a user's whole for an array": Bad("array", request_of(FLOATS, content_type="pair"), ("'pair'", "x: numpy.ndarray")),
+    "a column that is no array": Bad("strings", request_of(FLOATS, content_type="pd"), ("'x'", "FP64", "BYTES")),
+    "numbers for a user's codec": Bad("colours", request_of(FLOATS), ("'x'", "FP64", "BYTES", "'colour'")),
+    "np for a frame": Bad("frame", request_of(FLOATS, content_type="np"), ("'np'", "DataFrame")),
+    "np for strings": Bad("strings", request_of(with_type(NAMES, "np")), ("'np'", "list[str]")),
+    "base64 for strings": Bad("strings", request_of(BASE64), ("'base64'", "list[str]")),
+    "datetime for bytes": Bad("bytes", request_of(DATED), ("'datetime'", "list[bytes]")),
+    "str of the request for datetimes": Bad("datetimes", request_of(NAMES, content_type="str"), ("'str'", "datetime")),
+    "str for numbers": Bad("free", request_of(with_type(FLOATS, "str")), ("'x'", "FP64", "BYTES", "'str'")),
+    "numbers for strings": Bad("strings", request_of(FLOATS), ("'x'", "FP64", "BYTES")),
+    "not UTF-8": Bad("strings", request_of(bytes_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
+    "not UTF-8 in a frame": Bad("frame", request_of(bytes_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
+    "not base64": Bad("bytes", request_of(bytes_tensor("x", [b"a"], content_type="base64")), ("'x'", "element 0", "base64")),
+    "no date": Bad("datetimes", request_of(bytes_tensor("x", [b"2022-01-11", b"soon"])), ("'x'", "element 1", "b'soon'")),
+    "a finer date": Bad("datetimes", request_of(bytes_tensor("x", [b"20220111T110000.000000001"])), ("'x'", "element 0", "pandas.Series")),
+    "three dimensions of strings": Bad("strings", request_of(Tensor("x", NAMES.array.reshape(1, 2, 1))), ("[1, 2, 1]",)),
+    "rows that differ": Bad("frame", request_of(FLOATS, Tensor("y", np.array([1]))), ("'y'", "1 rows", "2")),
+    "two for the whole": Bad("array", request_of(FLOATS, Tensor("y", np.array([1])), content_type="np"), ("'y'",)),
+    "another name, nothing said": Bad("array", request_of(Tensor("input-1", FLOATS.array)), ("unknown input 'input-1'", "'x'")),
+    "[N, 1] for a declared [-1], nothing said": Bad("declared", request_of(Tensor("x", FLOATS.array.reshape(2, 1))), ("[2, 1]", "[-1]")),
+    "[1, N] for a declared [-1]": Bad("declared", request_of(Tensor("x", FLOATS.array.reshape(1, 2), {"content_type": "np"})), ("[1, 2]",)),
+    "declared frame, a column too many": Bad("declared frame", request_of(FLOATS), ("unknown input 'x'",)),
+    "what a user's codec refuses": Bad("colours", request_of(bytes_tensor("x", [b"red"])), ("input 'x'", "fromhex()")),
+    "what a user's request codec refuses": Bad("pair", request_of(FLOATS), ("a pair has 2 tensors, not 1",)),
+    "an output that cannot be so": Bad(
+        "array", request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "str"})]), ("'output_0'", "'str'", "1.5"), True
+    ),
+}

@@ -1,0 +1,159 @@
+"""Rows of what is asked by its path, of models that fail, and of the parameter `timeout`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from tests.support.ways import Request
+from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
+
+NAMES: Final = [
+    *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
+    *("optional", "whole", "speaks", "raises", "returns none", "not utf-8", "not finite"),
+]
+"""The names of all models, in the order of their registration."""
+
+
+def metadata_rows() -> Iterator[Row]:
+    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
+    two = (
+        b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
+        b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]},{"name":"m","datatype":"INT64","shape":[1]}]}'
+    )
+    empty = '{"name":"%s","platform":"python","inputs":[],"outputs":[]%s}'
+    integers = (empty % ("integers", ',"versions":["1","10","9"]')).encode()
+    answers = {
+        "": server,
+        "/health/live": b'{"live":true}',
+        "/health/ready": b'{"ready":true,"live":true}',
+        "/models": models,
+        "/models/two": two,
+        "/models/two/ready": b'{"name":"two","ready":true}',
+        "/models/integers": integers,
+        "/models/integers/versions/9": integers,
+        "/models/integers/versions/9/ready": b'{"name":"integers","ready":true}',
+        "/models/words": (empty % ("words", ',"versions":["2","beta"]')).encode(),
+        "/models/org%2Fmodel": (empty % ("org/model", "")).encode(),
+        "/models/org%2fmodel/ready": b'{"name":"org/model","ready":true}',
+        "/models/org/model": (empty % ("org/model", "")).encode(),
+        "/models/na%C3%AFve%20model": (empty % ("naïve model", "")).encode(),
+        "/models/%65cho": (empty % ("echo", "")).encode(),
+        "/models/echo?any=query": (empty % ("echo", "")).encode(),
+    }
+    for path, body in answers.items():
+        yield Row(f"GET {path}", Request("GET", path), 200, body)
+        if "?" not in path:
+            yield Row(f"GET {path}/", Request("GET", path + "/"), 200, body)
+        yield Row(f"HEAD {path}", Request("HEAD", path), 200, b"", headers=(("content-length", str(len(body))),))
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            yield Row(f"{method} {path}", Request(method, path), 405, text=(repr(method), "GET, HEAD"), headers=(("allow", "GET, HEAD"),))
+    for method in ("GET", "PUT", "DELETE", "OPTIONS", "GE"):
+        yield Row(f"{method} infer", Request(method, "/models/echo/infer"), 405, text=(repr(method), "POST"), headers=(("allow", "POST"),))
+    yield Row("HEAD infer", Request("HEAD", "/models/echo/infer"), 405, b"", headers=(("allow", "POST"),))
+
+
+def repository_rows() -> Iterator[Row]:
+    """The model repository extension, with its control switched off as it is unless the host says otherwise."""
+    names = [
+        *NAMES[:6],
+        *[("integers", version) for version in ("1", "10", "9")],
+        *[("words", version) for version in ("2", "beta")],
+        *NAMES[8:],
+    ]
+    entries = [
+        {"name": name, "state": "READY"} if isinstance(name, str) else {"name": name[0], "version": name[1], "state": "READY"}
+        for name in names
+    ]
+    index = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    for body in (b"", b"{}", b'{"ready":true}', b'{"ready":false}'):
+        yield Row(f"index {body!r}", Request("POST", "/repository/index", (), body), 200, index)
+    for body in (b"[]", b'{"ready":"yes"}', b"{"):
+        yield Row(f"index {body!r}", Request("POST", "/repository/index", (), body), 400, text=("the body cannot be read",))
+    for path in ("/repository/index", "/repository/models/echo/load", "/repository/models/org%2Fmodel/unload"):
+        for method in ("GET", "HEAD", "PUT", "DELETE"):
+            yield Row(f"{method} {path}", Request(method, path), 405, headers=(("allow", "POST"),))
+    for action in ("load", "unload"):
+        for name in ("echo", "org%2Fmodel", "org/model"):
+            yield Row(f"{action} {name}", Request("POST", f"/repository/models/{name}/{action}"), 403, text=("model_control=True",))
+        yield Row(f"{action} an unknown model", Request("POST", f"/repository/models/nope/{action}"), 404, text=("unknown model: 'nope'",))
+    for path in ("/repository", "/repository/here/index", "/repository/models/echo", "/repository/models/echo/versions/1/load"):
+        yield Row(f"unknown path {path}", Request("POST", path), 404, text=("unknown path", path))
+
+
+def path_rows() -> Iterator[Row]:
+    for path in (
+        "/health",
+        "/health/",
+        "/health/alive",
+        "/health/live/now",
+        "/model/echo",
+        "/v2",
+        "/x",
+        "/Models",
+        "/health/live//",
+        "/../x",
+    ):
+        yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", "/models/{name}"))
+    for path in ("/models/echo/versions", "/models/echo/predict", "/models/echo/versions/1/ready/x", "/models/a/b/c"):
+        yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", path))
+    yield Row("a long path of encoded segments", Request("GET", "/%61" * 15_000), 404, text=("unknown path", "30002 characters"))
+    for path in ("/models/nope", "/models/nope/ready", "/models/ECHO", "/models/echo%20", "/models/%FF"):
+        yield Row(
+            f"unknown model {path}",
+            Request("GET", path),
+            404,
+            text=("Request for unknown model: ", " is not found: expected 'echo', 'two'"),
+        )
+    text = "Request for unknown model: 'nope' is not found: expected 'echo', 'two', "
+    yield Row("unknown model infer", infer("nope", inputs(GOOD)), 404, text=(text,))
+    text = "Request for unknown model: "
+    yield Row("unknown model, long name", Request("GET", "/models/" + "n" * 5000), 404, text=(text, "5002 characters"))
+    for version in ("3", "01", "v1", "1.0"):
+        yield Row(
+            f"unknown version {version}",
+            Request("GET", f"/models/integers/versions/{version}"),
+            404,
+            text=(f"Request for unknown model: 'integers' version {version!r} is not found: expected '1', '10', '9'",),
+        )
+    text = "Request for unknown model: 'echo' version '1' is not found: it has no versions"
+    yield Row("a version of none", Request("GET", "/models/echo/versions/1/ready"), 404, text=(text,))
+    text = "Request for unknown model: 'integers' version '3' is not found: expected '1', '10', '9'"
+    yield Row("unknown version infer", infer("integers/versions/3", inputs()), 404, text=(text,))
+
+
+def version_rows() -> Iterator[Row]:
+    for path, version in (("integers", "10"), ("integers/versions/1", "1"), ("integers/versions/9", "9")):
+        output = tensor("INT64", [1], f"[{version}]", "output_0")
+        yield Row(f"infer {path}", infer(path, inputs()), 200, answer("integers", output, version=version))
+    for path, version in (("words", "beta"), ("words/versions/2", "2"), ("words/versions/beta", "beta")):
+        output = tensor("BYTES", [1], f'["{version}"]', "output_0")
+        yield Row(f"infer {path}", infer(path, inputs()), 200, answer("words", output, version=version))
+
+
+def model_rows() -> Iterator[Row]:
+    """Models that speak to the client, or fail."""
+    yield Row("a model's own error", infer("speaks", inputs(GOOD)), 418, text=("the teapot is short and stout",))
+    yield Row("a model raises", infer("raises", inputs(GOOD)), 500, text=("model 'raises' failed",))
+    yield Row("a model returns None", infer("returns%20none", inputs(GOOD)), 500, text=("model 'returns none' failed",))
+    yield Row(
+        "bytes that are not UTF-8",
+        infer("not%20utf-8", inputs()),
+        400,
+        text=("output 'output_0'", '"binary_data": true', '"content_type": "base64"'),
+    )
+    text = answer("not utf-8", tensor("BYTES", [1], None, "output_0", '{"binary_data_size":6}'))
+    asked = inputs(more=',"parameters":{"binary_data_output":true}')
+    yield Row("bytes that are not UTF-8, binary", infer("not%20utf-8", asked), 200, text + b"\2\0\0\0\xff\xfe")
+
+
+def timeout_rows() -> Iterator[Row]:
+    """The request parameter `timeout`, in microseconds."""
+    for value in ("0", "1000000000", "10000000000000000000000000000"):
+        yield Row(f"timeout {value}", infer("echo", inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')), 200, answer("echo", ECHOED))
+    for value in ("-1", "1.5", "1e6", '"1"', "true"):
+        body = inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')
+        text = ("parameters.timeout is ", ": expected an integer, 0 or more, in microseconds")
+        yield Row(f"timeout {value}", infer("echo", body), 400, text=text)

@@ -1,0 +1,315 @@
+"""The table of streams: requests to `generate`, `generate_stream` and `infer_stream`, and what they are answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from tests.support.ways import Request
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+
+TEXT = TensorSpec("text_input", "BYTES", [1])
+GRID = TensorSpec("grid", "FP32", [-1, 2, -1])
+
+
+def stream_server() -> InferenceServer:
+    """The server that the table is asked of."""
+    server = InferenceServer()
+
+    @server.model("words", inputs=[TEXT], outputs=[TensorSpec("text_output", "BYTES", [-1])])
+    async def words(text_input: list[str]) -> AsyncIterator[list[str]]:
+        for word in text_input[0].split():
+            yield [word]
+
+    @server.model("count")
+    def count(n: Any, start: Any = np.zeros(1, "i8")) -> Iterator[Any]:
+        for number in range(int(n[0])):
+            yield start + number
+
+    @server.model("lists")
+    def lists(n: Any) -> Iterator[Any]:
+        yield from (np.arange(number) for number in range(int(n[0])))
+
+    server.register("plain", lambda x: x * 2)
+    server.register("grid", lambda grid: grid, inputs=[GRID])
+    server.register("versioned", lambda x: x, version="7")
+    server.register("parameters", lambda: InferenceResponse([Tensor("y", np.ones(1))], {"seen": True}))
+    server.register("bytes", lambda: np.array([b"\xff"], object))
+    server.register("clash", lambda: {"model_name": np.ones(1)})
+    server.register("stops", lambda stop: stop, inputs=[TensorSpec("stop", "BYTES", [-1])])
+    server.register("inputs", lambda inputs: inputs)
+
+    def raises_at_once(x: Any) -> Iterator[Any]:
+        refuse("the teapot is short and stout")
+        yield x
+
+    async def raises_later(x: Any) -> AsyncIterator[Any]:
+        yield x
+        refuse("the teapot is empty")
+
+    def yields_nothing(x: Any) -> Iterator[Any]:
+        yield from ()
+
+    server.register("raises at once", raises_at_once)
+    server.register("raises later", raises_later)
+    server.register("yields nothing", yields_nothing)
+    return server
+
+
+def refuse(text: str) -> None:
+    raise InferenceError(text, status=418)
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A request, and what it is answered.
+
+    Args:
+        name: What it is about.
+        path: Behind `/models/`, percent-encoded.
+        send: The body, as JSON where it is no bytes.
+        status: The status.
+        answer: The documents of a stream's events, or the one document of any other answer.
+        kind: The content type.
+        headers: The request's headers.
+    """
+
+    name: str
+    path: str
+    send: Any
+    status: int
+    answer: Any
+    kind: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def request(self) -> Request:
+        return Request(
+            "POST", f"/models/{self.path}", self.headers, self.send if isinstance(self.send, bytes) else json.dumps(self.send).encode()
+        )
+
+    @property
+    def body(self) -> bytes:
+        if self.kind == JSON:
+            return written(self.answer)
+        return b"".join(b"data: %b\n\n" % written(document) for document in self.answer)
+
+
+def written(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def refused(name: str, path: str, send: Any, error: str, status: int = 400, **more: Any) -> StreamRow:
+    return StreamRow(name, path, send, status, {"error": error}, **more)
+
+
+def streamed(name: str, path: str, send: Any, *documents: Any, **more: Any) -> StreamRow:
+    return StreamRow(name, path, send, 200, documents, EVENTS, **more)
+
+
+def flat(model: str, **members: Any) -> dict[str, Any]:
+    return {"model_name": model, **members}
+
+
+def tensor(name: str, data: list[Any], datatype: str, shape: list[int] | None = None) -> dict[str, Any]:
+    return {"name": name, "shape": shape or [len(data)], "datatype": datatype, "data": data}
+
+
+def whole(model: str, *outputs: Any, **more: Any) -> dict[str, Any]:
+    return {"model_name": model, "outputs": list(outputs), **more}
+
+
+WORDS = {"text_input": "to be"}
+OIP_WORDS = {"inputs": [tensor("text_input", ["to be"], "BYTES")], "id": "7"}
+OIP_COUNT = {"inputs": [tensor("n", [2], "INT64")]}
+OIP_PLAIN = {"inputs": [tensor("x", [2], "INT64")]}
+ONLY_A_STREAM = "answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+
+
+def stream_rows() -> list[StreamRow]:
+    return [*_models(), *_requests(), *_flat_responses(), *_whole_responses(), *_failures()]
+
+
+def _models() -> list[StreamRow]:
+    to, be = flat("words", text_output="to"), flat("words", text_output="be")
+    return [
+        streamed("an event for each item", "words/generate_stream", WORDS, to, be),
+        streamed("a def generator", "count/generate_stream", {"n": 3}, *(flat("count", output_0=number) for number in range(3))),
+        streamed("one item", "words/generate_stream", {"text_input": "to"}, to),
+        streamed("no item", "yields%20nothing/generate_stream", {"x": 1}),
+        streamed("a plain model", "plain/generate_stream", {"x": 4}, flat("plain", output_0=8)),
+        StreamRow("a plain model, once", "plain/generate", {"x": 4}, 200, flat("plain", output_0=8)),
+        StreamRow("one item, once", "words/generate", {"text_input": "to"}, 200, to),
+        refused("several items, once", "words/generate", WORDS, "model 'words' answered more than once: use generate_stream"),
+        refused(
+            "no item, once",
+            "yields%20nothing/generate",
+            {"x": 1},
+            "model 'yields nothing' answered nothing: generate_stream takes any number of responses",
+            500,
+        ),
+        refused("infer on a stream", "words/infer", OIP_WORDS, f"model 'words' {ONLY_A_STREAM}"),
+        streamed("a version", "versioned/versions/7/generate_stream", {"x": 1}, flat("versioned", model_version="7", output_0=1)),
+        StreamRow("no version asked for", "versioned/generate", {"x": 1}, 200, flat("versioned", model_version="7", output_0=1)),
+    ]
+
+
+def _requests() -> list[StreamRow]:
+    two, grid = flat("plain", output_0=2), flat("grid", output_0=[1.0, 2.0, 3.0, 4.0])
+    expected = "expected a scalar or a list, or leave it out"
+    return [
+        StreamRow("an id", "plain/generate", {"x": 1, "id": "a"}, 200, {"id": "a", **flat("plain", output_0=2)}),
+        refused("an id that is no string", "plain/generate", {"x": 1, "id": 1}, "id is 1: expected a string"),
+        StreamRow("parameters of any name", "plain/generate", {"x": 1, "a": "b", "c": 1.5, "d": True, "e": 2}, 200, two),
+        StreamRow("inputs among parameters", "plain/generate", {"parameters": {"x": 1, "a": 1}}, 200, flat("plain", output_0=2)),
+        refused(
+            "an input twice",
+            "plain/generate",
+            {"x": 1, "parameters": {"x": 1}},
+            "input 'x' is there twice: in the object itself and in its parameters",
+        ),
+        refused("parameters that are no object", "plain/generate", {"x": 1, "parameters": []}, "parameters: expected an object"),
+        *(
+            refused(
+                f"a parameter that is {what}",
+                "plain/generate",
+                {"x": 1, "stop": value},
+                f"parameter 'stop' is {what}: expected a string, a number, true or false; for a list, the model has to "
+                "declare an input 'stop'",
+            )
+            for what, value in (("null", None), ("a list", ["a"]), ("an object", {}))
+        ),
+        StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
+        StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
+        StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
+        StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
+        StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
+        StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
+        StreamRow("null for a number", "grid/generate", b'{"grid": [[[1], [null]]]}', 200, flat("grid", output_0=[1.0, None])),
+        refused("uneven", "grid/generate", {"grid": [1, 2, 3]}, "input 'grid' has 3 elements, which do not fit the shape [-1, 2, -1]"),
+        refused(
+            "nested otherwise",
+            "grid/generate",
+            {"grid": [[1, 2]]},
+            "input 'grid' is nested as [1, 2]: expected a flat list, or [-1, 2, -1]",
+        ),
+        refused("null for an input", "grid/generate", {"grid": None}, f"input 'grid' is null: {expected}"),
+        refused(
+            "an object for an input",
+            "grid/generate",
+            {"grid": {}},
+            f"input 'grid' is an object: {expected}",
+        ),
+        refused(
+            "the wrong type",
+            "words/generate_stream",
+            {"text_input": 1},
+            "input 'text_input': data[0] is an integer: expected a string for BYTES",
+        ),
+        refused("no such input", "words/generate_stream", {"x": 1}, "missing input 'text_input': expected 'text_input', but got no inputs"),
+        refused("no object", "plain/generate", [1], "the body: expected object, got array"),
+        refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
+        refused(
+            "binary data",
+            "plain/generate",
+            b'{"x": 1}',
+            "a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs",
+            headers=(("Inference-Header-Content-Length", "8"),),
+        ),
+    ]
+
+
+def _flat_responses() -> list[StreamRow]:
+    return [
+        streamed(
+            "scalars and lists",
+            "lists/generate_stream",
+            {"n": 3},
+            flat("lists", output_0=[]),
+            flat("lists", output_0=0),
+            flat("lists", output_0=[0, 1]),
+        ),
+        StreamRow("parameters of the response", "parameters/generate", {}, 200, flat("parameters", y=1.0, seen=True)),
+        refused(
+            "bytes that are not UTF-8",
+            "bytes/generate",
+            {},
+            "output 'output_0': BYTES element 0 is b'\\xff', which is not UTF-8 and cannot be a JSON string: use infer, with binary data",
+        ),
+        refused(
+            "a clash of names", "clash/generate", {}, "the output 'model_name' has the name of another member: use infer or infer_stream"
+        ),
+    ]
+
+
+def _whole_responses() -> list[StreamRow]:
+    # a list of strings that the annotation makes one says so, as infer does
+    said = {"parameters": {"content_type": "str"}}
+    to, be = (
+        whole("words", {"name": "text_output", "shape": [1], "datatype": "BYTES", **said, "data": [word]}, id="7") for word in ("to", "be")
+    )
+    counted = [whole("count", tensor("output_0", [number], "INT64")) for number in range(2)]
+    asked = {**OIP_PLAIN, "outputs": [{"name": "output_0", "parameters": {"binary_data": True}}]}
+    binary = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "UINT8", "parameters": {"binary_data_size": 1}}]}).encode()
+    return [
+        streamed("infer_stream", "words/infer_stream", OIP_WORDS, to, be),
+        streamed("infer_stream of a def generator", "count/infer_stream", OIP_COUNT, *counted),
+        streamed("infer_stream of a plain model", "plain/infer_stream", OIP_PLAIN, whole("plain", tensor("output_0", [4], "INT64"))),
+        streamed("inputs at generate_stream", "words/generate_stream", OIP_WORDS, to, be),
+        StreamRow("inputs at generate", "plain/generate", OIP_PLAIN, 200, whole("plain", tensor("output_0", [4], "INT64"))),
+        streamed(
+            "binary_data_output counts for nothing",
+            "plain/infer_stream",
+            {**OIP_PLAIN, "parameters": {"binary_data_output": True}},
+            whole("plain", tensor("output_0", [4], "INT64")),
+        ),
+        streamed(
+            "binary inputs",
+            "plain/infer_stream",
+            binary + b"\x05",
+            whole("plain", tensor("output_0", [10], "UINT8")),
+            headers=(("Inference-Header-Content-Length", str(len(binary))),),
+        ),
+        refused(
+            "a binary output",
+            "plain/infer_stream",
+            asked,
+            "requested output 'output_0' has binary_data: true, but this carries JSON: leave it out",
+        ),
+        refused("a flat object at infer_stream", "words/infer_stream", WORDS, "the body: object missing required field inputs"),
+    ]
+
+
+def _failures() -> list[StreamRow]:
+    teapot = "the teapot is short and stout"
+    return [
+        refused("a failure before the first item", "raises%20at%20once/generate_stream", {"x": 1}, teapot, 418),
+        refused("the same at infer_stream", "raises%20at%20once/infer_stream", OIP_PLAIN, teapot, 418),
+        refused("the same at generate", "raises%20at%20once/generate", {"x": 1}, teapot, 418),
+        streamed(
+            "a failure later",
+            "raises%20later/generate_stream",
+            {"x": 1},
+            flat("raises later", output_0=1),
+            {"error": "the teapot is empty"},
+        ),
+        refused("a failure later, once", "raises%20later/generate", {"x": 1}, "the teapot is empty", 418),
+        refused(
+            "no such model",
+            "nowhere/versions/1/generate_stream",
+            {"x": 1},
+            "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
+            "'parameters', 'bytes', 'clash', 'stops', 'inputs', 'raises at once', 'raises later', 'yields nothing'",
+            404,
+        ),
+    ]

@@ -1,0 +1,93 @@
+"""The wire vectors in both directions: bytes -> array -> bytes, and JSON -> array -> JSON."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from oip_asgi import TensorSpec
+from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
+from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json.data import from_json, to_json
+from oip_asgi._core.raw import from_raw, to_raw
+from tests.table.vectors import VECTORS, Vector
+
+vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
+
+
+def expected(vector: Vector) -> Array:
+    array = np.empty(len(vector.elements), dtype_of(vector.datatype))
+    array[:] = vector.elements
+    return array.reshape(vector.shape)
+
+
+def assert_same(array: Array, vector: Vector) -> None:
+    assert array.shape == vector.shape
+    assert datatype_of(array.dtype) == vector.datatype
+    if array.dtype.hasobject:
+        assert [type(element) for element in array.ravel().tolist()] == [bytes] * array.size
+        assert array.ravel().tolist() == vector.elements
+    else:
+        wide, wanted = array.astype("f8"), expected(vector).astype("f8")
+        np.testing.assert_array_equal(wide, wanted)
+        assert np.array_equal(np.signbit(wide), np.signbit(wanted))
+
+
+def test_every_datatype_has_a_vector() -> None:
+    assert {vector.datatype for vector in VECTORS} == {*DTYPES, "BF16"}
+
+
+@vectors
+def test_raw_bytes_become_the_array(vector: Vector) -> None:
+    assert_same(from_raw(vector.raw_bytes, dtype_of(vector.datatype), vector.shape), vector)
+
+
+@vectors
+def test_the_array_becomes_raw_bytes(vector: Vector) -> None:
+    assert to_raw(expected(vector)) == vector.raw_bytes
+
+
+@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)], ids=str)
+def test_json_becomes_the_array(vector: Vector, text: str) -> None:
+    assert_same(from_json(text.encode(), dtype_of(vector.datatype), vector.shape), vector)
+
+
+@vectors
+def test_the_array_becomes_json(vector: Vector) -> None:
+    assert to_json(expected(vector)).decode() == vector.written
+
+
+@vectors
+def test_a_strided_array_leaves_as_its_elements_in_row_major_order(vector: Vector) -> None:
+    array = np.repeat(expected(vector).reshape(1, -1), 2, axis=0).T[:, 0].reshape(vector.shape)
+    assert to_raw(array) == vector.raw_bytes
+    assert to_json(array).decode() == vector.written
+
+
+def test_a_stray_element_nested_too_deep_for_python() -> None:
+    text = b"[1.0," + b"[" * 100_000 + b"]" * 100_000 + b"]"
+    with pytest.raises(InvalidRequest, match="data is nested too deep"):
+        from_json(text, dtype_of("INT8"), (2,))
+
+
+@pytest.mark.parametrize(("datatype", "raw"), [("FP16", "017c"), ("BF16", "817f"), ("FP32", "0100807f"), ("FP64", "010000000000f07f")])
+def test_a_signalling_nan_is_null_and_stays_itself_in_binary(datatype: str, raw: str) -> None:
+    array = from_raw(bytes.fromhex(raw), dtype_of(datatype), (1,))
+    assert to_json(array) == b"[null]"
+    assert to_raw(array).hex() == raw
+
+
+def test_what_is_no_json() -> None:
+    with pytest.raises(InvalidRequest, match="data: Input data was truncated"):
+        from_json(b"[1,", dtype_of("INT8"), (2,))
+
+
+def test_bf16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    dtype_of.cache_clear()  # another test may have found it
+    with pytest.raises(InvalidRequest, match="BF16 needs the package ml_dtypes"):
+        dtype_of("BF16")
+    with pytest.raises(ValueError, match="BF16 needs the package ml_dtypes"):
+        TensorSpec("x", "BF16", [1])

@@ -1,0 +1,168 @@
+"""The snippets of the READMEs are run, as they are, and their tables, links and commands are looked at.
+
+The snippets of hosts that not every environment has are run in hosts/test_readme.py.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from oip_asgi import InferenceServer, OIPApp
+from tests.support.asking import ask, error, get, outputs
+from tests.support.grpc_ways import Client, wire_request
+from tests.support.processes import ROOT
+from tests.support.readme import CURLS, README, READMES, SNIPPETS, TEXT
+from tests.support.threads import serving
+from tests.support.ways import Request, over_asgi, over_wsgi
+
+HOSTS = ["OIPMiddleware(application", "import Flask"]
+
+
+@pytest.fixture
+def run_snippet(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """Run the one snippet that holds a text, and give its names."""
+
+    def run(containing: str) -> dict[str, Any]:
+        [snippet] = [snippet for snippet in SNIPPETS if containing in snippet]
+        file = tmp_path / "snippet.py"
+        file.write_text(snippet)
+        # Flask finds its folder by the file of the caller's module
+        names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
+        exec(compile(snippet, file, "exec"), names)
+        return names
+
+    return run
+
+
+Run: TypeAlias = Callable[[str], dict[str, Any]]
+
+
+def test_the_first_snippet(run_snippet: Run) -> None:
+    names = run_snippet('@server.model("double")')
+    send = over_asgi(names["app"], "/v2")
+    path, data = CURLS[0]
+    answer = send(Request("POST", path.removeprefix("/v2"), (), data.encode()))
+    assert outputs(answer) == {"output_0": [2.0, 4.0]}
+    assert f"```json\n{answer.body.decode()}\n```" in README
+    body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
+    assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
+    assert (
+        send(Request("GET", "")).body
+        == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    )
+
+
+def test_the_models_snippet(run_snippet: Run) -> None:
+    names = run_snippet("LogisticRegression")
+    server: InferenceServer = names["server"]
+    data = load_iris().data
+    assert outputs(ask(server, "iris", flower=data)) == {"species": names["classifier"].predict(data).tolist()}
+    assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
+    assert outputs(ask(server, "remote", x=[1.5])) == {"x": [1.5], "agent": ["nobody"]}
+    assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
+    assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
+    assert error(ask(server, "first")) == (422, "send at least one input")
+    assert get(server, "/models/iris")[1]["platform"] == "sklearn"
+
+
+def test_the_snippets_of_content_types(run_snippet: Run) -> None:
+    server: InferenceServer = run_snippet("async def greet")["server"]
+    client = run_snippet("PandasCodec.encode_request")
+    people = {"First Name": np.array(["Joanne", "Michael"], object), "Age": np.array([34, 12])}
+    with serving(Starlette(routes=[Mount("/v2", OIPApp(server))])) as port:
+        url = f"http://127.0.0.1:{port}"
+        frame = client["score"](url, pd.DataFrame(people))
+        path, body = CURLS[1]
+        by_hand = httpx.post(url + path, content=body).json()
+    assert frame.to_dict("list") == {"First Name": ["Joanne", "Michael"], "Age": [34, 12], "adult": [True, False]}
+    assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
+    assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}
+    assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
+
+
+def test_the_snippet_of_authentication(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "secret")
+    send = over_asgi(run_snippet("import FastAPI")["app"], "/v2")
+    for path in ("", "/", "/models"):
+        assert send(Request("GET", path)).status == send(Request("GET", path, (("x-api-key", "secret?"),))).status == 401
+        assert send(Request("GET", path, (("x-api-key", "secret"),))).status == 200
+    assert send(Request("GET", "/health/live")).status == 200
+
+
+def test_the_snippet_of_a_test(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ModuleType("app")
+    app.__dict__.update(run_snippet('@server.model("double")'))
+    monkeypatch.setitem(sys.modules, "app", app)
+    run_snippet("def test_double")["test_double"]()
+
+
+@pytest.mark.parametrize("containing", HOSTS)
+def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
+    app = run_snippet(containing)["app"]
+    send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
+    for path in ("", "/", "/health/live"):
+        assert send(Request("GET", path)).status == 200
+
+
+def test_the_snippet_of_grpc(run_snippet: Run) -> None:
+    names = run_snippet("import grpc")
+    names["grpc_server"].start()
+    try:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
+        response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
+        assert np.frombuffer(response.raw_output_contents[0], "<f4").tolist() == [0.5, 1.5]
+    finally:
+        names["grpc_server"].stop(0).wait()
+
+
+def test_every_snippet_is_run() -> None:
+    assert len(CURLS) == 2
+    sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]
+    run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))] + HOSTS
+    assert [snippet for snippet in SNIPPETS if not any(text in snippet for text in run)] == []
+
+
+def test_the_commands_are_those_of_ci() -> None:
+    text = (ROOT / "README.md").read_text()
+    [first, second] = re.findall(r"^python -m pip .*$", text, re.MULTILINE)
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "README.md" in ci
+    assert first.endswith("python examples/quickstart.py --check")
+    assert second.endswith("python -m pytest")
+
+
+def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", TEXT, re.MULTILINE)
+    assert len(tables) > 10
+    for table in tables:
+        head, *rows = [line.replace(r"\|", "").count("|") for line in table.splitlines()]
+        assert rows == [head] * len(rows), table
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 350
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
