@@ -26,5 +26,6 @@ def test_an_example_answers_as_its_model(name: str) -> None:
 def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"),
+        "stream_text.py",  # in test_stream_examples
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

@@ -375,6 +375,10 @@ def yields(x: Any) -> Iterator[Any]:
     yield x
 
 
+def yields_id(id: Any) -> Iterator[Any]:  # noqa: A002
+    yield id
+
+
 async def yields_async(x: Any) -> AsyncIterator[Any]:
     yield x
 
@@ -398,8 +402,12 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"version": ""}, TypeError, "must be a non-empty string"),
     ({"function": 5}, TypeError, "5 cannot be called: register a function, or a method such as model.predict"),
     ({"function": Scaler}, TypeError, "Scaler is a class: register an instance, or one of its methods"),
-    ({"function": yields}, TypeError, "a generator cannot answer"),
-    ({"function": yields_async}, TypeError, "a generator cannot answer"),
+    ({"function": yields, "run": "inline"}, ValueError, "a generator runs in a worker thread, one item at a time"),
+    ({"function": yields_async, "run": "inline"}, ValueError, "an async def always runs on the event loop: leave run"),
+    ({"function": yields, "stream_timeout": 0}, ValueError, "stream_timeout=0 must be a positive number of seconds"),
+    ({"stream_timeout": 1.0}, ValueError, "stream_timeout= is for generators, which answer more than once: use timeout="),
+    ({"function": yields, "outputs": [TensorSpec("model_name", "FP32", [1])]}, ValueError, "has the name of another member of generate"),
+    ({"function": yields_id}, ValueError, "input 'id' of a generator has the name of another member of generate"),
     ({"function": max}, TypeError, "the signature of max cannot be read: declare its inputs"),
     ({"function": no_name}, TypeError, "does not name its inputs: declare them"),
     ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),
