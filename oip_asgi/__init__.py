@@ -3,7 +3,7 @@
 from ._core.errors import InferenceError
 from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
-from ._core.rest.schemas import RequestOutput
+from ._core.schemas import RequestOutput
 from ._core.serving.lives import ModelStatus
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from .asgi import OIPApp, OIPMiddleware

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.effects import Piece, Run, Start, Steps
+from ._core.effects import Fed, Piece, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
@@ -63,7 +61,7 @@ class OIPApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await _own_lifespan(self._server, receive, send)
+            await own_lifespan(self._server, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -73,7 +71,7 @@ class OIPApp:
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
-            client = _Client(receive, runtime)
+            client = ClientOf(receive, runtime)
             answer = await advance_async(steps, runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CLIENT_GONE
@@ -82,7 +80,7 @@ class OIPApp:
         else:
             await _send_pieces(steps, answer, client, send)
 
-    def install(self, app: Starlette, path: str = "/v2") -> None:
+    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does.
@@ -90,13 +88,18 @@ class OIPApp:
         Args:
             app: The application; its routes, middleware and lifespan stay as they are.
             path: Where to, such as "/v2".
+            grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
+                "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
 
         Raises:
             ValueError: The path does not begin with a slash.
+            ImportError: `grpc` is asked for, and protobuf is not installed.
         """
         from starlette.routing import Mount, Route
 
         prefix = prefix_of(path)
+        if grpc:
+            self._install_grpc(app)
         app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         host_lifespan = app.router.lifespan_context
 
@@ -107,6 +110,17 @@ class OIPApp:
 
         app.router.lifespan_context = lifespan
 
+    def _install_grpc(self, app: Starlette) -> None:
+        from starlette.routing import Mount
+
+        from .grpc import OIPGRPCApp, TrailersMiddleware
+
+        grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
+        app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
+        build = app.build_middleware_stack
+        # around all middleware, also what is added later
+        app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
+
 
 async def _send(response: Response, send: Send) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
@@ -114,7 +128,7 @@ async def _send(response: Response, send: Send) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: _Client, send: Send) -> None:
+async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: ClientOf, send: Send) -> None:
     """Send a response in pieces, the next of which is made when the server has taken the last.
 
     Args:
@@ -170,17 +184,21 @@ class OIPMiddleware:
         app: The application around which it is put.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        grpc: As in `OIPApp.install`.
         compress_responses: As in `OIPApp`.
 
     Raises:
         ValueError: The path does not begin with a slash.
+        ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
-    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
-        self._host = app
+    def __init__(
+        self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
+    ) -> None:
         self._server = server
         self._app = OIPApp(server, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
+        self._host = _beside(app, server, compress_responses) if grpc else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -192,6 +210,21 @@ class OIPMiddleware:
                 await self._app.answer(scope, receive, send, path)
                 return
         await self._host(scope, receive, send)
+
+
+def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool) -> AnyASGIApp:
+    """An application with gRPC's services beside its own paths."""
+    from .grpc import OIPGRPCApp
+
+    grpc_app = OIPGRPCApp(server, compress_responses=compress_responses)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and any(behind(_path(scope), path) is not None for path in grpc_app.paths):
+            await grpc_app(scope, receive, send)
+        else:
+            await host(scope, receive, send)
+
+    return app
 
 
 def _path(scope: Scope) -> str:
@@ -212,13 +245,13 @@ def _path(scope: Scope) -> str:
     return path
 
 
-class _Client(msgspec.Struct, frozen=True, eq=False):
+class ClientOf(msgspec.Struct, frozen=True, eq=False):
     """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
     runtime: Runtime
 
-    async def read(self, body: Body) -> Buffer:
+    async def read(self, body: Fed) -> Any:
         """Feed what comes into the body."""
         message = await self.receive()
         chunk: bytes = message.get("body", b"")
@@ -247,7 +280,7 @@ class _Client(msgspec.Struct, frozen=True, eq=False):
         return bool((await self.receive())["type"] == "http.disconnect")
 
 
-async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
     if not received:
         await receive()
     async with server.lifespan():
@@ -282,4 +315,4 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await _own_lifespan(server, receive, send, received=received)
+        await own_lifespan(server, receive, send, received=received)

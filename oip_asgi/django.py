@@ -18,9 +18,7 @@ from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from . import wsgi
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.effects import Run, Start
+from ._core.effects import Fed, Run, Start
 from ._core.http.exchange import exchange
 from ._core.http.paths import encoded
 from ._core.http.request import Head
@@ -63,7 +61,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
 
-        async def read(body: Body) -> Buffer:
+        async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
         steps, threads = exchange(server._inside.engine, head(request, path)), _RequestThread()

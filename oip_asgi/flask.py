@@ -5,14 +5,15 @@ Knows Flask's request and response; the answers come from the core, through `wsg
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, request, stream_with_context
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._core.body import Body
-from ._core.datatypes import Buffer
+from ._core.effects import Fed
 from ._core.errors import TooLarge
 from ._core.http.paths import prefix_of
 from .server import InferenceServer
@@ -75,7 +76,7 @@ class _Stream:
         return chunk or (request.get_data() if was_new else b"")
 
 
-def _read(body: Body) -> Buffer:
+def _read(body: Fed) -> Any:
     try:
         return wsgi.read(_Stream(), body)
     except RequestEntityTooLarge:

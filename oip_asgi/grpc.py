@@ -1,35 +1,33 @@
-"""The adapter for gRPC, for servers of grpc and of grpc.aio. It translates calls and decides nothing.
+"""The adapters for gRPC: in the ASGI or WSGI application itself, and for servers of grpc and of grpc.aio. They translate calls and decide
+nothing.
 
-Knows grpc and protobuf, the extra `[grpc]`; the answers come from the core.
+Knows protobuf, and grpc only where a server of it is handed in; the answers come from the core.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
-import grpc
-import grpc.aio
-from google.protobuf.descriptor import MethodDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
-
 from ._core.effects import Send, Signal
-from ._core.errors import InvalidRequest
-from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, exchange
-from ._core.grpc.method import Method, Reply
+from ._core.errors import InferenceError
+from ._core.grpc.exchange import METHODS, SERVICE, exchange
+from ._core.grpc.method import Method, Reply, refusal
 from ._core.grpc.stream import STREAM, stream_exchange
+from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
+from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._runtime import bridge
 from ._runtime.drive import abandon_async, advance_async, drive, drive_async
 from ._runtime.waiting import ClientGone
+from ._services import Services
 from .server import InferenceServer
 
 if TYPE_CHECKING:
+    import grpc
+    import grpc.aio
+
     GRPCServer: TypeAlias = grpc.Server | grpc.aio.Server
     AwaitingContext: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
     Context: TypeAlias = grpc.ServicerContext | AwaitingContext
@@ -44,53 +42,14 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     Args:
         server: The server whose models it serves.
         grpc_server: A server made by `grpc.server` or `grpc.aio.server`, before it is started.
-        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready, where the package
-            grpcio-health-checking is installed. Switch it off where the host has a health service of its own.
-        reflection: Whether server reflection describes these services, where the package grpcio-reflection is installed.
-            Switch it off where the host has its own.
+        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready. Switch it off where the host has a health
+            service of its own.
+        reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off where the host has its own.
 
     Specification: gRPC.
     """
-    # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
-    pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto/grpc_predict_v2.binpb").read_bytes()).file:
-        pool.Add(file)
-    names = [SERVICE]
-    if health and _add_health(pool):
-        names.append(HEALTH)
-    grpc_server.add_generic_rpc_handlers([_handler(server, pool, name, grpc_server) for name in names])
-    if reflection:
-        _add_reflection(names, pool, grpc_server)
-
-
-def _add_health(pool: DescriptorPool) -> bool:
-    try:
-        from grpc_health.v1 import health_pb2
-    except ImportError:
-        return False
-    pool.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)
-    return True
-
-
-def _add_reflection(names: list[str], pool: DescriptorPool, grpc_server: GRPCServer) -> None:
-    try:
-        from grpc_reflection.v1alpha import reflection, reflection_pb2
-    except ImportError:
-        return
-    pool.AddSerializedFile(reflection_pb2.DESCRIPTOR.serialized_pb)
-    reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], grpc_server, pool)
-
-
-def _method(described: MethodDescriptor) -> Method:
-    request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return Method(described.name, partial(_parse, request), response, _metadata)
-
-
-def _parse(kind: type[Message], data: bytes) -> Message:
-    try:
-        return kind.FromString(data)
-    except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
-        raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+    services = Services(_metadata, health=health, reflection=reflection)
+    grpc_server.add_generic_rpc_handlers([_handler(server, services, name, grpc_server) for name in services.names])
 
 
 def _metadata(context: Context) -> Iterator[tuple[str, str]]:
@@ -99,20 +58,32 @@ def _metadata(context: Context) -> Iterator[tuple[str, str]]:
         yield name, b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _handler(server: InferenceServer, pool: DescriptorPool, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
-    answerer = _awaiting if isinstance(grpc_server, grpc.aio.Server) else _blocking
-    described = pool.FindServiceByName(service).methods_by_name
+def _handler(server: InferenceServer, services: Services, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
+    import grpc
+    import grpc.aio
+
+    is_aio = isinstance(grpc_server, grpc.aio.Server)
     # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
+    if service not in METHODS:
+        respond = partial(services.reflect, service)
+        conversation = _reflecting_async(respond) if is_aio else _reflecting(respond)
+        streams: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(conversation)
+        }
+        return grpc.method_handlers_generic_handler(service, streams)
+    answerer = _awaiting if is_aio else _blocking
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        name: grpc.unary_unary_rpc_method_handler(answerer(server, _method(described[name]))) for name in METHODS[service]
+        method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.methods(service)
     }
     if service == SERVICE:
-        streaming = _awaiting_stream if isinstance(grpc_server, grpc.aio.Server) else _blocking_stream
-        handlers[STREAM] = grpc.stream_stream_rpc_method_handler(streaming(server, _method(described[STREAM])))
+        streaming = _awaiting_stream if is_aio else _blocking_stream
+        handlers[STREAM] = grpc.stream_stream_rpc_method_handler(streaming(server, services.method(SERVICE, STREAM)))
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
 def _blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    import grpc
+
     engine, runtime = server._inside
 
     def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -136,6 +107,8 @@ def _end(context: grpc.ServicerContext) -> Signal:
 
 
 def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+    import grpc
+
     engine, runtime = server._inside
 
     async def answer(request: bytes, context: AwaitingContext) -> bytes:
@@ -147,9 +120,38 @@ def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, Await
     return answer
 
 
+def _reflecting(respond: Callable[[bytes], bytes]) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
+    import grpc
+
+    def answer(questions: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        try:
+            yield from map(respond, questions)
+        except InferenceError as error:
+            reply = refusal(error)
+            context.abort(grpc.StatusCode[reply.code], reply.details)
+
+    return answer
+
+
+def _reflecting_async(respond: Callable[[bytes], bytes]) -> Callable[[AsyncIterator[bytes], AwaitingContext], AsyncIterator[bytes]]:
+    import grpc
+
+    async def answer(questions: AsyncIterator[bytes], context: AwaitingContext) -> AsyncIterator[bytes]:
+        try:
+            async for question in questions:
+                yield respond(question)
+        except InferenceError as error:
+            reply = refusal(error)
+            await context.abort(grpc.StatusCode[reply.code], reply.details)
+
+    return answer
+
+
 def _blocking_stream(
     server: InferenceServer, method: Method
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
+    import grpc
+
     engine, runtime = server._inside
 
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
@@ -164,6 +166,8 @@ def _blocking_stream(
 
 
 def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[object, AwaitingContext], Awaitable[None]]:
+    import grpc
+
     engine, runtime = server._inside
 
     async def answer(_: object, context: AwaitingContext) -> None:

@@ -14,7 +14,7 @@ from ._core.effects import Signal
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
-from ._core.rest.schemas import RequestOutput
+from ._core.schemas import RequestOutput
 from ._core.serving import lives
 from ._core.serving.engine import Engine
 from ._core.serving.lives import ModelStatus
@@ -150,7 +150,7 @@ class InferenceServer:
         """
         engine = self._inside.engine
         model_options = ModelOptions(name=name, function=function, **options)
-        engine.models.add(Model(model_options, engine.codecs, at_once))
+        engine.add(Model(model_options, engine.codecs, at_once))
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.

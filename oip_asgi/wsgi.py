@@ -14,9 +14,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._core.body import Body
-from ._core.datatypes import Buffer
-from ._core.effects import Send, Start, Steps
+from ._core.effects import Fed, Send, Start, Steps
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
@@ -135,7 +133,7 @@ class Streamed:
         abandon(self._steps, self._runtime)
 
 
-def answer(server: InferenceServer, head: Head, read: Callable[[Body], Any]) -> Response | Streamed:
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
     """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
     engine, runtime = server._inside
     steps = exchange(engine, head)
@@ -158,7 +156,7 @@ def messages(response: Response | Streamed) -> Iterator[bytes]:
     return (message for message, _ in response.messages())
 
 
-def read(stream: Stream, body: Body) -> Buffer:
+def read(stream: Stream, body: Fed) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Raises:

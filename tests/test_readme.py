@@ -59,7 +59,10 @@ def test_the_first_snippet(run_snippet: Run) -> None:
     assert f"```json\n{answer.body.decode()}\n```" in README
     body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
     assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
-    assert send(Request("GET", "")).body == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data"]}'
+    assert (
+        send(Request("GET", "")).body
+        == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    )
 
 
 def test_the_models_snippet(run_snippet: Run) -> None:

@@ -34,7 +34,7 @@ class Body(msgspec.Struct, eq=False):
     head: int = 0
     keep: bool = True
     _received: int = 0
-    _first: bytes = b""
+    _first: Buffer = b""
     _size: int = 0
     _room: memoryview | None = None
     _decoder: Decoder | None = None
@@ -61,7 +61,7 @@ class Body(msgspec.Struct, eq=False):
         """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 
-    def feed(self, chunk: bytes) -> None:
+    def feed(self, chunk: Buffer) -> None:
         """Take the next chunk.
 
         Raises:
@@ -80,7 +80,7 @@ class Body(msgspec.Struct, eq=False):
             self.check(self._size + len(piece))
             self._keep(piece)
 
-    def _keep(self, chunk: bytes) -> None:
+    def _keep(self, chunk: Buffer) -> None:
         if not self.keep:
             return
         size = self._size + len(chunk)

@@ -64,7 +64,7 @@ class Decoder:
         self._inflate = None if coding == "deflate" else zlib.decompressobj(_WINDOW[coding])
         self._members = 1
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: Buffer) -> Iterator[bytes]:
         """Decode the next chunk into pieces of 256 KiB at most.
 
         Raises:

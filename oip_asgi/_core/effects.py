@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
-
-from .body import Body
 
 T = TypeVar("T")
 
@@ -54,11 +52,22 @@ class Signal:
         callback()
 
 
+class Fed(Protocol):
+    """What a request's body is fed into: `body.Body` is one, and says what the methods do."""
+
+    @property
+    def is_compressed(self) -> bool: ...
+    def is_whole(self, chunk: bytes, /) -> bool: ...
+    def wanted(self, most: int, /) -> int: ...
+    def feed(self, chunk: bytes, /) -> None: ...
+    def finish(self, *, cut_off: bool = False) -> Any: ...
+
+
 @final
 class Read(msgspec.Struct, frozen=True):
     """Feed the request's body into `body`, and send what it finishes with."""
 
-    body: Body
+    body: Fed
 
 
 @final

@@ -9,36 +9,58 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from collections.abc import Mapping
 from typing import Final
 
 _logger: Final = logging.getLogger("oip_asgi")
 
 _NO_ASCII_TEXT: Final = re.compile("[^ -~]")
 _INDENT: Final = "    "
+_SHOWN: Final = 100
+"""Characters of a request's identifier that are logged."""
 
 
-def log_raised(level: int, error: BaseException, message: str, *values: object) -> None:
+def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
     """Log what users' code raised.
 
     Args:
         level: The level, such as `logging.ERROR`.
         error: What was raised.
         message: What it means, with a `%s` for each of `values`.
+        extra: More fields of the record, as of `log_fields`.
     """
     if not _logger.isEnabledFor(level):
         return
     path, line, function, _ = _logger.findCaller(stacklevel=2)
     raised = (type(error), error, error.__traceback__)
-    record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function)
+    record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function, extra)
     # logging's own formatter prints this where it is there, instead of making it of exc_info
     record.exc_text = escaped_traceback(error)
     _logger.handle(record)
 
 
+def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:
+    """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id` and `oip_seconds`.
+
+    Args:
+        model: The model's name, "" for one that nobody knows.
+        version: Its version, None where it has none.
+        request_id: What the client calls the request. It is cut, and what is no printable character is escaped.
+        seconds: How long the request took, from when its body was there.
+    """
+    known_id = None if request_id is None else escaped(request_id[:_SHOWN])
+    return {"oip_model": model, "oip_version": version, "oip_request_id": known_id, "oip_seconds": seconds}
+
+
+def escaped(text: str) -> str:
+    """A text in which what is no printable character is escaped, line breaks among them."""
+    return _NO_ASCII_TEXT.sub(_escaped, text)
+
+
 def escaped_traceback(error: BaseException) -> str:
     """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable."""
     text = "".join(traceback.format_exception(error))
-    return "\n".join(_INDENT + _NO_ASCII_TEXT.sub(_escaped, line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(_INDENT + escaped(line) for line in text.rstrip("\n").split("\n"))
 
 
 def _escaped(match: re.Match[str]) -> str:

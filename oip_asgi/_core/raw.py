@@ -6,8 +6,8 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,12 @@ from .errors import InvalidRequest
 from .tensors import object_array
 
 _LENGTH: Final = struct.Struct("<I")
+
+_WINDOW: Final = 2**20
+"""Bytes of BYTES data that are cut into elements together, as `bytes`, whose slices are made in less time than those of views."""
+
+_STEP: Final = 2**13
+"""Elements that are made or joined in one call. With many, a call would hold the interpreter for long."""
 
 _SMALL: Final = 4096
 """Bytes up to which an array is copied in less time than a view of it is made."""
@@ -57,7 +63,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """
     elements = count(shape)
     if dtype.hasobject:
-        return object_array(_split(data, elements), shape)
+        return _bytes_array(data, shape, elements)
     if len(data) != elements * dtype.itemsize:
         raise InvalidRequest(
             f"{len(data)} bytes of binary data, but shape {list(shape)} needs {elements * dtype.itemsize} "
@@ -76,27 +82,61 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     return array.reshape(shape)
 
 
+def _bytes_array(data: Buffer, shape: tuple[int, ...], elements: int) -> Array:
+    """The elements of BYTES data, each behind its length."""
+    size = len(data) // elements if elements else 0
+    if size > _LENGTH.size and size * elements == len(data):
+        rows = np.frombuffer(data, np.uint8).reshape(elements, size)
+        length = np.frombuffer(_LENGTH.pack(size - _LENGTH.size), np.uint8)
+        if (rows[:, : _LENGTH.size] == length).all():
+            return _equally_long(rows[:, _LENGTH.size :]).reshape(shape)
+    return object_array(_split(data, elements), shape)
+
+
+def _equally_long(rows: Array) -> Array:
+    """The bytes of each row as one element: numpy makes them in a fifth of the time of a loop."""
+    array = np.empty(len(rows), object)
+    for start in range(0, len(rows), _STEP):
+        part = np.ascontiguousarray(rows[start : start + _STEP])
+        array[start : start + _STEP] = part.view(np.dtype((np.void, part.shape[1]))).reshape(-1).tolist()
+    return array
+
+
 def _split(data: Buffer, elements: int) -> list[bytes]:
-    view, unpack, size = memoryview(data), _LENGTH.unpack_from, _LENGTH.size
+    view, size = memoryview(data), _LENGTH.size
     found: list[bytes] = []
     position, end = 0, len(view)
-    try:
-        for _ in range(elements):
-            if position >= end:
-                break
-            start = position + size
-            (length,) = unpack(view, position)
-            position = start + length
-            if position > end:
-                raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
-            found.append(view[start:position].tobytes())
-    except struct.error:
-        raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data") from None
+    while len(found) < elements and position < end:
+        taken = _take(bytes(view[position : position + _WINDOW]), elements - len(found), found)
+        position += taken
+        if taken:
+            continue
+        # one is larger than the window, or not all there
+        if end - position < size:
+            raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data")
+        start = position + size
+        (length,) = _LENGTH.unpack_from(view, position)
+        position = start + length
+        if position > end:
+            raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
+        found.append(bytes(view[start:position]))
     if len(found) != elements:
         raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
     if position != end:
         raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
     return found
+
+
+def _take(window: bytes, most: int, found: list[bytes]) -> int:
+    """Append the elements that a window begins with, at most so many, and say how many bytes they have. The last may not be all there."""
+    unpack, size, append = _LENGTH.unpack_from, _LENGTH.size, found.append
+    position = 0
+    with suppress(struct.error):  # where the window ends in or before a length
+        for _ in range(most):
+            start = position + size
+            position = start + unpack(window, position)[0]
+            append(window[start:position])
+    return position if position <= len(window) else len(window) - len(found.pop()) - size
 
 
 def view_raw(array: Array) -> Buffer:
@@ -110,6 +150,15 @@ def to_raw(array: Array) -> bytes:
     """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
     if not array.dtype.hasobject:
         return array.tobytes()
-    elements: list[bytes] = array.ravel().tolist()
-    lengths = map(_LENGTH.pack, map(len, elements))
-    return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))
+    flat = array.ravel()
+    if len(flat) <= _STEP:
+        return _framed(flat.tolist())
+    return b"".join([_framed(flat[start : start + _STEP].tolist()) for start in range(0, len(flat), _STEP)])
+
+
+def _framed(elements: list[bytes]) -> bytes:
+    lengths = np.fromiter(map(len, elements), "<u4", len(elements))
+    parts = [b""] * (2 * len(elements))
+    parts[::2] = lengths.view("V4").tolist()
+    parts[1::2] = elements
+    return b"".join(parts)

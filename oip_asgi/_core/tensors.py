@@ -13,7 +13,7 @@ import numpy as np
 
 from .datatypes import NUMBERS, Array, DType, datatype_of
 from .errors import InvalidRequest, shown
-from .rest.schemas import Parameters, RequestOutput
+from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
@@ -26,6 +26,9 @@ ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
 
 _MANY: Final = 2**12
+
+_FEW: Final = 2**6
+"""Elements of an array up to which another array object would take as much memory as they do."""
 
 
 def check_supported(parameters: Parameters, where: str) -> None:
@@ -115,7 +118,14 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
-    return array.reshape(shape)
+    return shaped(array, shape)
+
+
+def shaped(array: Array, shape: tuple[int, ...]) -> Array:
+    """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
+    if len(shape) == 1:
+        return array
+    return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else np.ndarray(shape, array.dtype, array.tobytes())
 
 
 def plain(text: str) -> str:
@@ -159,13 +169,14 @@ def read_only(array: Array) -> None:
         part = part.base
 
 
-def integer_array(elements: list[int], dtype: DType, place: str) -> Array:
+def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
     """A flat array of integers that were read as wider ones.
 
     Args:
         elements: The integers.
         dtype: An integer dtype of the protocol.
         place: Where the elements stood, for the error.
+        first: The index of the first of them there.
 
     Raises:
         InvalidRequest: One of them is out of the datatype's range.
@@ -176,7 +187,7 @@ def integer_array(elements: list[int], dtype: DType, place: str) -> Array:
         limits = np.iinfo(dtype)
         index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
         raise InvalidRequest(
-            f"{place}: element {index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+            f"{place}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
         ) from None
 
 

@@ -14,8 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.body import Body
-from .._core.effects import Abandoned, Await, Effect, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
+from .._core.effects import Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
 from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled
@@ -30,14 +29,14 @@ class Threads(Protocol):
         """Run a function in one of them. It goes on if this is cancelled."""
 
 
-def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Body], Any] | None = None, gone: Signal | None = None) -> T:
+def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
     """Finish `steps`, which hand on no pieces, in this thread. The arguments are those of `advance`."""
     result = advance(steps, runtime, read, gone)
     assert not isinstance(result, (Start, Send))
     return result
 
 
-def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Body], Any] | None = None, gone: Signal | None = None) -> T | Piece:
+def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T | Piece:
     """Carry `steps` on to the next piece, or to their end, in this thread.
 
     A function with a deadline runs in a worker thread, as it can be left to itself there.
@@ -97,7 +96,7 @@ def abandon(steps: Steps[Any], runtime: Runtime) -> None:
         return
 
 
-def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | None, gone: Signal | None) -> Any:
+def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
     if type(effect) is Read:
         assert read is not None  # only requests have bodies
         return read(effect.body)
@@ -107,19 +106,24 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Body], Any] | N
     leaving = gone if effect.for_client else None
     if leaving is not None and leaving.is_set():
         raise ClientGone
-    if type(effect) is Wait:
-        return wait_for(effect.signal, effect.deadline, leaving)
-    if type(effect) is Await:
-        return runtime.background.run(effect.function(), effect.deadline, leaving)
-    if effect.after is not None:
-        wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
-    return runtime.call(effect, leaving) if effect.deadline != math.inf else _called(effect.function)
+    if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
+        return _called(effect.function)
+    with runtime.waiting():
+        if type(effect) is Wait:
+            return wait_for(effect.signal, effect.deadline, leaving)
+        if type(effect) is Await:
+            return runtime.background.run(effect.function(), effect.deadline, leaving)
+        if effect.after is not None:
+            wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
+        if effect.deadline != math.inf:
+            return runtime.call(effect, leaving)
+    return _called(effect.function)
 
 
 async def drive_async(
     steps: Steps[T],
     threads: Threads,
-    read: Callable[[Body], Awaitable[Any]] | None = None,
+    read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
 ) -> T:
     """Finish `steps`, which hand on no pieces, on this event loop. The arguments are those of `advance_async`."""
@@ -131,7 +135,7 @@ async def drive_async(
 async def advance_async(
     steps: Steps[T],
     threads: Threads,
-    read: Callable[[Body], Awaitable[Any]] | None = None,
+    read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
 ) -> T | Piece:
     """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads.

@@ -8,8 +8,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, final
@@ -79,12 +79,22 @@ class Runtime:
             ClientGone: The client went first; likewise.
         """
         job = _WaitedJob(effect)
-        self._pools[effect.work].submit(effect.function, job, is_waited_for=True)
+        self._pools[effect.work].submit(effect.function, job)
         return job.wait(effect.deadline, gone)
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal behind it."""
-        self._pools["hook"].submit(function, _Ending(ended), is_waited_for=True)
+        self._pools["hook"].submit(function, _Ending(ended))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within this, the calling thread waits. Where it is a worker thread, another may take its place: jobs would wait for jobs else."""
+        pools = [pool for pool in self._pools.values() if pool.begin_to_wait()]
+        try:
+            yield
+        finally:
+            for pool in pools:
+                pool.end_to_wait()
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""

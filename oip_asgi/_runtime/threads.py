@@ -39,8 +39,8 @@ class WorkerThreads:
     """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending.
 
     Args:
-        most: How many there may be. A call that nobody waits for any more counts until it ends. A thread of these that waits for
-            another job does not: jobs would wait for each other else.
+        most: How many there may be. A call that nobody waits for any more counts until it ends. One whose thread
+            waits for another call does not: they would wait for each other's threads else.
     """
 
     def __init__(self, most: int) -> None:
@@ -54,23 +54,30 @@ class WorkerThreads:
         threads = self._of_process.get(pid)
         return threads if threads is not None else self._of_process.setdefault(pid, _Threads(self._most))
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False, is_waited_for: bool = False) -> bool:
+    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
         """Run a function, with the context variables of the caller.
 
         Args:
             function: What to run.
             receiver: Where its outcome goes.
             is_patient: Whether it may wait for a thread that is awake, and the caller calls `hurry` a little later.
-            is_waited_for: Whether the calling thread waits for it.
 
         Returns:
             Whether it waits so.
         """
-        return self._threads().submit(function, receiver, is_patient, is_waited_for)
+        return self._threads().submit(function, receiver, is_patient)
 
     def hurry(self) -> bool:
         """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
         return self._threads().hurry()
+
+    def begin_to_wait(self) -> bool:
+        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
+        return self._threads().begin_to_wait()
+
+    def end_to_wait(self) -> None:
+        """This thread goes on."""
+        self._threads().end_to_wait()
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends behind that, and is waited for no longer than a second."""
@@ -90,17 +97,14 @@ class _Threads:
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
         self._is_stopping = False
+        self._idents: set[int] = set()
+        self._waiting = 0
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool, is_waited_for: bool) -> bool:
+    def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool) -> bool:
         now = time.monotonic()
         run = copy_context().run
         with self._lock:
             self._is_stopping = False
-            if is_waited_for and self._is_own_thread():
-                # before all others: some of them may wait for what this thread holds
-                self._jobs.appendleft((now, run, function, receiver))
-                self._add_thread(beyond_most=True)
-                return False
             self._jobs.append((now, run, function, receiver))
             if is_patient and self._has_time(now):
                 return True
@@ -122,13 +126,13 @@ class _Threads:
                 return True
         return False
 
-    def _add_thread(self, *, beyond_most: bool = False) -> None:
+    def _add_thread(self) -> None:
         if self._idle:
             worker = self._idle.pop()
             worker.is_awake = True
             worker.since = time.monotonic()
             worker.wake.release()
-        elif len(self._workers) < self._most or beyond_most:
+        elif len(self._workers) < self._most + self._waiting:
             worker = _Worker()
             thread = worker.thread = threading.Thread(target=self._work, args=(worker,), name="oip_asgi worker", daemon=True)
             try:
@@ -139,11 +143,27 @@ class _Threads:
                     self._jobs.pop()
                     raise
 
-    def _is_own_thread(self) -> bool:
-        current = threading.current_thread()
-        return any(worker.thread is current for worker in self._workers)
+    def begin_to_wait(self) -> bool:
+        if threading.get_ident() not in self._idents:
+            return False
+        with self._lock:
+            self._waiting += 1
+            if self._jobs:
+                self._add_thread()
+        return True
+
+    def end_to_wait(self) -> None:
+        with self._lock:
+            self._waiting -= 1
 
     def _work(self, worker: _Worker) -> None:
+        self._idents.add(threading.get_ident())
+        try:
+            self._do_jobs(worker)
+        finally:
+            self._idents.discard(threading.get_ident())
+
+    def _do_jobs(self, worker: _Worker) -> None:
         while True:
             with self._lock:
                 if self._jobs:

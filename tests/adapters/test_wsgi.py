@@ -114,7 +114,11 @@ def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:
     app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)  # type: ignore[method-assign]
     client = Client(app)
     assert client.post("/own", data="hello").text == "hello"
-    assert client.get("/v2").json == {"name": "wsgi", "version": "1", "extensions": ["binary_tensor_data"]}
+    assert client.get("/v2").json == {
+        "name": "wsgi",
+        "version": "1",
+        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+    }
     assert client.post("/v2/models/m/infer", data=BODY).status_code == 200
 
 

@@ -21,7 +21,7 @@ from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.grpc.wire import bytes_head, split
 from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
-from tests.support.inside import answer_http, decode_request, decode_request_whole, encode_response
+from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response
 from tests.table.rows import rows
 
 SECONDS: Final = 1.0
@@ -73,7 +73,7 @@ def document(data: bytes) -> None:
     length, body = int.from_bytes(data[:2], "big") or None, data[2:]
     request = decode_request(body, length)
     try:
-        whole = decode_request_whole(body, length)
+        whole = decode_request_closely(body, length)
     except InferenceError as error:
         raise AssertionError("only its outline was taken") from error
     assert repr([request.id, request.parameters, [(output.name, output.parameters) for output in request.outputs]]) == repr(

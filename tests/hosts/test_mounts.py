@@ -39,7 +39,11 @@ def named(name: str) -> InferenceServer:
 
 
 def is_server(found: Answer, name: str) -> bool:
-    return found.status == 200 and found.body == f'{{"name":"{name}","version":"1","extensions":["binary_tensor_data"]}}'.encode()
+    return (
+        found.status == 200
+        and found.body
+        == f'{{"name":"{name}","version":"1","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}}'.encode()
+    )
 
 
 def installed(make_app: Callable[[], Any], mount: str) -> Any:

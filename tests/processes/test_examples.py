@@ -23,9 +23,43 @@ def test_an_example_answers_as_its_model(name: str) -> None:
     assert done.stdout.endswith("The answers are the model's own.\n")
 
 
+def test_the_example_with_numbers_counts_what_it_was_sent() -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/metrics.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[-1] for line in lines[:5]] == ["200", "200", "200", "400", "400"]
+    assert {"oip_requests_total ok 3", "oip_requests_total invalid 2", "oip_model_ready  1"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("pipeline.py", "from Python  [1.0] [b'great', b'bad']"),
+        ("reload_on_change.py", "answers came from ('1', 5000) ('2', 10000) ('2', 15000) ('1', 5000)"),
+    ],
+)
+def test_an_example_of_lives_checks_itself(name: str, last: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == last
+
+
+def test_reload_on_change_looks_by_itself_where_watchfiles_is_not_installed() -> None:
+    code = "import sys, runpy; sys.modules['watchfiles'] = None; sys.argv = ['x', '--check']; runpy.run_path(%r, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code % "examples/reload_on_change.py"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
-        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py"),
         "stream_text.py",  # in test_stream_examples
+        *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
+        "reload_on_change.py",
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

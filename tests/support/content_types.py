@@ -196,6 +196,11 @@ def bytes_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Ten
     return Tensor(name, array, parameters)
 
 
+def bytes_column(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
+    """As MLServer's clients write lists."""
+    return Tensor(name, bytes_tensor(name, elements).array.reshape(-1, 1), parameters)
+
+
 def request_of(*tensors: Tensor, outputs: Sequence[RequestOutput] = (), **parameters: Any) -> InferenceRequest:
     return InferenceRequest(list(tensors), None, parameters, list(outputs))
 

@@ -25,6 +25,9 @@ from oip_asgi import InferenceServer
 from oip_asgi.grpc import add_to_server
 
 SERVICE: Final = "inference.GRPCInferenceService"
+CODES: Final = [code.name for code in sorted(grpc.StatusCode, key=lambda code: code.value[0])]
+"""The names of gRPC's codes, by number."""
+
 UNLIMITED: Final = [("grpc.max_receive_message_length", -1)]
 
 Serving: TypeAlias = Callable[..., AbstractContextManager[str]]

@@ -16,19 +16,21 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from oip_asgi._core import codings
-from oip_asgi._core.body import Body
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Read, Run, Work
+from oip_asgi._core.effects import Fed, Read, Run, Work
 from oip_asgi._core.grpc import exchange as grpc_exchange
 from oip_asgi._core.grpc import infer as grpc_infer
+from oip_asgi._core.grpc import messages as grpc_messages
 from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.http import exchange as http_exchange
 from oip_asgi._core.http.infer import RestForm
 from oip_asgi._core.http.request import Head, Incoming
 from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
+from oip_asgi._core.json.data import from_json
 from oip_asgi._core.models.limiter import Limiter
 from oip_asgi._core.models.repository import Repository
+from oip_asgi._core.models.statistics import Statistics
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.serving.call import Call
 from oip_asgi._runtime.drive import drive, drive_async
@@ -102,10 +104,10 @@ def decode_request(body: Buffer, header_length: int | None = None) -> InferenceR
     return rest.decode_request(body, header_length)
 
 
-def decode_request_whole(body: Buffer, header_length: int | None = None) -> InferenceRequest:
-    """The same by the parser of any JSON, with none of the quicker ways tried before."""
+def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
+    """The same by the decoder of any JSON, without the quicker one before it."""
     head, behind = rest._split(body, header_length)
-    return rest._to_request(documents.request_document(head), behind)
+    return rest._to_request(documents.request_closely(head), behind, from_json)
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
@@ -116,7 +118,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 def answer_http(server: InferenceServer, method: str, path: str, headers: Headers, body: bytes, *, chunk: int = 1000) -> Response:
     """What the core answers to a request whose body comes in chunks of some bytes, in this thread."""
 
-    def read(into: Body) -> Buffer:
+    def read(into: Fed) -> Any:
         for start in range(0, len(body), chunk):
             into.feed(body[start : start + chunk])
         return into.finish()
@@ -239,11 +241,10 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
 
 def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
     """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
-    encode = grpc_infer.encode_response
 
     def hooked(response: InferenceResponse, message: Any) -> Any:
         hook(response)
-        return encode(response, message)
+        return grpc_messages.encode_response(response, message)
 
     monkeypatch.setattr(grpc_infer, "encode_response", hooked)
 
@@ -262,3 +263,18 @@ def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
     monkeypatch.setattr(rest, "encode_response", None)
     monkeypatch.setattr(grpc_infer, "encode_response", None)
+
+
+# Numbers
+
+
+def statistics_of(server: InferenceServer, name: str) -> Statistics:
+    """The counters of a model; of requests for models that nobody knows where the name is empty."""
+    engine = server._inside.engine
+    return engine.models.find(name, None).statistics if name else engine.unknown
+
+
+def outcomes(server: InferenceServer) -> dict[str, dict[str, int]]:
+    """How often requests ended in each way, by model, and under "" those for models that nobody knows; nothing that is 0."""
+    counted = {name: statistics_of(server, name).snapshot().outcomes for name in [*model_names(server), ""]}
+    return {name: {outcome: count for outcome, count in each.items() if count} for name, each in counted.items()}

@@ -30,4 +30,4 @@ async def send(app: Any, request: Request) -> tuple[int, Any]:
 
     scope = {"type": "http", "method": request.method, "path": request.path, "headers": []}
     await app(scope, receive, record)
-    return sent[0]["status"], json.loads(b"".join(message["body"] for message in sent[1:]))
+    return sent[0]["status"], json.loads(b"".join(message["body"] for message in sent[1:]) or b"null")

@@ -71,19 +71,19 @@ VECTORS = {
         **whole(NumpyRequestCodec),
         document={"inputs": [tensor("input-1", "INT64", [2, 1], [1, 2], "np")], "parameters": {"content_type": "np"}},
     ),
-    "str": Vector(["bar", "bar2"], **one(StringCodec), document={"inputs": [tensor("foo", "BYTES", [2, 1], ["bar", "bar2"], "str")]}),
+    "str": Vector(["bar", "bar2"], **one(StringCodec), document={"inputs": [tensor("foo", "BYTES", [2], ["bar", "bar2"], "str")]}),
     "str, the whole": Vector(
         ["bar", "bar2"],
         **whole(StringRequestCodec),
-        document={"inputs": [tensor("input-1", "BYTES", [2, 1], ["bar", "bar2"], "str")], "parameters": {"content_type": "str"}},
+        document={"inputs": [tensor("input-1", "BYTES", [2], ["bar", "bar2"], "str")], "parameters": {"content_type": "str"}},
     ),
     "base64": Vector(
         [b"Python is fun"],
         **one(Base64Codec),
-        document={"inputs": [tensor("foo", "BYTES", [1, 1], ["UHl0aG9uIGlzIGZ1bg=="], "base64")]},
+        document={"inputs": [tensor("foo", "BYTES", [1], ["UHl0aG9uIGlzIGZ1bg=="], "base64")]},
     ),
     "datetime": Vector(
-        [NOON], **one(DatetimeCodec), document={"inputs": [tensor("foo", "BYTES", [1, 1], ["2022-01-11T11:00:00"], "datetime")]}
+        [NOON], **one(DatetimeCodec), document={"inputs": [tensor("foo", "BYTES", [1], ["2022-01-11T11:00:00"], "datetime")]}
     ),
     "pd, NaN": Vector(
         pd.DataFrame({"x": np.array([1.5, np.nan], "f4")}),

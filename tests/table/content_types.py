@@ -13,10 +13,23 @@ from oip_asgi.codecs import (
     NumpyCodec,
     NumpyRequestCodec,
     PandasCodec,
-    StringCodec,
     StringRequestCodec,
 )
-from tests.support.content_types import BASE64, COLOURS, DATED, FLOATS, NAMES, NOON, ONE, PEOPLE, RED, bytes_tensor, request_of, with_type
+from tests.support.content_types import (
+    BASE64,
+    COLOURS,
+    DATED,
+    FLOATS,
+    NAMES,
+    NOON,
+    ONE,
+    PEOPLE,
+    RED,
+    bytes_column,
+    bytes_tensor,
+    request_of,
+    with_type,
+)
 
 
 class Case(NamedTuple):
@@ -63,7 +76,7 @@ CASES = {
     "declared for the tensor": Case("free str", request_of(NAMES), ["Joanne", "Michaël"]),
     "declared in an annotation": Case("annotated str", request_of(NAMES), ["Joanne", "Michaël"]),
     "declared, another said": Case("free str", request_of(BASE64), [b"a", b"\xff"]),
-    "declared, [N, 1] said": Case("free str", request_of(StringCodec.encode_input("x", ["a"])), ["a"]),
+    "declared, [N, 1] said": Case("free str", request_of(bytes_column("x", [b"a"], content_type="str")), ["a"]),
     "declared for the model": Case("model str", request_of(NAMES), ["Joanne", "Michaël"]),
     "strings, by annotation": Case("strings", request_of(NAMES), ["Joanne", "Michaël"]),
     "strings, input-1": Case("strings", StringRequestCodec.encode_request(["a", "b"]), ["a", "b"]),
@@ -76,6 +89,18 @@ CASES = {
     "series, said": Case("series", request_of(DATED), pd.Series([NOON], name="x")),
     "[N, 1] for a declared [-1]": Case("declared", request_of(NumpyCodec.encode_input("x", FLOATS.array)), FLOATS.array),
     "[N, 1] of the whole": Case("declared", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array),
+    "columns, one by one": Case(
+        "two", request_of(FLOATS, bytes_column("names", [b"b"], content_type="str"), content_type="pd"), (FLOATS.array, ["b"])
+    ),
+    "a column for the only parameter": Case("array", request_of(FLOATS, content_type="pd"), FLOATS.array),
+    "a column, [N, 1] for a declared [-1]": Case(
+        "declared", request_of(Tensor("x", FLOATS.array.reshape(2, 1)), content_type="pd"), FLOATS.array
+    ),
+    "columns for the rest": Case(
+        "rest",
+        request_of(NAMES, bytes_column("y", [b"b"], content_type="str"), content_type="pd"),
+        {"x": ["Joanne", "Michaël"], "y": ["b"]},
+    ),
     "rest": Case("rest", request_of(NAMES, bytes_tensor("y", [b"b"])), {"x": ["Joanne", "Michaël"], "y": ["b"]}),
     "two": Case("two", request_of(FLOATS, bytes_tensor("names", [b"b"])), (FLOATS.array, ["b"])),
     "a user's codec, by annotation": Case("colours", request_of(bytes_tensor("x", [b"#ff0001"])), RED),
@@ -109,7 +134,10 @@ BAD = {
     "in other letters": Bad("array", request_of(with_type(FLOATS, "NP")), ("'NP'",)),
     "pd on a tensor": Bad("array", request_of(with_type(FLOATS, "pd")), ("'pd'", "whole request")),
     "str for an array": Bad("array", request_of(with_type(NAMES, "str")), ("'str'", "ndarray")),
-    "pd for an array": Bad("array", request_of(FLOATS, content_type="pd"), ("'pd'", "x: numpy.ndarray")),
+    "pd of other columns for an array": Bad("array", request_of(ONE, content_type="pd"), ("unknown input 'y'", "'pd'", "x: numpy.ndarray")),
+    "a user's whole for an array": Bad("array", request_of(FLOATS, content_type="pair"), ("'pair'", "x: numpy.ndarray")),
+    "a column that is no array": Bad("strings", request_of(FLOATS, content_type="pd"), ("'x'", "FP64", "BYTES")),
+    "numbers for a user's codec": Bad("colours", request_of(FLOATS), ("'x'", "FP64", "BYTES", "'colour'")),
     "np for a frame": Bad("frame", request_of(FLOATS, content_type="np"), ("'np'", "DataFrame")),
     "np for strings": Bad("strings", request_of(with_type(NAMES, "np")), ("'np'", "list[str]")),
     "base64 for strings": Bad("strings", request_of(BASE64), ("'base64'", "list[str]")),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Final
 
 from tests.support.ways import Request
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
+NAMES: Final = [
+    *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
+    *("optional", "whole", "speaks", "raises", "returns none", "not utf-8", "not finite"),
+]
+"""The names of all models, in the order of their registration."""
+
 
 def metadata_rows() -> Iterator[Row]:
-    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data"]}'
-    names = ["echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"]
-    names += ["optional", "whole", "speaks", "raises", "returns none", "not utf-8", "not finite"]
-    models = json.dumps({"models": names}, ensure_ascii=False, separators=(",", ":")).encode()
+    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
         b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
         b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]},{"name":"m","datatype":"INT64","shape":[1]}]}'
@@ -48,6 +53,34 @@ def metadata_rows() -> Iterator[Row]:
     for method in ("GET", "PUT", "DELETE", "OPTIONS", "GE"):
         yield Row(f"{method} infer", Request(method, "/models/echo/infer"), 405, text=(repr(method), "POST"), headers=(("allow", "POST"),))
     yield Row("HEAD infer", Request("HEAD", "/models/echo/infer"), 405, b"", headers=(("allow", "POST"),))
+
+
+def repository_rows() -> Iterator[Row]:
+    """The model repository extension, with its control switched off as it is unless the host says otherwise."""
+    names = [
+        *NAMES[:6],
+        *[("integers", version) for version in ("1", "10", "9")],
+        *[("words", version) for version in ("2", "beta")],
+        *NAMES[8:],
+    ]
+    entries = [
+        {"name": name, "state": "READY"} if isinstance(name, str) else {"name": name[0], "version": name[1], "state": "READY"}
+        for name in names
+    ]
+    index = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    for body in (b"", b"{}", b'{"ready":true}', b'{"ready":false}'):
+        yield Row(f"index {body!r}", Request("POST", "/repository/index", (), body), 200, index)
+    for body in (b"[]", b'{"ready":"yes"}', b"{"):
+        yield Row(f"index {body!r}", Request("POST", "/repository/index", (), body), 400, text=("the body cannot be read",))
+    for path in ("/repository/index", "/repository/models/echo/load", "/repository/models/org%2Fmodel/unload"):
+        for method in ("GET", "HEAD", "PUT", "DELETE"):
+            yield Row(f"{method} {path}", Request(method, path), 405, headers=(("allow", "POST"),))
+    for action in ("load", "unload"):
+        for name in ("echo", "org%2Fmodel", "org/model"):
+            yield Row(f"{action} {name}", Request("POST", f"/repository/models/{name}/{action}"), 403, text=("model_control=True",))
+        yield Row(f"{action} an unknown model", Request("POST", f"/repository/models/nope/{action}"), 404, text=("unknown model: 'nope'",))
+    for path in ("/repository", "/repository/here/index", "/repository/models/echo", "/repository/models/echo/versions/1/load"):
+        yield Row(f"unknown path {path}", Request("POST", path), 404, text=("unknown path", path))
 
 
 def path_rows() -> Iterator[Row]:

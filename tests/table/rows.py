@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.table.body_rows import binary_rows, compressed_rows, limit_rows, raw_request_rows, vector_rows
 from tests.table.json_rows import declared_rows, document_rows, element_rows, good_rows, output_rows, tensor_rows
-from tests.table.route_rows import metadata_rows, model_rows, path_rows, timeout_rows, version_rows
+from tests.table.route_rows import metadata_rows, model_rows, path_rows, repository_rows, timeout_rows, version_rows
 from tests.table.row import Row
 
 
@@ -16,6 +16,7 @@ def rows() -> list[Row]:
     made = [
         *metadata_rows(),
         *path_rows(),
+        *repository_rows(),
         *version_rows(),
         *vector_rows(),
         *good_rows(),

@@ -22,11 +22,12 @@ from oip_asgi._core.errors import InferenceError
 from oip_asgi._core.grpc.messages import TYPED
 from oip_asgi._core.json.data import from_json
 from oip_asgi._core.raw import from_raw, to_raw
+from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import SERVINGS, Client, made
 from tests.support.ways import Answer, Request, over_asgi
 from tests.table.body_rows import limit_rows, raw_request_rows
 from tests.table.json_rows import document_rows
-from tests.table.row import Row, table_server
+from tests.table.row import MAX_BODY_BYTES, Row, table_server
 from tests.table.rows import rows
 
 PATH: Final = re.compile(r"/models/(?P<name>.+?)(/versions/(?P<version>[^/]+))?(?P<action>/ready|/infer)?")
@@ -186,10 +187,13 @@ def server(calls: list[str]) -> InferenceServer:
     return table_server(calls)
 
 
-@pytest.fixture(scope="module", params=SERVINGS)
-def client(request: pytest.FixtureRequest, server: InferenceServer) -> Iterator[Client]:
-    with SERVINGS[request.param](server) as address:
-        yield Client(address)
+@pytest.fixture(scope="module", params=[*SERVINGS, *ASGI_CLIENTS])
+def client(request: pytest.FixtureRequest, server: InferenceServer) -> Iterator[Client | ASGIClient]:
+    if request.param in ASGI_CLIENTS:
+        yield ASGI_CLIENTS[request.param](server)
+    else:
+        with SERVINGS[request.param](server) as address:
+            yield Client(address)
 
 
 def test_much_of_the_table_has_a_counterpart() -> None:
@@ -198,7 +202,7 @@ def test_much_of_the_table_has_a_counterpart() -> None:
 
 
 @pytest.mark.parametrize(("row", "asked"), [pair for pair in ASKED if pair[0].status == 200], ids=named)
-def test_a_good_row_is_answered_as_over_rest(row: Row, asked: Asked, client: Client, server: InferenceServer) -> None:
+def test_a_good_row_is_answered_as_over_rest(row: Row, asked: Asked, client: Client | ASGIClient, server: InferenceServer) -> None:
     over_rest = over_asgi(OIPApp(server), "")(row.request)
     response = client.ask(asked.method, asked.message)
     if asked.method == "ModelInfer":
@@ -238,10 +242,16 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
 
 
 @pytest.mark.parametrize(("row", "asked"), [pair for pair in ASKED if pair[0].status != 200], ids=named)
-def test_a_bad_row_is_refused_as_over_rest(row: Row, asked: Asked, client: Client, server: InferenceServer, calls: list[str]) -> None:
+def test_a_bad_row_is_refused_as_over_rest(
+    row: Row, asked: Asked, client: Client | ASGIClient, server: InferenceServer, calls: list[str]
+) -> None:
     over_rest = over_asgi(OIPApp(server), "")(row.request)
     before = len(calls)
     code, text = client.refusal(asked.method, asked.message)
+    if isinstance(client, ASGIClient) and asked.message.ByteSize() > MAX_BODY_BYTES:
+        assert code == "RESOURCE_EXHAUSTED"
+        assert text == f"the body is larger than {MAX_BODY_BYTES} bytes, the most that this server takes (max_body_bytes)"
+        return
     assert code == CODES[over_rest.status]
     assert text == with_contents(json.loads(over_rest.body)["error"], asked.message)
     assert len(calls) == before, "a bad request reached the model"

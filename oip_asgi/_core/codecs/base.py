@@ -1,6 +1,6 @@
 """What a codec is, and what the codecs of BYTES tensors share. Knows no content type by name.
 
-A codec is a class whose methods are called on the class itself; an instance of one, for codecs with settings, serves as well.
+The methods of a codec are called on the class itself. An instance works too, for codecs that have settings.
 
 Specification: Content Types (and Codecs), Codecs.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..datatypes import Array
 from ..errors import InvalidRequest, InvalidResponse, shown
-from ..rest.schemas import Parameters
+from ..schemas import Parameters
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
 
 _NO_ROWS: Final = np.empty(0)
@@ -26,16 +26,17 @@ V = TypeVar("V")
 
 
 class Codec(Generic[T]):
-    """What the two kinds of codecs have in common: the name of a content type, and for which annotations and values it is.
+    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values that it is for.
 
-    `type_hint` chooses it for an annotation, `can_encode` for a result that is not annotated. Subclass `InputCodec` or `RequestCodec`.
+    `type_hint` chooses the codec for an annotation, `can_encode` for a result without annotation. Subclass `InputCodec` or
+    `RequestCodec`.
     """
 
     content_type: ClassVar[str]
     """The name in `parameters.content_type`."""
 
     type_hint: ClassVar[Any] = None
-    """The annotation that chooses this codec, such as `list[str]`; None for only by name or in `Annotated`."""
+    """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated` chooses it."""
 
     needs_pandas: ClassVar[bool] = False
     """Whether it works only where pandas is installed."""
@@ -47,18 +48,18 @@ class Codec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether a value is one that this codec encodes where nothing names it; no value is, unless a subclass says so.
+        """Whether this codec encodes a value for which nothing else names a codec. No, unless a subclass says otherwise.
 
-        It is asked about the results of every model of the server. Where it raises, that is logged and counts as no.
+        It is called with the results of every model of the server. If it raises, that is logged and counts as no.
         """
         return False
 
 
 class InputCodec(Codec[T]):
-    """Turns Python values into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+    """Turns a Python value into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
 
-    A subclass sets `content_type` and defines `encode_input` and `decode_input`. A tensor has the same form in a request as in a
-    response, so `encode_output` and `decode_output` are those unless they are defined too.
+    A subclass sets `content_type` and defines `encode_input` and `decode_input`. `encode_output` and `decode_output` call these, unless
+    the subclass defines them too.
 
     Specification: Input Codecs.
     """
@@ -73,12 +74,12 @@ class InputCodec(Codec[T]):
         Args:
             name: The tensor's name.
             payload: The value.
-            use_bytes: As on MLServer, where it decides between `bytes` and `str` elements. A `Tensor` holds `bytes` and its JSON
-                strings, so here it decides nothing.
+            use_bytes: For code written for MLServer, where it chooses between `bytes` and `str` elements. It has no effect: a
+                `Tensor` always holds `bytes`, and its JSON always strings.
 
         Raises:
-            TypeError: The value is not what this codec encodes.
-            ValueError: It is, but holds what cannot be encoded.
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
         """
         raise NotImplementedError
 
@@ -87,9 +88,9 @@ class InputCodec(Codec[T]):
         """The value of an input tensor.
 
         Raises:
-            InferenceError: The tensor does not hold one; the text says what it holds. Codecs of your own may raise ValueError too: a
-                server answers 400 with the text. Whatever else they raise is taken for a mistake in the codec: it is logged and
-                answered 500 without its text, so turn what other libraries raise for bad bytes into ValueError.
+            InferenceError: The tensor does not hold such a value; the text says what it holds. Codecs of your own may raise
+                ValueError too: the server answers 400 with its text. Any other exception counts as a mistake in the codec: it is
+                logged and answered 500 without its text. So turn what other libraries raise for bad bytes into ValueError.
         """
         raise NotImplementedError
 
@@ -103,7 +104,7 @@ class InputCodec(Codec[T]):
         """The value of an output tensor, as `decode_input`.
 
         Raises:
-            InferenceError: The tensor does not hold one, which is the fault of whoever answered: its status is 502.
+            InferenceError: The tensor does not hold such a value. The server that answered is at fault, so the status is 502.
         """
         with of_response():
             return cls.decode_input(response_output)
@@ -125,8 +126,8 @@ class RequestCodec(Codec[T]):
             use_bytes: As on `InputCodec.encode_input`.
 
         Raises:
-            TypeError: The value is not what this codec encodes.
-            ValueError: It is, but holds what cannot be encoded.
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
         """
         raise NotImplementedError
 
@@ -135,7 +136,7 @@ class RequestCodec(Codec[T]):
         """The value of a request.
 
         Raises:
-            InferenceError: The request does not hold one; or ValueError, or else, as in `InputCodec.decode_input`.
+            InferenceError: The request does not hold such a value. For ValueError and other exceptions see `InputCodec.decode_input`.
         """
         raise NotImplementedError
 
@@ -150,8 +151,8 @@ class RequestCodec(Codec[T]):
             use_bytes: As on `InputCodec.encode_input`.
 
         Raises:
-            TypeError: The value is not what this codec encodes.
-            ValueError: It is, but holds what cannot be encoded.
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
         """
         raise NotImplementedError
 
@@ -160,28 +161,28 @@ class RequestCodec(Codec[T]):
         """The value of a response.
 
         Raises:
-            InferenceError: The response does not hold one, which is the fault of whoever answered: its status is 502.
+            InferenceError: The response does not hold such a value. The server that answered is at fault, so the status is 502.
         """
         raise NotImplementedError
 
     @classmethod
     def take_out(cls, payload: T, names: Collection[str]) -> tuple[T, dict[str, Any]]:
-        """Take those values out of a result that are to be outputs with content types of their own, as columns of a frame can be.
+        """Split a result: some of its values, such as columns of a frame, become outputs with content types of their own.
 
         Args:
-            payload: The result, which stays as it is.
+            payload: The result, which does not change.
             names: The outputs for which the model's declaration or the request names a content type.
 
         Returns:
-            What is left for `encode_response`, and what was taken by name. Nothing is, unless a subclass says so: then an output
-            that is asked for otherwise is made of the one that `encode_response` writes.
+            What is left for `encode_response`, and the values that were taken out, by name. Unless a subclass defines this, nothing
+            is taken out, and an output with another content type is made from the one that `encode_response` writes.
         """
         return payload, {}
 
 
 @contextmanager
 def of_response() -> Iterator[None]:
-    """What is wrong with the tensors of a response is no fault of whoever asked."""
+    """Raise `InvalidRequest` as `InvalidResponse`: where a response is wrong, the server that sent it is at fault."""
     try:
         yield
     except InvalidRequest as error:
@@ -193,9 +194,9 @@ AnyRequestCodec: TypeAlias = type[RequestCodec[Any]] | RequestCodec[Any]
 
 
 class SingleTensorCodec(RequestCodec[T]):
-    """A request codec for requests and responses that are one tensor, which `input_codec` reads and writes.
+    """A request codec for requests and responses of one tensor, which `input_codec` reads and writes.
 
-    The names `input-1` and `output-1` are those of MLServer.
+    MLServer calls this tensor `input-1` or `output-1`, and so does this codec.
     """
 
     input_codec: ClassVar[type[InputCodec[Any]]]
@@ -230,13 +231,13 @@ def _only(tensors: list[Tensor], content_type: str) -> Tensor:
     if len(tensors) != 1:
         names = [tensor.name for tensor in tensors]
         raise InvalidRequest(
-            f"the content_type {content_type!r} of the whole is for one tensor, but there are {len(tensors)}: {shown(names)}"
+            f"the content_type {content_type!r} is for a request or response of one tensor, but there are {len(tensors)}: {shown(names)}"
         )
     return tensors[0]
 
 
 def normal(annotation: Any) -> Any:
-    """An annotation in the spelling that codecs compare with: `typing.List[str]` is `list[str]`."""
+    """An annotation as codecs spell it in `type_hint`: `list[str]` for `typing.List[str]`."""
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 
 
@@ -244,16 +245,22 @@ def are_all(value: object, cls: type) -> bool:
     """Whether a value is a list of nothing but instances of a class."""
     if not isinstance(value, list):
         return False
-    # most lists of others are told by their first element
+    # for most other lists, the first element is enough
     return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
 
 
 def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
     """A list as a BYTES tensor of shape [N].
 
+    Args:
+        name: The tensor's name.
+        payload: The list.
+        encode: Makes an element's bytes.
+        content_type: The tensor's content type.
+
     Raises:
-        TypeError: The payload is no list, or `encode` refuses an element; the text names it.
-        ValueError: `encode` refuses an element's value.
+        TypeError: The payload is no list, or `encode` raised TypeError; the text names the element.
+        ValueError: `encode` raised ValueError; the text names the element.
     """
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
         raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
@@ -261,10 +268,10 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
     try:
         elements.extend(map(encode, payload))
     except (TypeError, ValueError) as error:
-        place = len(elements)  # those before it are there
+        place = len(elements)  # the elements before the one that raised
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
-    return made(name, object_array(elements, (len(elements),)), {"content_type": content_type})
+    return bytes_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
@@ -272,9 +279,9 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
 
     Args:
         tensor: The tensor.
-        decode: From an element's bytes to its value.
-        content_type: What is being read, for errors.
-        expected: What an element should be, for errors.
+        decode: Makes a value of an element's bytes.
+        content_type: The content type, for errors.
+        expected: What an element must be, for errors.
 
     Raises:
         InvalidRequest: The tensor has another datatype or shape, or `decode` raised ValueError; the text names the element.
@@ -284,23 +291,23 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
     try:
         values.extend(map(decode, elements))
     except ValueError as error:
-        place = len(values)  # those before it are there
+        place = len(values)  # the values before the one that raised
         raise InvalidRequest(
             f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}, which is not {expected} "
-            f"as the content_type {content_type!r} wants: {error}"
+            f"as the content_type {content_type!r} needs: {error}"
         ) from None
     return values
 
 
-def made(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of a BYTES array that is known to hold `bytes` only, so that nobody looks at each of its elements again."""
+def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of an object array that is known to hold `bytes` only: `Tensor` itself would look at each element."""
     tensor = Tensor(name, _NO_ROWS, parameters)
     tensor.array = array
     return tensor
 
 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
-    """The elements of a BYTES tensor of shape [N] or [N, 1] as they are.
+    """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded.
 
     Raises:
         InvalidRequest: The tensor has another datatype or shape.

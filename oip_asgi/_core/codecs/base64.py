@@ -14,7 +14,7 @@ from .base import InputCodec, are_all, decode_elements, encode_elements
 
 
 class Base64Codec(InputCodec[list[bytes]]):
-    """Lists of `bytes`. Writes `[N]`, reads `[N]` and `[N, 1]`; what is not base64 is refused."""
+    """Lists of `bytes`. Writes `[N]`, reads `[N]` and `[N, 1]`, and refuses text that is not base64."""
 
     content_type = "base64"
     type_hint = list[bytes]

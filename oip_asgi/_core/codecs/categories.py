@@ -1,7 +1,8 @@
-"""The categories of a column as the text of its parameter `pd_categories`, and back. Knows no pandas.
+"""The categories of a column <-> the text of its parameter `pd_categories`. Knows no pandas.
 
-The text is a JSON object: `ordered`, and the categories as a tensor would have them: `datatype`, `data` and, where it has them,
-`content_type` and `dtype`, which is its `pd_dtype`. The column itself is sent as its values, which is all that others need.
+The text is a JSON object. It describes the categories as a tensor: `datatype`, `data` and, if there are any, its parameters
+`content_type` and `pd_dtype`, here called `dtype`. `ordered` says whether their order has a meaning. The column itself is sent as its
+values, so that clients who do not know this parameter can read it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ..tensors import Tensor, integer_array, object_array
 from .pandas_dtypes import CATEGORIES, DTYPE
 
 _MOST_BYTES: Final = 2**16
-"""Of the text. More categories than that stay behind: a column of a few rows would carry all that its whole table ever had."""
+"""The longest text. A column of a few rows should not carry the thousands of categories of the table that it was taken from."""
 
 MOST_CATEGORIES: Final = _MOST_BYTES // 2
-"""No text holds more: each has a comma behind it."""
+"""No text holds more categories: each takes one byte at least, and a comma."""
 
 
 class _Categories(msgspec.Struct, omit_defaults=True):
@@ -43,53 +44,53 @@ _decode_data: Final = {
 
 
 def to_text(categories: Tensor, *, ordered: bool) -> str | None:
-    """The parameter's text.
+    """The text that describes categories.
 
     Args:
-        categories: Each once, in order, as the column they would be.
-        ordered: Whether their order means something.
+        categories: The categories in order, as a tensor.
+        ordered: Whether their order has a meaning.
 
     Returns:
-        None where they cannot be told in it: they are too many, or infinity is among them.
+        None if a text cannot describe them: they are too many, or not all of them are finite.
     """
     array, parameters = categories.array, categories.parameters
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return None
     data = [element.decode() for element in array] if array.dtype.hasobject else array.tolist()
     hints: dict[str, Any] = {"content_type": parameters.get("content_type"), "dtype": parameters.get(DTYPE)}
-    told = _Categories(categories.datatype, msgspec.Raw(_encode(data)), **hints, ordered=ordered)
-    text = _encode(told)
+    described = _Categories(categories.datatype, msgspec.Raw(_encode(data)), **hints, ordered=ordered)
+    text = _encode(described)
     return text.decode() if len(text) <= _MOST_BYTES else None
 
 
 def of_text(text: object, name: str) -> tuple[Tensor, bool]:
-    """The categories that a text tells, and whether they are ordered; what they are is not looked at.
+    """The categories that a text describes, and whether they are ordered. Their values are not checked.
 
     Args:
-        text: The parameter, which may be anything that a parameter may.
-        name: The column's name, which the tensor gets.
+        text: The parameter, of any type.
+        name: The column's name, which becomes the tensor's.
 
     Raises:
-        InvalidRequest: It is no such text.
+        InvalidRequest: The text does not have the form above.
     """
     try:
         if not isinstance(text, str):
             raise ValueError("expected the text of a JSON object")
-        told = _decode(text)
-        if told.dtype == "category":
-            raise ValueError("category is no dtype of categories")
-        array = _array(told, name)
+        described = _decode(text)
+        if described.dtype == "category":
+            raise ValueError("categories cannot have the dtype category")
+        array = _array(described, name)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidRequest(f"column {shown(name)} has the {CATEGORIES} {shown(text)}, which cannot be: {error}") from None
-    parameters = {"content_type": told.content_type, DTYPE: told.dtype}
-    return Tensor(name, array, {key: value for key, value in parameters.items() if value is not None}), told.ordered
+        raise InvalidRequest(f"column {shown(name)} has the {CATEGORIES} {shown(text)}, which is not valid: {error}") from None
+    parameters = {"content_type": described.content_type, DTYPE: described.dtype}
+    return Tensor(name, array, {key: value for key, value in parameters.items() if value is not None}), described.ordered
 
 
-def _array(told: _Categories, name: str) -> Array:
-    dtype = dtype_of(told.datatype)
+def _array(described: _Categories, name: str) -> Array:
+    dtype = dtype_of(described.datatype)
     if dtype.kind not in _decode_data:
-        raise ValueError(f"no categories have the datatype {told.datatype}")
-    elements: Any = _decode_data[dtype.kind](told.data)
+        raise ValueError(f"no categories have the datatype {described.datatype}")
+    elements: Any = _decode_data[dtype.kind](described.data)
     if dtype.kind == "O":
         return object_array([element.encode() for element in elements], (len(elements),))
     if dtype.kind in "iu":
@@ -97,5 +98,5 @@ def _array(told: _Categories, name: str) -> Array:
     with np.errstate(over="ignore"):
         array = np.array(elements, dtype)
     if dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"one of them is out of range for {told.datatype}")
+        raise ValueError(f"one of them is out of range for {described.datatype}")
     return array

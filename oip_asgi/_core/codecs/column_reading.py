@@ -1,6 +1,6 @@
-"""Tensors -> the columns of a data frame. Works on whole columns: no Python code runs for each cell but where they are Python objects.
+"""A tensor -> a column of a data frame. Works on whole columns: Python code runs for single cells only if they are Python objects.
 
-pandas is imported where something of its is made, never before.
+pandas is imported in the functions that make something of it, so that servers without pandas can import this module.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
@@ -27,28 +27,30 @@ from .string import StringCodec
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIRST_OF_ZONES: Final = np.datetime64("1678-01-01", "s")
+_FIRST_YEAR: Final = np.datetime64("1678", "Y")
+_LAST_YEAR: Final = np.datetime64("2261", "Y")
+"""The first and the last whole year that 64 bits of nanoseconds reach."""
 
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
 def series_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> pd.Series[Any]:
-    """A tensor as one `pandas.Series` of its name; the arguments are those of `column_of`."""
+    """A tensor as a `pandas.Series` of the same name. The arguments are those of `column_of`."""
     import pandas as pd
 
     return pd.Series(column_of(tensor, content_type, others), name=tensor.name, copy=True)
 
 
 def column_of(tensor: Tensor, content_type: Any, others: Mapping[str, Decode]) -> Any:
-    """A tensor as what a frame takes as a column: an array or a `pandas.Series`.
+    """A tensor as something that a frame takes as a column: an array or a `pandas.Series`.
 
     Args:
         tensor: Of shape `[N]` or `[N, 1]`.
-        content_type: Its content type; None for what its datatype says, with BYTES as strings.
-        others: How to decode content types that this module does not know, each to a sequence of N values.
+        content_type: Its content type. None: the datatype decides, and BYTES are strings.
+        others: The decoders of content types that this module does not know. Each returns N values.
 
     Raises:
-        InvalidRequest: The tensor is no column, or does not hold what its content type says.
+        InvalidRequest: The tensor has another shape, or does not hold what its content type says.
     """
     decode = others.get(content_type)
     if decode is not None:
@@ -72,7 +74,9 @@ def _of_user(tensor: Tensor, decode: Decode, content_type: str) -> Any:
     try:
         values = list(made)
     except TypeError as error:
-        raise InvalidRequest(f"column {shown(tensor.name)}: its content_type {shown(content_type)} makes no list of it: {error}") from None
+        raise InvalidRequest(
+            f"column {shown(tensor.name)}: its content_type {shown(content_type)} does not make a list of it: {error}"
+        ) from None
     if len(values) != rows:
         raise InvalidRequest(
             f"column {shown(tensor.name)} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them"
@@ -143,13 +147,12 @@ def _datetimes(tensor: Tensor) -> Any:
 
 
 def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
-    """Points in time in the unit that pandas would read their texts in; None where it would look for another."""
+    """The column that pandas itself would read, in the unit that it would choose. None for dates that pandas 2 has no nanoseconds for."""
     import pandas as pd
 
     if not has_str_dtype():
-        years = points[[points.argmin(), points.argmax()]].astype("M8[Y]")
-        if years[0] < _FIRST_OF_ZONES or years[1] > np.datetime64("2261", "Y"):
-            return None  # nanoseconds, pandas 2's unit, reach from 1677 to 2262
+        if points.min() < _FIRST_YEAR or points.max().astype("M8[Y]") > _LAST_YEAR:
+            return None
         points = points.astype("M8[ns]")
     elif np.datetime_data(points.dtype)[0] == "s":
         points = points.astype("M8[us]")
@@ -158,10 +161,10 @@ def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
 
 
 def _are_zoned(elements: list[bytes], name: str) -> bool:
-    """Whether dates have an offset from UTC, which is all of them or none.
+    """Whether the dates of a column have an offset from UTC.
 
     Raises:
-        InvalidRequest: One of them is no date, or some have an offset and others have none.
+        InvalidRequest: An element is no date, or some have an offset and others do not.
     """
     is_zoned = are_zoned(elements)
     if is_zoned is not None:
@@ -174,7 +177,7 @@ def _are_zoned(elements: list[bytes], name: str) -> bool:
 
 
 def _microseconds(elements: list[bytes], name: str) -> Array:
-    """Points in time in UTC, one by one: pandas 2 reads nanoseconds only, so 1677 to 2262, and no offsets with seconds."""
+    """Dates in UTC, read one by one: pandas 2 itself reads only the years that nanoseconds reach, and no offsets with seconds."""
     points = np.full(len(elements), np.datetime64("NaT", "us"))
     for place, element in enumerate(elements):
         if element == b"NaT":
@@ -189,7 +192,7 @@ def _microseconds(elements: list[bytes], name: str) -> Array:
 
 def _no_date(name: str, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
     return InvalidRequest(
-        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' wants"
+        f"tensor {shown(name)}: element {place} is {shown(elements[place])}, which is not {expected} as the content_type 'datetime' needs"
     )
 
 
@@ -203,7 +206,7 @@ _COLUMNS: Final[Mapping[str, Decode]] = {
 
 
 def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any:
-    """A column with the dtype that its `pd_dtype` says, which must be one that holds just the values that are there."""
+    """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
     import pandas as pd
 
     hint: Any = tensor.parameters[DTYPE]
@@ -220,7 +223,7 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
         return _of_categories(series, tensor, others)
     if str(series.dtype) == hint:
         return series
-    if not _is_form_of(series, hint):
+    if not _can_become(series, hint):
         raise InvalidRequest(f"column {shown(name)} cannot be {hint}, as its {DTYPE} says: its values are {series.dtype}")
     try:
         if ", " in hint:
@@ -236,24 +239,27 @@ def _as_hinted(column: Any, tensor: Tensor, others: Mapping[str, Decode]) -> Any
 
 
 def _zoned(series: pd.Series[Any], hint: str) -> pd.Series[Any]:
-    """Points in time as those in UTC, if there is no risk in the zone: pandas can end the process where one takes them out of the
-    calendar, and pandas 2 where they are before the first moment of a zone's table, as soon as they become Python objects."""
+    """Dates in UTC, after a check that they can be converted to the zone.
+
+    pandas crashes, with the whole process, where a zone moves a date out of the calendar. pandas 2 also crashes when it makes Python
+    objects of dates before 1678 in a zone that has a name.
+    """
     local = series if series.dt.tz is None else series.dt.tz_localize(None)
     points, day = local.to_numpy(), np.timedelta64(1, "D")
     if not hint.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
-        raise ValueError("some are too near to the ends of the years 1 to 9999 for a zone")
-    if not has_str_dtype() and not has_fixed_zone(hint) and (points < _FIRST_OF_ZONES).any():
-        raise ValueError("some are before 1678, where pandas 2 knows no zone by its name")
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
+    if not has_str_dtype() and not has_fixed_zone(hint) and (points < _FIRST_YEAR).any():
+        raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
     return series.dt.tz_localize("UTC") if series.dt.tz is None else series
 
 
 def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, Decode]) -> pd.Series[Any]:
-    """Values as a column of the categories that `pd_categories` tells, which must be among them."""
+    """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
     import pandas as pd
 
-    where = f"column {shown(tensor.name)} cannot be of the categories that its {CATEGORIES} tells"
-    told, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
-    values = column_of(told, told.parameters.get("content_type"), others)
+    where = f"column {shown(tensor.name)} cannot have the categories in its {CATEGORIES}"
+    described, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
+    values = column_of(described, described.parameters.get("content_type"), others)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
@@ -261,27 +267,27 @@ def _of_categories(series: pd.Series[Any], tensor: Tensor, others: Mapping[str, 
         codes = _codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
-            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is none of them")
-        if (codes < 0).any() and any(isinstance(category, bytes) for category in categories):
-            raise ValueError("they hold bytes, and beside those nothing stands for a missing value")
+            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is not one of them")
+        if (codes < 0).any() and categories.dtype == object and any(isinstance(category, bytes) for category in categories):
+            raise ValueError("a value is missing, and categories of bytes cannot be sent back with missing values")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
 
 
 def _codes(series: pd.Series[Any], categories: Any) -> Array:
-    """The place of each value among the categories, -1 for what is not among them."""
+    """The place of each value among the categories, and -1 for values that are not among them."""
     if series.isna().all():
         return np.full(len(series), -1)
     if series.dtype.kind != "M" or categories.dtype.kind != "M":
         codes: Array = categories.get_indexer(series)
         return codes
-    alike = series.astype(categories.dtype)  # of another unit or zone, pandas may find nothing, or no room for a year
+    alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises
     return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
 
 
-def _is_form_of(series: pd.Series[Any], hint: str) -> bool:
-    """Whether a column as it came is how one of dtype `hint` is sent."""
+def _can_become(series: pd.Series[Any], hint: str) -> bool:
+    """Whether a column of dtype `hint` is sent as the values that came."""
     import pandas as pd
 
     if hint in MASKED:

@@ -1,6 +1,6 @@
-"""A column of a data frame -> its tensor. Works on whole columns: no Python code runs for each cell but where they are Python objects.
+"""A column of a data frame -> a tensor. Works on whole columns: Python code runs for single cells only if they are Python objects.
 
-pandas is imported where something of its is made, never before.
+pandas is imported in the functions that make something of it, so that servers without pandas can import this module.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..datatypes import Array
-from ..rest.schemas import Parameters
+from ..schemas import Parameters
 from ..tensors import Tensor, object_array
-from .base import InputCodec, made
+from .base import InputCodec, bytes_tensor
 from .base64 import Base64Codec
 from .categories import MOST_CATEGORIES, to_text
 from .datetime import DatetimeCodec, are_in_calendar
-from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, is_zoned, untold_dtype, zoned_dtype
+from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, default_dtype, is_zoned, zoned_dtype
 from .pandas_json import PandasJSONCodec
 from .string import StringCodec
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _TEXTS: Final = {"s": "S19", "us": "S26", "ns": "S29"}
-"""The dtype of the text of a point in time by its unit."""
+"""The dtypes of the texts of dates, by the unit of the dates."""
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -39,7 +39,8 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         series: The column.
 
     Raises:
-        TypeError: The column's dtype, or an element, has no form in the protocol; the text names column and row.
+        TypeError: The protocol has no form for the column's dtype or for a value; the text names column and row.
+        ValueError: A date is out of the years 1 to 9999, or a string has lone surrogates.
     """
     dtype = str(series.dtype)
     if isinstance(series.dtype, np.dtype) and (series.dtype.kind in "biuf" or dtype == "bfloat16"):
@@ -55,15 +56,15 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         return _hinted(_datetimes_to_tensor(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
     if dtype in ("str", "string", "object"):
         tensor = _objects_to_tensor(name, series)
-        is_told = dtype != untold_dtype(tensor.parameters.get("content_type")) or (dtype == "str" and series.isna().all())
-        return _hinted(tensor, dtype) if is_told else tensor
-    raise TypeError(f"column {name!r} has dtype {dtype}, which the protocol has no form for: convert it with astype, such as to str")
+        is_clear = dtype == default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
+        return tensor if is_clear else _hinted(tensor, dtype)
+    raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
 
 
 def string_parameters(dtype: str) -> Parameters:
-    """The parameters of a column of strings whose dtype is called so."""
+    """The parameters of a column of strings of a dtype of this name."""
     parameters: Parameters = {"content_type": StringCodec.content_type}
-    return parameters if dtype == untold_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
+    return parameters if dtype == default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
 
 
 def _hinted(tensor: Tensor, dtype: str) -> Tensor:
@@ -71,35 +72,35 @@ def _hinted(tensor: Tensor, dtype: str) -> Tensor:
 
 
 def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column of categories as a column of its values, each made once, with what they are as a parameter.
+    """A column of categories as a column of its values, with the categories as a parameter.
 
-    Where they are too many for it, those that no row has stay behind.
+    If they are too many for the parameter, those that no row has are left out.
     """
     import pandas as pd
 
-    told = pd.Series(series.cat.categories, dtype=series.cat.categories.dtype)
-    if len(told) > MOST_CATEGORIES and len(told) > len(series):
+    listed = pd.Series(series.cat.categories, dtype=series.cat.categories.dtype)
+    if len(listed) > MOST_CATEGORIES and len(listed) > len(series):
         return _category_to_tensor(name, series.cat.remove_unused_categories())
-    categories = column_to_tensor(f"the categories of {name}", told)
+    categories = column_to_tensor(f"the categories of {name}", listed)
     codes = series.cat.codes.to_numpy()
-    values = _with_missing(name, categories, told) if (codes < 0).any() else categories
+    values = _with_missing(name, categories, listed) if (codes < 0).any() else categories
     content_type = values.parameters.get("content_type")
     parameters: Parameters = {} if content_type is None else {"content_type": content_type}
     text = to_text(categories, ordered=bool(series.cat.ordered))
     if text is not None:
         parameters[CATEGORIES] = text
-    elif len((used := series.cat.remove_unused_categories()).cat.categories) < len(told):
+    elif len((used := series.cat.remove_unused_categories()).cat.categories) < len(listed):
         return _category_to_tensor(name, used)
     return Tensor(name, values.array[codes], parameters)
 
 
-def _with_missing(name: str, categories: Tensor, told: pd.Series[Any]) -> Tensor:
-    """Categories with what stands for a missing value behind them, where its code, -1, finds it."""
+def _with_missing(name: str, categories: Tensor, listed: pd.Series[Any]) -> Tensor:
+    """Categories followed by a missing value, which then has the index -1, its code."""
     array, content_type = categories.array, categories.parameters.get("content_type")
     if array.dtype.kind == "f":
         return Tensor(name, np.append(array, array.dtype.type(np.nan)))
     if content_type != DatetimeCodec.content_type:
-        return PandasJSONCodec.encode_input(name, [*told.tolist(), None])
+        return PandasJSONCodec.encode_input(name, [*listed.tolist(), None])
     return Tensor(name, object_array([*array.tolist(), b"NaT"], (len(array) + 1,)), {"content_type": content_type})
 
 
@@ -112,7 +113,7 @@ def _masked_to_tensor(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -
 
 
 def _as_json(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column as `pd_json`, with what is missing as null."""
+    """A column as `pd_json`, with null for missing values."""
     missing = series.isna().to_numpy()
     return PandasJSONCodec.encode_input(name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)])
 
@@ -121,23 +122,23 @@ def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     zoned = is_zoned(series.dtype)
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else series).to_numpy()
     if not are_in_calendar(points):
-        raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, which are those of ISO 8601")
+        raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601")
     missing = np.isnat(points)
-    # the coarsest unit that isoformat() has and that loses nothing
+    # the coarsest unit of those that isoformat() writes, as long as no digit is lost
     unit = next((unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns")
     texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
     if zoned:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
-    return made(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
+    return bytes_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
-    """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as they are; what is mixed or missing as `pd_json`."""
+    """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as numbers, and mixed or missing values as `pd_json`."""
     values = series.tolist()
     classes = set(map(type, values))
     if series.dtype == object and _are_floats(classes):
         numbers = np.array(values, np.float64)
-        # None stays None where it can; beside infinities, which no JSON text has, it is NaN
+        # None is null in pd_json; but pd_json has no infinities, so beside these None becomes NaN
         if type(None) not in classes or np.isinf(numbers).any():
             return Tensor(name, numbers)
     if classes <= {str}:
@@ -152,7 +153,7 @@ def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _are_datetimes(classes: set[type]) -> bool:
-    """Whether they are of datetimes, some of which may be missing: pandas' NaT is of a class of datetimes too."""
+    """Whether values of these classes are datetimes, or missing: pandas' NaT is a datetime too."""
     others = classes - {type(None)}
     return bool(others) and all(issubclass(cls, datetime) for cls in others)
 

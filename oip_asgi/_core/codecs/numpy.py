@@ -15,7 +15,8 @@ from .base import InputCodec, SingleTensorCodec
 
 
 class NumpyCodec(InputCodec[Array]):
-    """numpy arrays. Writes `[N]` as `[N, 1]`, as MLServer does; every other shape stays. BYTES are object arrays of `bytes`."""
+    """numpy arrays. An array of shape `[N]` is written as `[N, 1]`, as the specification asks; other shapes do not change. BYTES are
+    object arrays of `bytes`."""
 
     content_type = "np"
     type_hint = np.ndarray

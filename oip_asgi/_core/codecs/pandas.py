@@ -1,6 +1,6 @@
-"""The content type `pd`: requests and responses as data frames, one tensor for each column. How a column travels is others' to say.
+"""The content type `pd`: requests and responses as data frames, one tensor for each column. The module `frames` does the work.
 
-pandas is never imported to see whether something is a frame.
+pandas is imported in the functions that make a frame, and never to see whether something is one.
 
 Specification: Content Types, Pandas DataFrame.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class PandasCodec(RequestCodec["pd.DataFrame"]):
-    """Data frames: a tensor for each column, of shape `[N]`. The index stays behind, as on MLServer.
+    """Data frames: one tensor of shape `[N]` for each column. The index is not sent, as with MLServer.
 
-    Columns of numbers are tensors of their datatype, NaN and all; strings are `str`, bytes `base64`, points in time `datetime`, and
-    everything else, missing values too, `pd_json`. Column names that are integers become strings.
+    Columns of numbers are tensors of their datatype, also with NaN. Strings have the content type `str`, bytes `base64`, dates
+    `datetime`, and all other objects, or columns with missing ones, `pd_json`. Column names that are integers become strings.
     """
 
     content_type = "pd"
@@ -48,10 +48,10 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
-        """`decode_request` for requests whose inputs are declared, with what can be prepared of their frame.
+        """A `decode_request` that has prepared the columns of a frame.
 
         Args:
-            names: The names of the inputs, in their order. Requests may have others, which are only not prepared.
+            names: The names of the declared inputs, in order. Requests with other inputs are decoded too, only slower.
         """
         import pandas as pd
 
@@ -85,46 +85,46 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
 
 def is_frame_class(annotation: object) -> bool:
-    """Whether something is `pandas.DataFrame`, without importing pandas to see."""
+    """Whether something is the class `pandas.DataFrame`. Does not import pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and annotation is pandas.DataFrame
 
 
 def is_series_class(annotation: object) -> bool:
-    """Whether something is `pandas.Series`, without importing pandas to see."""
+    """Whether something is the class `pandas.Series`. Does not import pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and annotation is pandas.Series
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value is a `pandas.DataFrame` or of a subclass, without importing pandas to see."""
+    """Whether a value is a `pandas.DataFrame` or an instance of a subclass. Does not import pandas."""
     return any(map(is_frame_class, type(value).__mro__))
 
 
 def is_series(value: object) -> bool:
-    """Whether a value is a `pandas.Series` or of a subclass, without importing pandas to see."""
+    """Whether a value is a `pandas.Series` or an instance of a subclass. Does not import pandas."""
     return any(map(is_series_class, type(value).__mro__))
 
 
 def names_of(frame: pd.DataFrame) -> list[str]:
-    """The names that the tensors of a frame's columns have.
+    """The names of a frame's columns as the names of tensors.
 
     Raises:
-        TypeError: It is no frame, or a column's name is neither a string nor an integer.
-        ValueError: Two columns have the same name, or a name is no text.
+        TypeError: The value is no frame, or a column's name is neither a string nor an integer.
+        ValueError: Two columns have the same name, or a name has lone surrogates.
     """
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
     labels = frame.columns.tolist()
     for label in labels:
         if not isinstance(label, (str, int)):
-            raise TypeError(f"column {label!r} is neither called by a string nor by an integer, so no tensor can have its name: rename it")
+            raise TypeError(f"the name of column {label!r} is neither a string nor an integer, so no tensor can have it: rename the column")
     names = list(map(str, labels))
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the columns {shown(names)} have lone surrogates in their names, which are no text: rename them") from None
+        raise ValueError(f"the names of the columns {shown(names)} have lone surrogates, which no text can have: rename them") from None
     if len(set(names)) != len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise ValueError(f"column {twice!r} is there twice, and each tensor needs a name of its own: rename it")
+        raise ValueError(f"column {twice!r} is there twice, but each tensor needs its own name: rename one")
     return names

@@ -1,6 +1,6 @@
-"""Which dtypes of pandas a column may have, and the parameters that bring back what its values do not tell. Knows no columns.
+"""The dtypes that a column may have, and the parameters that tell a dtype which the values do not show. Knows no columns.
 
-pandas is imported where a dtype is made, never before.
+pandas is imported in the functions that make a dtype, so that servers without pandas can import this module.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DTYPE: Final = "pd_dtype"
-"""Parameter of a column whose dtype its values do not tell. MLServer's clients neither write nor mind it."""
+"""Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor read it."""
 
 CATEGORIES: Final = "pd_categories"
-"""Parameter of a column whose `pd_dtype` is `category`: which there are, in order; see `categories`."""
+"""Parameter with the categories of a column whose `pd_dtype` is `category`; see the module `categories`."""
 
 MASKED: Final = {
     "boolean": np.dtype("?"),
@@ -31,31 +31,31 @@ MASKED: Final = {
     "Float32": np.dtype("f4"),
     "Float64": np.dtype("f8"),
 }
-"""pandas' nullable dtypes, and numpy's for their values."""
+"""pandas' nullable dtypes, and the numpy dtypes of their values."""
 
 _DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
 _OFFSET: Final = re.compile("(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]")
 """With the colon: pandas reads +0545 as 05:05."""
 
 HINTS: Final = (*MASKED, "string", "str", "object", "category")
-"""What else `pd_dtype` may be."""
+"""What `pd_dtype` may be, beside the names of dates' dtypes."""
 
 
 def is_datetime(name: str) -> bool:
-    """Whether a dtype's name is one of points in time, without a zone or with one; whether there is such a zone is not looked at."""
+    """Whether a dtype's name has the form of one for dates, with or without a zone. Whether the zone exists is not checked."""
     return _DATETIME.fullmatch(name) is not None
 
 
 def has_known_zone(name: str) -> bool:
-    """Whether the zone in a dtype's name, if it has one, is UTC, an offset from it such as `UTC+02:00`, or one of zoneinfo's names.
+    """Whether the zone in a dtype's name, if there is one, is UTC, an offset such as `UTC+02:00`, or a name that zoneinfo knows.
 
-    Only such a name may reach pandas: it hands others to libraries that open the file which a name spells.
+    No other name may reach pandas: with some, it lets dateutil open any file that the name says.
     """
     return has_fixed_zone(name) or _zone_of(name) in _zones()
 
 
 def has_fixed_zone(name: str) -> bool:
-    """Whether the zone in a dtype's name, if it has one, is UTC or an offset from it."""
+    """Whether the zone in a dtype's name, if there is one, is UTC or an offset from UTC."""
     zone = _zone_of(name)
     return zone in ("", "UTC") or _OFFSET.fullmatch(zone) is not None
 
@@ -70,8 +70,8 @@ def _zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def untold_dtype(content_type: object) -> str | None:
-    """What a column of this content type is when nobody says; strings are `object` in pandas 2, `str` in pandas 3."""
+def default_dtype(content_type: object) -> str | None:
+    """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
     if content_type == Base64Codec.content_type:
         return "object"
     if content_type in (None, DatetimeCodec.content_type):
@@ -80,31 +80,31 @@ def untold_dtype(content_type: object) -> str | None:
 
 
 def has_str_dtype() -> bool:
-    """Whether strings have a dtype of their own when nobody says, as since pandas 3. Making a column to see takes 100 times as long."""
+    """Whether strings are of the dtype `str` by default, as since pandas 3. To make a column and look takes 100 times as long."""
     import pandas as pd
 
     return not pd.__version__.startswith("2.")
 
 
 def is_str(dtype: object) -> bool:
-    """Whether a dtype is the one of strings that pandas 3 has where nobody says; `string` is another."""
+    """Whether a dtype is `str`, the default dtype of strings in pandas 3. `string` is another one."""
     import pandas as pd
 
     return has_str_dtype() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan
 
 
 def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:
-    """Whether a dtype is one of points in time with a zone."""
+    """Whether a dtype is one of dates with a zone."""
     import pandas as pd
 
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
 def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
-    """What a dtype is called so that every reader finds its zone.
+    """The name of a dtype of dates with a zone, for `pd_dtype`.
 
-    A fixed offset goes by its offset, since its name, such as "CEST", need not say it. What has no name at all, as a zone of
-    dateutil's, goes as UTC: the same points in time.
+    A fixed offset is called by its offset, since its own name, such as "CEST", may say nothing to a reader. A zone without a name that
+    `has_known_zone` takes, such as one of dateutil's, is called UTC: the dates stay the same.
     """
     import pandas as pd
 
@@ -116,6 +116,6 @@ def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
         try:
             if is_datetime(called) and has_known_zone(called) and str(pd.DatetimeTZDtype(dtype.unit, name).tz) == name:
                 return called
-        except (TypeError, ValueError, KeyError):  # as pandas calls zones that it does not know
+        except (TypeError, ValueError, KeyError):  # what pandas raises for zones that it does not know
             continue
     return f"datetime64[{dtype.unit}, UTC]"

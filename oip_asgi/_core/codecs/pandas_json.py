@@ -1,6 +1,6 @@
-"""The content type `pd_json`: lists of any values that JSON has, a JSON text for each. Knows no frames and no columns.
+"""The content type `pd_json`: lists of any values that JSON has, one JSON text for each value. Knows no frames and no columns.
 
-MLServer writes columns of objects so; the text of its content types does not say it.
+MLServer writes columns of Python objects like this, although its documentation of content types does not name it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..tensors import Tensor, object_array
 from .base import InputCodec, bytes_of, decode_elements
 
 _DEEPEST: Final = 100
-"""How deep JSON in a column may nest: a model that gets it must be able to copy, compare and return it."""
+"""How deep the JSON in a column may nest, so that a model can copy, compare and return the value."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -45,10 +45,10 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
 
 def _simple_values(texts: list[bytes]) -> list[Any] | None:
-    """The values of texts without arrays and objects, read as the elements of one array; None where they cannot be read so.
+    """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails.
 
-    No value can reach from one text into the next, since no JSON string holds a newline as it is. So there are as many values as texts
-    only where each text is one.
+    A newline separates the texts. No JSON string may contain one, so no value can begin in one text and end in the next: there are as
+    many values as texts only if each text is one value.
     """
     joined = b",\n".join(texts)
     if b"[" in joined or b"{" in joined:
@@ -62,7 +62,7 @@ def _simple_values(texts: list[bytes]) -> list[Any] | None:
 
 def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
     if set(map(type, values)) <= {str, int, bool, type(None)}:
-        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate, whose row the slow way names
+        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate; the loop below names its row
             return list(map(_encode, values))
     texts: list[bytes] = []
     for row, value in enumerate(values):

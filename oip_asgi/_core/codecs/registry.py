@@ -1,6 +1,6 @@
-"""The content types of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
+"""The codecs of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
 
-What decides is, in this order: the tensor's `content_type`, the request's, the declared one, the annotation, and `np`.
+The content type that decides is the tensor's, else the request's, else the declared one, else that of the annotation, else `np`.
 
 Specification: Content Types, Usage and Model Metadata.
 """
@@ -43,10 +43,10 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     """How one parameter's tensor becomes its Python value.
 
     Args:
-        annotation: What the parameter wants, as it is called to a person; empty where it wants nothing.
-        default: How to read a tensor of which the request says nothing.
-        by_content_type: How to read one whose content type the request says, for those that yield the annotation.
-        datatype: The only datatype that can become that; None for any.
+        annotation: The parameter's annotation as text, empty if it has none.
+        default: Reads a tensor if the request says no content type.
+        by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
+        datatype: The only datatype that can be read; None for any.
     """
 
     annotation: str
@@ -59,10 +59,10 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
 
         Args:
             tensor: The tensor.
-            of_request: The request's content type, where it is one for tensors.
+            of_request: The request's content type, if it is one for tensors.
 
         Raises:
-            InvalidRequest: The tensor does not hold one, or says a content type that cannot yield it.
+            InvalidRequest: The tensor does not hold such a value, or its content type makes another type than the annotation's.
         """
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
@@ -82,12 +82,12 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
     """How several tensors become one Python value, such as a data frame.
 
     Args:
-        annotation: What the parameter wants, as it is called to a person.
-        content_type: The one that yields it.
-        codec: The one of that content type.
-        decode: Makes it of a request that holds the tensors for it alone.
+        annotation: The parameter's annotation as text.
+        content_type: The content type that makes this value.
+        codec: Its codec.
+        decode: Makes the value from a request that holds only the tensors for it.
         declared: The declared content types of inputs, by name.
-        decoders: How to decode content types that are not this package's.
+        decoders: The decoders of content types that are not this package's.
     """
 
     annotation: str
@@ -98,14 +98,14 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
     decoders: Mapping[str, Decode]
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request. A tensor that does not say its content type has the declared one.
+        """The value of some tensors of a request. A tensor without content type is read with the declared one.
 
         Args:
-            tensors: The tensors, which stay as they are.
+            tensors: The tensors, which do not change.
             request: Their request.
 
         Raises:
-            InvalidRequest: They do not hold such a value.
+            InvalidRequest: The tensors do not hold such a value.
         """
         if self.declared:
             tensors = list(map(self._as_declared, tensors))
@@ -115,7 +115,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
             raise InvalidRequest(f"the request: {error}") from error
 
     def of_inputs(self, names: Sequence[str]) -> WholeReader:
-        """The same reader, prepared for the inputs of these names where they are declared and the codec is this package's own."""
+        """A reader that is prepared for inputs of these names, if any are declared and the codec is this package's own."""
         if self.codec is not PandasCodec or not names:
             return self
         return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
@@ -131,12 +131,12 @@ class Codecs:
     """The codecs of one server.
 
     Args:
-        others: What users add to those of this package; one with the same content type takes its place.
-        has_pandas: Whether pandas can be imported. Without it, its content types are unknown.
+        others: The user's codecs. One with the content type of this package's replaces it.
+        has_pandas: Whether pandas is installed. Without it, the content types that need it are unknown.
 
     Raises:
-        TypeError: One of them is no complete codec, or has the content type of another of them.
-        ValueError: One needs pandas, which is not installed.
+        TypeError: One of the user's codecs is incomplete, or two have the same content type.
+        ValueError: One of them needs pandas, which is not installed.
     """
 
     def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
@@ -148,7 +148,7 @@ class Codecs:
             self._add(codec)
         self._wholes = tuple(self.requests[name] for name in self.only_whole())
         self.are_extended = len(others) > 0
-        """Whether any of them is a user's, and may know more values than those of this package do."""
+        """Whether the user has added codecs, which may encode values that this package's do not."""
 
     def _is_usable(self, codec: AnyCodec) -> bool:
         return self._has_pandas or not codec.needs_pandas
@@ -167,23 +167,23 @@ class Codecs:
             self.requests[codec.content_type] = codec
 
     def only_whole(self) -> list[str]:
-        """The content types that are for whole requests and for no single tensor."""
+        """The content types that are for whole requests only, not for a tensor."""
         return [name for name in self.requests if name not in self.inputs]
 
     def of_columns(self) -> list[str]:
-        """Those of `only_whole` that make a data frame, whose columns are tensors that a model can take one by one as well."""
+        """The content types of `only_whole` that make a data frame. A model can also take its columns one by one."""
         return [name for name in self.only_whole() if _is(self.requests[name], PandasCodec)]
 
     def check(self, content_type: object, where: str, *, whole: bool) -> None:
-        """Hold a `content_type` of a request against those that are known.
+        """Check that a `content_type` in a request is known.
 
         Args:
             content_type: The parameter.
-            where: Whose it is, for the error.
-            whole: Whether it is the request's, not a tensor's.
+            where: What has the parameter, for the error.
+            whole: Whether the request itself has it, not a tensor.
 
         Raises:
-            InvalidRequest: It is unknown, or for whole requests only.
+            InvalidRequest: It is unknown, or a tensor has one that is for whole requests.
         """
         if content_type in self.inputs or (whole and content_type in self.requests):
             return
@@ -193,10 +193,10 @@ class Codecs:
         raise InvalidRequest(f"{where} has the unknown content_type {shown(content_type)}: expected one of {', '.join(known)}")
 
     def check_declared(self, content_type: str, where: str, *, whole: bool) -> None:
-        """`check` for what a model declares.
+        """Check that a declared content type is known. The arguments are those of `check`.
 
         Raises:
-            ValueError: As there, or it needs pandas, which is not installed.
+            ValueError: It is unknown, a tensor has one that is for whole requests, or it needs pandas, which is not installed.
         """
         if content_type not in self.inputs and content_type not in self.requests:
             for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
@@ -208,10 +208,10 @@ class Codecs:
             raise ValueError(str(error)) from None
 
     def check_installed(self, codec: AnyCodec, where: str) -> None:
-        """Refuse a codec whose package is not installed.
+        """Check that the package that a codec needs is installed.
 
         Raises:
-            ValueError: The text names the extra.
+            ValueError: It is not; the text names the extra to install.
         """
         if not self._is_usable(codec):
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
@@ -221,10 +221,10 @@ class Codecs:
 
         Args:
             annotation: The parameter's, without `Optional` and `Annotated`.
-            codec: What `Annotated` names.
+            codec: The codec in `Annotated`, or None.
 
         Returns:
-            None where no tensor can become that.
+            The reader, or None if no tensor can become what the annotation says.
         """
         if codec is not None:
             decode = _decode_of(codec)
@@ -236,7 +236,7 @@ class Codecs:
             return self._series_reader(called)
         for content_type, known in self.inputs.items():
             if known.yields(normal(annotation)):
-                # bytes are what a tensor holds anyway: base64 is undone only where the request says that it is base64
+                # a tensor holds bytes already: they are decoded from base64 only if the request says so
                 decode = _decode_of(known)
                 default = _bytes if known is Base64Codec else _array if known is NumpyCodec else decode
                 return Reader(called, default, {content_type: decode}, known.datatype)
@@ -251,7 +251,7 @@ class Codecs:
         return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
 
     def whole_codec(self, annotation: Any) -> AnyRequestCodec | None:
-        """The codec of a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None where it is no such."""
+        """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
         if annotation in UNTYPED:
             return None
         return next((codec for codec in self._wholes if codec.yields(normal(annotation))), None)
@@ -260,8 +260,8 @@ class Codecs:
         """How to read several tensors for a parameter.
 
         Args:
-            codec: From `whole_codec`, or `Annotated`.
-            annotation: The parameter's.
+            codec: The codec from `whole_codec` or in `Annotated`.
+            annotation: The parameter's annotation.
             declared: The declared content types of inputs, by name.
 
         Raises:
@@ -272,7 +272,7 @@ class Codecs:
         return WholeReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
-        """The codec for a result that is annotated so; None where its value says what it is, as arrays, bytes and series do."""
+        """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
         for codec in self.inputs.values():
             if codec not in (NumpyCodec, Base64Codec) and codec.yields(normal(annotation)):
                 return codec
@@ -282,14 +282,14 @@ class Codecs:
         return {name: _decode_of(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def of_value(self, value: Any) -> AnyInputCodec | None:
-        """The codec for a result that nothing else names one for: those of users first; None for what numpy makes an array of."""
+        """The codec for a result for which nothing names one, the user's first; None if numpy makes an array of it."""
         for codec in self._others:
             if _encodes(codec, value):
                 return codec
         return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
     def whole_of_value(self, value: Any) -> AnyRequestCodec | None:
-        """The codec for a result that is a whole response."""
+        """The codec for a result that becomes a whole response; None for other results."""
         for codec in self._wholes:
             if _encodes(codec, value):
                 return codec
@@ -297,7 +297,7 @@ class Codecs:
 
 
 def as_codec(extras: Sequence[Any]) -> AnyCodec | None:
-    """The codec among what an `Annotated` holds."""
+    """The codec in an `Annotated`, or None."""
     return next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
 
 
@@ -312,14 +312,14 @@ def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
-    """Hold what somebody gives as a codec against what one needs.
+    """Check that a codec has all that it needs.
 
     Args:
-        codec: What is given.
-        where: Whose it is, for the error.
+        codec: The object that is given as a codec.
+        where: Where it is given, for the error.
 
     Raises:
-        TypeError: It is none, or both, or lacks its content type or a method; the text says what to write.
+        TypeError: It is no codec, or of both kinds, or has no content type, or lacks a method; the text says what to write.
     """
     for_one, for_whole = is_input_codec(codec), is_request_codec(codec)
     content_type = getattr(codec, "content_type", None)
@@ -349,7 +349,7 @@ def _called(codec: AnyCodec) -> str:
 
 
 def _encodes(codec: AnyCodec, value: Any) -> bool:
-    # a user's codec is asked about the results of all models, so its mistakes must not become theirs
+    # a user's codec sees the results of all models, so an error in it must not fail them
     try:
         return bool(codec.can_encode(value))
     except Exception as error:
@@ -358,7 +358,7 @@ def _encodes(codec: AnyCodec, value: Any) -> bool:
 
 
 def _decode_of(codec: AnyInputCodec) -> Decode:
-    """How a codec decodes a tensor. What datatype it reads is checked before a user's codec is called, as ours check it themselves."""
+    """The decoder of a codec. For a user's codec it checks the datatype first; this package's own check it themselves."""
     datatype = codec.datatype
     if datatype is None or codec in _INPUT_CODECS:
         return codec.decode_input

@@ -24,7 +24,7 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        # the method of str itself is called without Python code for each element
+        # with the method of str itself, no Python code runs for each element
         are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
         return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
 
@@ -43,7 +43,7 @@ def _to_utf8(element: str | bytes) -> bytes:
 
 
 class StringRequestCodec(SingleTensorCodec[list[str]]):
-    """One list of strings as a whole request or response, under MLServer's names `input-1` and `output-1`."""
+    """One list of strings as a request or response, under MLServer's names `input-1` and `output-1`."""
 
     content_type = "str"
     type_hint = list[str]

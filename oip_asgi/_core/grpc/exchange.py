@@ -7,17 +7,22 @@ Specification: gRPC, API Definitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from ..datatypes import Buffer
 from ..effects import Steps
 from ..errors import InferenceError, NotFound, shown
 from ..models.model import Model
 from ..serving.engine import Engine
+from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
+from ..serving.observers import refused_unknown
 from ..serving.pipeline import infer
 from . import repository
+from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
 from .method import Method, Reply, refusal
@@ -31,7 +36,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Steps[Reply]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -39,19 +44,29 @@ def exchange(engine: Engine, method: Method, body: bytes, transport: Any) -> Ste
         method: Which method.
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
+        timeout: How many seconds the client gives it.
     """
     try:
         fill = _FILL.get(method.name)
         if fill is None:
-            form = GRPCForm(method, body, transport)
-            return Reply((yield from infer(engine, _find(engine, form.model_name, form.model_version), form)))
+            form = _form(engine, method, body, transport, timeout)
+            model = engine.find_for_inference(form.model_name, form.model_version or None)
+            return Reply((yield from infer(engine, model, form)))
         response = method.response()
-        yield from fill(engine, method.parse(body), response)
+        yield from fill(engine, method.parse(bytes(body)), response)
         return Reply(response.SerializeToString())
     except InferenceError as error:
         return refusal(error)
     except Exception as error:
         return refusal(own_fault(error))
+
+
+def _form(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float) -> GRPCForm:
+    try:
+        return GRPCForm(method, body, transport, timeout)
+    except InferenceError as error:
+        refused_unknown(engine.unknown, error)
+        raise
 
 
 def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:
@@ -79,6 +94,18 @@ def _model_metadata(engine: Engine, request: Any, response: Any) -> Steps[None]:
     yield from ()
 
 
+def _model_statistics(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    if request.name:
+        _find(engine, request.name, request.version)
+    fill(response, statistics_of(engine, request.name or None, request.version or None))
+    yield from ()
+
+
+def _model_config(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    fill(response.config, model_config(_find(engine, request.name, request.version)))
+    yield from ()
+
+
 def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
     if request.service not in ("", SERVICE):
         raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
@@ -96,6 +123,8 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
         "ServerMetadata": _server_metadata,
         "ModelReady": _model_ready,
         "ModelMetadata": _model_metadata,
+        "ModelStatistics": _model_statistics,
+        "ModelConfig": _model_config,
         "RepositoryIndex": repository.index,
         "RepositoryModelLoad": repository.load,
         "RepositoryModelUnload": repository.unload,
@@ -108,7 +137,7 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         SERVICE: (
             *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
-            *("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
+            *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
         ),
         HEALTH: ("Check",),
     }

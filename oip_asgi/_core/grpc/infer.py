@@ -28,15 +28,17 @@ class GRPCForm:
         method: The method and its messages.
         body: The serialized request message.
         transport: The adapter's own object.
+        timeout: How many seconds the client gives it.
 
     Raises:
         InvalidRequest: A short message cannot be parsed; a long one is parsed by `decode`.
     """
 
-    __slots__ = ("_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "transport")
+    __slots__ = ("_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
 
-    def __init__(self, method: Method, body: bytes, transport: Any) -> None:
+    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
         self.transport = transport
+        self.timeout = timeout
         self._method = method
         self._size = len(body)
         self._parsed, self._raw = body, list[memoryview]()
@@ -45,7 +47,7 @@ class GRPCForm:
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
         self._message: Any = None
         if len(self._parsed) <= ON_LOOP:
-            self._message = method.parse(self._parsed)
+            self._message = method.parse(bytes(self._parsed))
             self.model_name, self.model_version = self._message.model_name, self._message.model_version
         else:
             self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, shown
 from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
-from ..rest import schemas
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, integer_array, object_array
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(

@@ -8,6 +8,7 @@ Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -87,7 +88,7 @@ class _Request:
             InvalidRequest: It cannot be parsed.
             NotFound: There is no such model.
         """
-        self._form = GRPCForm(self._method, body, self.transport)
+        self._form = GRPCForm(self._method, body, self.transport, math.inf)
         self._is_open = True
         self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
 
@@ -101,6 +102,10 @@ class _Request:
         """Whether the end of its answers is to be told by one more message."""
         message = self._form.message if self._is_open else None
         return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
+
+    @property
+    def timeout(self) -> float:
+        return math.inf
 
     def named_headers(self) -> Mapping[str, str]:
         return self._form.named_headers()

@@ -27,7 +27,7 @@ _MAX_SHORT_SHIFT: Final = 28
 """The same for tags and lengths, which have 32 bits."""
 
 
-def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
+def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
     """Take a bytes field off a serialized message.
 
     Args:
@@ -56,7 +56,7 @@ def split(message: bytes, field: int) -> tuple[bytes, list[memoryview]]:
     return b"".join(kept), taken
 
 
-def find_texts(message: bytes, fields: tuple[int, ...]) -> tuple[str, ...]:
+def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
     """The values of text fields of a long message, before it is parsed.
 
     Args:

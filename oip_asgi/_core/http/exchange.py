@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
+from .. import schemas
 from ..codings import encode, preferred
 from ..effects import Run, Steps
 from ..errors import InferenceError
 from ..limits import ON_LOOP
 from ..models.model import Model
-from ..rest import schemas
 from ..serving.engine import Engine
+from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
@@ -37,11 +38,13 @@ class Exchange(msgspec.Struct, eq=False):
         engine: The server.
         head: The request's head.
         incoming: Its body.
+        version: The version of a model that its path names; None where it names none.
     """
 
     engine: Engine
     head: Head
     incoming: Incoming
+    version: str | None = None
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
@@ -70,11 +73,12 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
     model = None
+    handler = match.handlers.get(head.method)
     if match.name is not None:
         if match.is_split and match.name not in models:
             raise unknown_path(head.path)
-        model = models.find(match.name, match.version)
-    handler = match.handlers.get(head.method)
+        request.version = match.version
+        model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
         raise not_allowed(head.method, match.handlers)
     return handler(request) if model is None else handler(request, model)
@@ -99,6 +103,20 @@ def _models(request: Exchange) -> Response:
 
 def _model_metadata(request: Exchange, model: Model) -> Response:
     return json_response(200, request.engine.model_metadata(model))
+
+
+def _all_statistics(request: Exchange) -> Response:
+    if "stats" in request.engine.models:  # a registered model goes before what its path would name else
+        return _model_metadata(request, request.engine.models.find("stats", None))
+    return json_response(200, statistics_of(request.engine, None, None))
+
+
+def _model_statistics(request: Exchange, model: Model) -> Response:
+    return json_response(200, statistics_of(request.engine, model.name, request.version))
+
+
+def _model_config(_: Exchange, model: Model) -> Response:
+    return json_response(200, model_config(model))
 
 
 def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
@@ -130,6 +148,9 @@ ROUTES: Final = Routes(
         Route("GET", "/models", _models),
         Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
         Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
+        Route("GET", "/models/stats", _all_statistics),
+        Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
+        Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
         Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
         Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
         Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),

@@ -58,6 +58,10 @@ class DocumentForm(Generic[T]):
         self._is_flat = False
 
     @property
+    def timeout(self) -> float:
+        return self._rest.timeout
+
+    @property
     def transport(self) -> Any:
         return self._rest.transport
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from ..datatypes import Buffer
 from ..effects import Read
 from ..errors import InvalidRequest
+from ..limits import ON_LOOP
 from ..models.model import Model
 from ..rest import body as rest
 from ..tensors import InferenceRequest, InferenceResponse
@@ -28,6 +30,8 @@ class RestForm(msgspec.Struct, frozen=True):
     head: Head
     incoming: Incoming
 
+    timeout = math.inf
+
     @property
     def transport(self) -> Any:
         return self.head.transport
@@ -39,7 +43,8 @@ class RestForm(msgspec.Struct, frozen=True):
         return self.incoming.read()
 
     def decoding_cost(self, body: Buffer) -> int:
-        return rest.decoding_cost(body, self.incoming.header_length)
+        size = len(body)
+        return rest.decoding_cost(body, self.incoming.header_length) if size > ON_LOOP else size
 
     def decode(self, body: Buffer, model: Model) -> InferenceRequest:
         header_length = self.incoming.header_length

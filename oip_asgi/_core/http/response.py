@@ -7,9 +7,9 @@ from typing import Final, final
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import Buffer
 from ..errors import InferenceError, NotFound, shown
-from ..rest import schemas
 
 JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")

@@ -140,5 +140,6 @@ def unknown_path(path: str) -> NotFound:
     """The error for a path that nothing answers."""
     return NotFound(
         f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
-        "with /versions/{version} and /ready, /infer, /infer_stream, /generate or /generate_stream behind it, or /repository/index"
+        "with /versions/{version} and /ready, /stats, /config, /infer, /infer_stream, /generate or /generate_stream behind it, "
+        "or /repository/index"
     )

@@ -1,5 +1,8 @@
 """JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
 
+Nearly all data is plain, and read by decoders that know its type. What they refuse is read a second time, element by element, by code that
+takes everything the protocol allows and says exactly what is wrong. So no text is parsed more than twice.
+
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
 
@@ -10,7 +13,6 @@ import re
 import struct
 import types
 from collections.abc import Callable
-from decimal import Decimal, DecimalException
 from functools import cache, lru_cache
 from itertools import chain, takewhile
 from typing import Any, Final, Literal
@@ -19,51 +21,35 @@ import msgspec
 import numpy as np
 
 from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
-from ..errors import InvalidRequest, shown
+from ..errors import InvalidRequest
 from ..raw import count
-from ..tensors import integer_array, object_array
-from . import accelerators as fast
-from . import chunks as pieces
+from ..tensors import integer_array, object_array, shaped
+from . import accelerators, chunks, elements, strings, structure
+from .documents import MAX_DEPTH, NotPlain
+from .numbers import are_many_slow
 
-_ELEMENT: Final[dict[str, tuple[Any, str]]] = {
-    "b": (bool | Literal[0, 1], "true, false, 0 or 1"),
-    "u": (int, "an integer"),
-    "i": (int, "an integer"),
-    "f": (float | None | Literal["NaN", "Infinity", "-Infinity"], 'a number, null, "NaN", "Infinity" or "-Infinity"'),
-    "O": (str, "a string"),
-    "whole": (Any, "an integer"),
+_TYPES: Final[dict[str, Any]] = {
+    "b": bool | Literal[0, 1],
+    "u": int,
+    "i": int,
+    "f": float | None | Literal["NaN", "Infinity", "-Infinity"],
+    "O": str,
 }
-"""For each kind of dtype: what msgspec decodes an element as, and how that is called to a person.
-
-"whole" is the second try for integers of which some are written as 2.0 or 1e3: read from their text, as a float has lost digits.
-"""
-
-_GOT: Final = {
-    "array": "an array",
-    "object": "an object",
-    "str": "a string",
-    "bool": "true or false",
-    "null": "null",
-    "int": "an integer",
-    "float": "a number with a fraction or an exponent",
-}
+"""For each kind of dtype: what msgspec decodes an element as."""
 
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
 _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
-_PLACE: Final = re.compile(r" - at `\$([0-9\[\]]*)`$")
-_TYPES: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
+_MARK: Final = b"\1"
+"""What stands for an empty array while many of them are read. JSON has it nowhere."""
 
 _LONG: Final = 2**12
-"""Bytes of text above which it is read in pieces. Lists of elements are small up to there, however many there are."""
+"""Bytes of text above which it is read in chunks. Lists of elements are small up to there, however many there are."""
+
+_TAIL: Final = 64
+"""Bytes at the end of a text where its last bracket is, unless there is much whitespace."""
 
 _MANY: Final = 2**9
-"""Elements above which they are written in pieces, by a library that is quick with many."""
-
-_TOO_MANY_DIGITS: Final = 20
-"""No integer datatype reaches 1e20: greater exponents need not be evaluated."""
-
-_SMALL_BLOCK: Final = 64
-"""Elements of the two innermost dimensions below which each block costs more as a piece of its own than all of them as lists."""
+"""Elements above which they are written in chunks, by a library that is quick with many."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -82,132 +68,178 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     Raises:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
-    elements, kind = count(shape), dtype.kind
-    if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
-        kind = "f"
-    if len(text) > _LONG and kind != "O":
-        array = _read_long(memoryview(text), dtype, shape, elements, kind)
-        if array is not None:
-            return array
-        if bytes(text).count(b",") >= math.prod(takewhile(bool, shape)):
-            # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
-            raise InvalidRequest(f"data has too many elements: expected {_expected(shape)}")
-    if _NESTED.match(text):
-        flat = _flatten(_decode(text, dtype, shape, max(len(shape), 1), kind), shape)
-    elif shape or _LIST.match(text):
-        flat = _decode(text, dtype, shape, 1, kind)
-    else:
-        flat = [_decode(text, dtype, shape, 0, kind)]  # the natural representation of a scalar is the bare value
-    if len(flat) != elements:
-        raise InvalidRequest(f"data has {len(flat)} elements: expected {_expected(shape)}")
-    return _to_array(flat, dtype, kind, shape)
+    try:
+        return read_plain(text, dtype, shape)
+    except NotPlain:
+        return read_closely(text, dtype, shape)
 
 
-def _read_long(text: Buffer, dtype: DType, shape: tuple[int, ...], elements: int, kind: str) -> Array | None:
-    """Long text as an array; None where something is wrong with it, which is for the text as a whole to tell."""
-    is_nested = _NESTED.match(text) is not None
-    if not shape or not elements or elements > len(text) or (is_nested and len(shape) > 2 and math.prod(shape[-2:]) < _SMALL_BLOCK):
-        return None
+def read_plain(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The same as `from_json` for text that is plain.
 
-    def decode(piece: bytes, row: int | None) -> Array | None:
-        array = fast.read(piece, dtype, row)
-        if array is not None:
-            return array
-        try:
-            if row is None:
-                flat = _decoder(kind, 1).decode(piece)
-            else:
-                rows = _decoder(kind, 2).decode(piece)
-                if any(len(items) != row for items in rows):
-                    return None
-                flat = list(chain.from_iterable(rows))
-            return _to_array(flat, dtype, kind, (len(flat),))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidRequest):
-            return None
-
-    if len(text) <= pieces.PIECE and (len(shape) == 2 if is_nested else _LIST.match(text)):
-        whole = decode(bytes(text), shape[1] if is_nested else None)
-        return None if whole is None or len(whole) != elements else whole.reshape(shape)
-    array = np.empty(elements, dtype)
-    is_right = pieces.read(text, shape if is_nested else (elements,), array, decode)
-    return array.reshape(shape) if is_right else None
+    Raises:
+        InvalidRequest: There is no array of that shape.
+        NotPlain: Something is wrong with the text, or it is written in a way that is rare or slow to read.
+    """
+    size, kind = count(shape), _kind(dtype)
+    try:
+        if len(text) > _LONG:
+            return _read_long(memoryview(text), dtype, shape, size, kind)
+        if _NESTED.match(text):
+            flat = _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
+        elif shape or _LIST.match(text):
+            flat = _decoder(kind, 1).decode(text)
+        else:
+            flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
+        if len(flat) == size:
+            return _to_array(flat, dtype, kind, shape)
+    except (chunks.Mismatch, InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    raise NotPlain
 
 
-def _expected(shape: tuple[int, ...]) -> str:
-    flat = f"{count(shape)} in a flat array for shape {list(shape)}"
-    return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
+def _kind(dtype: DType) -> str:
+    return "f" if dtype.kind == "V" else dtype.kind  # as which numpy knows the BF16 of ml_dtypes
 
 
-@cache  # bounded: 6 kinds, 65 depths
+@cache  # bounded: 5 kinds, 65 depths
 def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
-    element: Any = _ELEMENT[kind][0]
+    element: Any = _TYPES[kind]
     for _ in range(depth):
         element = types.GenericAlias(list, (element,))
-    return msgspec.json.Decoder(element, float_hook=_whole)
+    return msgspec.json.Decoder(element)
 
 
-def _whole(text: str) -> int | None:
-    """The integer that a number with a fraction or an exponent stands for, None where it is not whole."""
-    try:
-        number = Decimal(text)
-        if number and number.adjusted() >= _TOO_MANY_DIGITS:
-            return 10**_TOO_MANY_DIGITS
-        whole = number.to_integral_value()
-    except DecimalException:
-        return None
-    return int(whole) if whole == number else None
-
-
-def _decode(text: Buffer, dtype: DType, shape: tuple[int, ...], depth: int, kind: str) -> Any:
-    try:
-        return _decoder(kind, depth).decode(text)
-    except RecursionError:
-        raise InvalidRequest(f"data is nested too deep: expected {_expected(shape)}") from None
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"data is not valid UTF-8: {error.reason}") from None
-    except msgspec.ValidationError as error:
-        message = str(error)
-        found = _PLACE.search(message)
-        place, message = (found[1], message[: found.start()]) if found else ("", message)
-        mismatch = _TYPES.fullmatch(message)
-        wanted, got = mismatch.groups() if mismatch else ("", "")
-        if kind in ("u", "i") and (got == "float" or "out of range" in message):
-            value = _decode(text, dtype, shape, depth, "whole")
-            _check_whole(value, dtype, depth, "data")
-            return value
-        if "array" in (wanted, got):
-            raise InvalidRequest(f"data{place} is {_GOT[got]}: expected {_expected(shape)}") from None
-        if message.startswith("Invalid enum value"):  # a string or an integer that the element's type does not list
-            got = "str" if message.endswith("'") else "int"
-        problem = f" is {_GOT[got]}" if got else f": {message}"
-        raise InvalidRequest(f"data{place}{problem}: expected {_ELEMENT[kind][1]} for {datatype_of(dtype)}") from None
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"data: {error}") from None
-
-
-def _check_whole(value: Any, dtype: DType, depth: int, place: str) -> None:
-    if depth == 0:
-        if type(value) is not int:
-            raise InvalidRequest(f"{place} is not a whole number: expected an integer for {datatype_of(dtype)}")
-        return
-    for index, item in enumerate(value):
-        if type(item) is not int:
-            _check_whole(item, dtype, depth - 1, f"{place}[{index}]")
-
-
-def _flatten(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
     level: list[Any] = [nested]
-    for axis, size in enumerate(shape):
-        for place, item in enumerate(level):
-            if len(item) != size:
-                raise InvalidRequest(
-                    f"data: array {place} of dimension {axis} has {len(item)} items, not {size}: expected {_expected(shape)}"
-                )
+    for size in shape:
+        if any(len(item) != size for item in level):
+            raise NotPlain
         level = list(chain.from_iterable(level))
     return level
 
 
-def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...]) -> Array:
+def _read_long(text: memoryview, dtype: DType, shape: tuple[int, ...], size: int, kind: str) -> Array:
+    if not size:
+        return _read_empty(text, dtype, shape)
+    if _LIST.match(text) is None:
+        raise NotPlain
+    text, nesting = _peeled(text, shape)
+    if len(text) <= chunks.CHUNK and len(nesting) < 2:
+        values = _decode_plain(bytes(text), dtype, kind)
+        if len(values) != size:
+            raise NotPlain
+        return (object_array(values, shape) if isinstance(values, list) else values).reshape(shape)
+
+    def decode(chunk: bytes, _: int) -> Array | list[bytes]:
+        return _decode_plain(chunk, dtype, kind)
+
+    return _read_chunks(text, dtype, nesting, size, decode).reshape(shape)
+
+
+def _peeled(text: memoryview, shape: tuple[int, ...]) -> tuple[memoryview, tuple[int, ...]]:
+    """A text without the outer arrays that have only one item, and how it nests."""
+    if not shape or _NESTED.match(text) is None:
+        return text, (count(shape),)
+    while len(shape) > 1 and shape[0] == 1:
+        tail = bytes(text[-_TAIL:])
+        kept = tail.rstrip(b" \t\r\n")
+        opening = _LIST.match(text)
+        if opening is None or not kept.endswith(b"]"):
+            break
+        text, shape = text[opening.end() : len(text) - len(tail) + len(kept) - 1], shape[1:]
+    return text, shape
+
+
+def _read_chunks(text: Buffer, dtype: DType, nesting: tuple[int, ...], size: int, decode: chunks.Decode) -> Array:
+    if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
+        raise chunks.Mismatch(0)
+    array = np.empty(size, dtype)
+    chunks.read(text, nesting, array, decode, strings=dtype.hasobject)
+    return array
+
+
+def _read_empty(text: memoryview, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Long text of a tensor without elements: one empty array, or many in arrays that are not empty."""
+    marked = _marked(text)
+    if marked != _MARK:
+        outer = tuple(takewhile(bool, shape))
+        if not outer:
+            raise chunks.Mismatch(0)
+        _read_chunks(marked, np.dtype(bool), outer, math.prod(outer), _decode_marks)
+    return np.empty(shape, dtype)
+
+
+def _marked(text: memoryview) -> bytes:
+    """The text without whitespace, and with a mark in the place of each empty array."""
+    parts: list[bytes] = []
+    left = b""
+    for start in range(0, len(text), chunks.CHUNK):
+        window = left + bytes(text[start : start + chunks.CHUNK]).translate(None, b" \t\r\n")
+        if _MARK in window:
+            raise chunks.Mismatch(0)
+        left = b"[" if window.endswith(b"[") else b""
+        parts.append(window.removesuffix(left).replace(b"[]", _MARK))
+    return b"".join([*parts, left])
+
+
+def _decode_marks(chunk: bytes, first: int) -> Array:
+    marks = chunk[1:-1].translate(None, b" ").split(b",")
+    if set(marks) != {_MARK}:
+        raise chunks.Mismatch(first)
+    return np.zeros(len(marks), bool)
+
+
+def _decode_plain(chunk: bytes, dtype: DType, kind: str) -> Array | list[bytes]:
+    """One flat JSON array as an array, or as a list of BYTES elements."""
+    if kind == "O":
+        return strings.read(chunk)
+    if kind == "f" and are_many_slow(chunk):
+        raise NotPlain
+    if accelerators.can_read(dtype):
+        array = accelerators.read(chunk, dtype)
+        if array is None:
+            raise NotPlain
+        return array
+    flat = _decoder(kind, 1).decode(chunk)
+    return _to_array(flat, dtype, kind, (len(flat),))
+
+
+def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The same as `from_json`, for any text: each element is looked at.
+
+    Raises:
+        InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
+    """
+    size, kind = count(shape), _kind(dtype)
+    wanted = elements.Wanted(dtype, kind, shape, size)
+    if len(text) <= chunks.CHUNK or _LIST.match(text) is None:
+        whole = bytes(text)
+        if len(whole) > _LONG and kind != "O" and whole.count(b",") >= math.prod(takewhile(bool, shape)):
+            # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
+            raise InvalidRequest(f"data has too many elements: expected {wanted}")
+        return _to_array(elements.read(whole, wanted), dtype, kind, shape)
+    try:
+        if not size:
+            return _read_empty(memoryview(text), dtype, shape)
+        is_nested = _NESTED.match(text) is not None
+
+        def decode(chunk: bytes, first: int) -> Array | list[bytes]:
+            flat = elements.read_flat(chunk, wanted, first, is_nested=is_nested)
+            return _to_array(flat, dtype, kind, (len(flat),), first)
+
+        return _read_chunks(text, dtype, shape if is_nested and shape else (size,), size, decode).reshape(shape)
+    except chunks.Mismatch as error:
+        problem = f"has another form, or too few elements, from element {error.index} on"
+        if error.is_long:
+            problem = "has too many elements"
+        elif structure.depth(text) > MAX_DEPTH:
+            problem = "is nested too deep"
+        raise InvalidRequest(f"data {problem}: expected {wanted}") from None
+
+
+def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...], first: int = 0) -> Array:
+    """Elements of the right types as an array. `first` is the index of the first of them in the whole, for errors."""
     if kind == "f":
         if dtype.kind == "f":
             try:
@@ -215,20 +247,20 @@ def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...]) 
                 return np.ndarray(shape, dtype, _packer(len(flat), dtype.char)(*flat))
             except (struct.error, OverflowError):
                 pass
-        return _to_floats(flat, dtype).reshape(shape)
+        return shaped(_to_floats(flat, dtype, first), shape)
     if kind == "O":
         return object_array([element.encode() for element in flat], shape)
     if kind == "b":
-        return np.array(flat, dtype).reshape(shape)
-    return integer_array(flat, dtype, "data").reshape(shape)
+        return shaped(np.array(flat, dtype), shape)
+    return shaped(integer_array(flat, dtype, "data", first), shape)
 
 
 @lru_cache(256)  # lengths repeat from request to request
-def _packer(elements: int, code: str) -> Callable[..., bytes]:
-    return struct.Struct(f"<{elements}{code}").pack
+def _packer(size: int, code: str) -> Callable[..., bytes]:
+    return struct.Struct(f"<{size}{code}").pack
 
 
-def _to_floats(flat: list[Any], dtype: DType) -> Array:
+def _to_floats(flat: list[Any], dtype: DType, first: int) -> Array:
     wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
     if dtype == wide.dtype:
         return wide
@@ -236,7 +268,7 @@ def _to_floats(flat: list[Any], dtype: DType) -> Array:
     lost = np.isinf(array) & np.isfinite(wide)
     if lost.any():
         place = int(np.argmax(lost))
-        raise InvalidRequest(f"data: element {place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
+        raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
     return array
 
 
@@ -250,30 +282,24 @@ def to_json(array: Array) -> bytes:
         InvalidRequest: A BYTES element is not UTF-8, so only binary data can carry it.
     """
     kind = array.dtype.kind
-    if kind == "O":
-        return _encode(_strings(array.ravel().tolist()))
     if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
-        array, kind = cast(array, DTYPES["FP64"]), "f"
+        array = cast(array, DTYPES["FP64"])
     flat = array.ravel()
-    text = pieces.write(flat, _numbers) if flat.size > _MANY else _encode(flat.tolist())
+    if kind == "O":
+        return chunks.write(flat, strings.write)
+    return chunks.write(flat, _many_numbers) if flat.size > _MANY else _numbers(flat, _encode(flat.tolist()))
+
+
+def _many_numbers(array: Array, _: int) -> bytes:
+    return _numbers(array, accelerators.write(array) or _encode(array.tolist()))
+
+
+def _numbers(array: Array, text: bytes) -> bytes:
+    """The text of an array as JSON, in which infinities are null, with what they should be."""
     # without a null nothing is infinite. `find`, as `in` tries to make a number of the n first, and drops the error that this raises
-    if kind != "f" or text.find(b"n") < 0 or not np.isinf(flat).any():
+    if array.dtype.kind != "f" or text.find(b"n") < 0 or not np.isinf(array).any():
         return text
-    values: list[Any] = flat.tolist()
-    for place in np.flatnonzero(np.isinf(flat)).tolist():  # which msgspec writes as null, as it does NaN
+    values: list[Any] = array.tolist()
+    for place in np.flatnonzero(np.isinf(array)).tolist():
         values[place] = "Infinity" if values[place] > 0 else "-Infinity"
     return _encode(values)
-
-
-def _numbers(array: Array) -> bytes:
-    return fast.write(array) or _encode(array.tolist())
-
-
-def _strings(elements: list[bytes]) -> list[str]:
-    strings: list[str] = []
-    for place, element in enumerate(elements):
-        try:
-            strings.append(element.decode())
-        except UnicodeDecodeError:
-            raise InvalidRequest(f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string") from None
-    return strings

@@ -1,161 +1,315 @@
 """The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the bytes behind the JSON.
 
-Two decoders see each text at most: a strict one that is quick, and one that looks closely and says what is wrong.
+Two decoders see each text at most: a strict one that is quick, and one that looks closely and says what is wrong. Long `data` is cut out
+before either does, and left to whoever reads it in chunks: so no decoder has a long text at once (measured: 20 MB of `[[1]],` would
+hold the interpreter for 40 milliseconds only to skip them).
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
-import numpy as np
 
+from .. import schemas
 from ..datatypes import FLOATING, Buffer
 from ..errors import InvalidRequest
-from ..rest import schemas
+from . import structure
+from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
 
-strict_document: Final = msgspec.json.Decoder(schemas.StrictInferenceRequest).decode
-"""The quick decoder alone. It raises what msgspec does for anything that needs the closer look."""
+MAX_BESIDE: Final = 2**24
+"""The most bytes of JSON in a request beside long `data`. 100,000 inputs, which are the most there may be, have 160 each."""
 
-_lenient: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
+_MAX_PART: Final = 2**21
+"""The most bytes of JSON beside long `data` that are decoded in one call: so many of small parameters take 40 milliseconds."""
 
-T = TypeVar("T")
-_WithData: TypeAlias = schemas.RequestInput | schemas.ReceivedOutput
+MAX_PARAMETERS: Final = 100_000
+"""How many parameters all inputs may have together. Each takes ten times its text."""
 
-_STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255, 34: 2}.get(code, 0) for code in range(256))
-"""For each byte of JSON text: [ and { go one deeper, ] and } one back, 2 stands for a quote."""
+_NOTHING: Final = msgspec.Raw()
+
+LONG: Final = 2**12
+"""Bytes of JSON from which it is worth a look where its `data` begins and ends."""
+
+_MAX_LOOKS: Final = 200_000
+"""At how many places `data` is looked for, which are more than there may be inputs."""
+
+_LONGER: Final = 2**20
+"""Bytes of JSON, `data` that is easily found apart, from which it is worth a closer look."""
+
+_UNCHECKED: Final = 2**10
+"""Bytes of JSON up to which it does not matter how slow its numbers are to read."""
 
 _CHUNK: Final = 2**20
 
-LONG: Final = 2**12
-"""Bytes of JSON from which it is worth a look where its `data` begin and end."""
+_NAME: Final = b'"data"'
+_OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[(?=.)")
+_QUOTE: Final = ord('"')
+_SPACE: Final = b" \t\r\n"
+_TAIL: Final = 2**8
+"""How far before the next brace or quote the end of an array is looked for."""
 
-_DATA: Final = b'"data"'
-_DATA_IS: Final = _DATA + b":"
-ID: Final = b'"id"'
-"""Where an `id` is said in a text, if it is."""
-
-_SPACE: Final = rb"[ \t\r\n]*"
-_SAID_ID: Final = _SPACE.join([ID, b":", rb'"([^"\\\0-\x1f]*)"'])
-_FIRST_ID: Final = re.compile(_SPACE.join([rb"\{", _SAID_ID, b","]))
-_LAST_ID: Final = re.compile(_SPACE.join([b",", _SAID_ID, rb"\}", rb"\Z"]))
-_OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[")
-PLACEHOLDER: Final = b"[7.77e-77]"
+_PLACEHOLDER: Final = b"[7.77e-77]"
 """What stands in a text for `data` that was cut out of it."""
 
-_LITERALS: Final = {b"NaN": b'"\\u004eaN"', b"-Infinity": b'"-\\u0049nfinity"', b"Infinity": b'"\\u0049nfinity"'}
-"""What Python's json writes for non-finite numbers -> a spelling of the string that means the same, and that nobody else writes."""
+_BYTE: Final = re.compile(r"\(byte ([0-9]+)\)$")
 
-_NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
+_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise."""
+
+_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
+"""What is no value of a parameter."""
+
+_request: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_input: Final = msgspec.json.Decoder(schemas.RequestInput).decode
+_lenient_request: Final = msgspec.json.Decoder(schemas.LenientInferenceRequest).decode
+_id: Final = msgspec.json.Decoder(str | None).decode
+_parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
+_outputs: Final = msgspec.json.Decoder(list[schemas.LenientRequestOutput] | None, float_hook=float).decode
+_lenient_input: Final = msgspec.json.Decoder(schemas.LenientRequestInput, float_hook=float).decode
+_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+T = TypeVar("T")
+Extent: TypeAlias = tuple[int, int]
+"""Where something begins and ends in a text."""
 
 
-def data_apart(text: bytes, most: int) -> tuple[bytes, Buffer] | None:
-    """The JSON of a request with `data` in one place only, and what stands there.
+class NotPlain(Exception):
+    """The text is not plain: it must be read closely."""
+
+
+class Request(msgspec.Struct, frozen=True, eq=False):
+    """The document of a request. Its inputs are read one after the other, so that each can become a tensor before the next is there.
+
+    They are read once: what was read is let go.
 
     Args:
-        text: The JSON.
-        most: How many bytes of it may be left.
-
-    Returns:
-        The text with the placeholder instead of the `data`, and those; None where it does not look like that, or more is left. What is cut
-        out is not known to be JSON, nor to be the `data`. But if the text with the placeholder is JSON, has the placeholder once, and
-        there as the `data` of its only input, and if what was cut out is an array, then the whole is JSON too, and that are its `data`.
+        id: Its `id`.
+        parameters: Its parameters.
+        outputs: The outputs that it asks for.
+        texts: Each input as text.
+        text: The whole text.
+        data: The long `data` that was cut out of these, in order.
+        is_plain: Whether the quick decoder took it, which then reads its inputs too.
+        is_spelled: Whether literals that are no JSON were written as strings in it.
     """
-    found = text.find(_DATA_IS)
-    start = text.find(b"[", found)
-    # in an array of numbers there is neither a brace nor a quote, so that the next one is behind it
-    end = text.rfind(b"]", start, text.find(b"}", start)) + 1
-    if found < 0 or end <= start or len(text) - (end - start) > most:
-        return None
-    quote = text.find(b'"', start)
-    if quote >= 0 and (quote < end or text.find(_DATA, quote) >= 0):
-        return None
-    data = text[start:end] if end - start < LONG else memoryview(text)[start:end]
-    return text[:start] + PLACEHOLDER + text[end:], data
+
+    id: str | None
+    parameters: schemas.Parameters | None
+    outputs: list[schemas.RequestOutput]
+    texts: list[msgspec.Raw]
+    text: Buffer
+    data: Sequence[Buffer]
+    is_plain: bool
+    is_spelled: bool = False
+
+    def inputs(self) -> Iterator[tuple[schemas.RequestInput, Buffer]]:
+        """The inputs, and their `data`.
+
+        Raises:
+            NotPlain: What was cut out is not their `data`, where the request is plain.
+            msgspec.DecodeError: One is none, where the request is plain; UnicodeDecodeError and RecursionError likewise.
+            InvalidRequest: One is none, where it is not; the text names the place.
+        """
+        left = iter(self.data)
+        texts, parameters = self.texts, 0
+        for place in range(len(texts)):
+            text, texts[place] = texts[place], _NOTHING
+            _check_size(text, f"inputs[{place}]")
+            item = _input(text) if self.is_plain else _input_closely(text, f"inputs[{place}]", is_spelled=self.is_spelled)
+            if item.parameters:
+                parameters += len(item.parameters)
+                if parameters > MAX_PARAMETERS:
+                    raise InvalidRequest(f"the inputs have more than {MAX_PARAMETERS} parameters")
+            yield item, next(left) if self.data and bytes(item.data) == _PLACEHOLDER else item.data
+        if next(left, None) is not None:
+            raise NotPlain
+        if not self.is_plain:
+            _check_unseen(self.text)
 
 
-def id_apart(text: bytes) -> tuple[bytes, str] | None:
-    """The JSON of a request without its `id`, and that; None where it is not the first or the last that is said, or looks to be said twice.
+def plain_request(text: Buffer) -> Request:
+    """The JSON of a request, where it is plain, as nearly always.
+
+    The quick decoder skips no field unseen but `data`, and the decoders of `data` look at all of that. So nothing it takes can hide deep
+    nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
 
     Raises:
-        UnicodeDecodeError: It is not valid UTF-8.
+        NotPlain: It is not plain, or long beside its `data`.
+        msgspec.DecodeError: The same; UnicodeDecodeError and RecursionError likewise.
     """
-    first = _FIRST_ID.match(text)
-    found = first or _LAST_ID.search(text)
-    if found is None or text.count(ID) > 1:
-        return None
-    return text[:1] + text[found.end() :] if first else text[: found.start()] + b"}", found[1].decode()
+    cuts: list[Extent] = []
+    head = text
+    if len(text) >= LONG:
+        cuts = _long_arrays(text)
+        head = _without(text, cuts)
+        if len(head) > _LONGER:
+            cuts = structure.data_values(text, LONG)
+            head = _without(text, cuts)
+    if len(head) > _MAX_PART or (len(head) > _UNCHECKED and are_many_slow(bytes(head))):
+        raise NotPlain
+    if cuts and bytes(head).count(_PLACEHOLDER) != len(cuts):
+        raise NotPlain
+    document = _request(head)
+    outputs: list[schemas.RequestOutput] = []
+    if document.outputs:
+        outputs.extend(document.outputs)
+    return Request(document.id, document.parameters, outputs, document.inputs, text, _cut_out(text, cuts) if cuts else (), is_plain=True)
 
 
-def request_apart(text: bytes) -> schemas.StrictInferenceRequest | None:
-    """The JSON as a document, with its long `data` cut out before it is decoded, so that only one decoder looks at them.
-
-    Returns:
-        None where there are none, or where they are not what they look like. What is cut out is not known to be JSON, but it begins
-        and ends as an array, and stands where a value may stand: once it is decoded as one, all of the text is known to be JSON.
-
-    Raises:
-        msgspec.DecodeError: What is left is no such JSON; UnicodeDecodeError and RecursionError likewise.
-    """
-    left: list[bytes] = []
-    apart: list[memoryview] = []
-    whole, position, kept = memoryview(text), 0, 0
-    while (found := text.find(_DATA, position)) >= 0:
-        opening = _OPENING.match(text, found + len(_DATA))
-        position = found + len(_DATA) if opening is None else opening.end()
-        if opening is None:
-            continue
-        start = position - 1
-        # in arrays of numbers there is no quote and no brace, so that the first of them is behind the array
-        quote = text.find(b'"', position)
-        brace = text.find(b"}", position, quote if quote >= 0 else len(text))
-        stop = next((place for place in (brace, quote) if place >= 0), len(text))
-        end = text.rfind(b"]", position, stop) + 1
-        if end - start >= LONG:
-            left.append(text[kept:start])
-            apart.append(whole[start:end])
-            kept = position = end
-    left.append(text[kept:])
-    if not apart or any(PLACEHOLDER in piece for piece in left):
-        return None
-    document: schemas.StrictInferenceRequest = strict_document(PLACEHOLDER.join(left))
-    places = [item for item in document.inputs if len(item.data) == len(PLACEHOLDER) and bytes(item.data) == PLACEHOLDER]
-    if len(places) != len(apart):
-        return None
-    for item, data in zip(places, apart, strict=True):
-        item.data = msgspec.Raw(data)
-    return document
-
-
-def request_document(text: Buffer) -> schemas.StrictInferenceRequest | schemas.InferenceRequest:
-    """The JSON as a document.
-
-    The strict decoder takes most requests. It skips no field unseen but `data`, which its own decoder looks at, so nothing it takes can
-    hide deep nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
-    """
-    try:
-        return strict_document(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _decode_closely(bytes(text), _lenient, lambda document: document.inputs)
-
-
-def response_document(text: bytes) -> schemas.ReceivedResponse:
-    """The JSON of a response, or of an error, as a document.
+def request_closely(text: Buffer) -> Request:
+    """The JSON of a request, whatever it is.
 
     Raises:
         InvalidRequest: It is no such JSON; the text names the place.
     """
-    return _decode_closely(text, _response, lambda document: document.outputs or [])
+    cuts = structure.data_values(text, LONG) if len(text) >= LONG else []
+    request = _request_without(text, cuts)
+    if cuts and not _are_in_place(request.texts, len(cuts)):
+        return _request_without(text, [])
+    return request
+
+
+def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
+    head = _without(text, cuts)
+    if len(head) > MAX_BESIDE:
+        raise InvalidRequest(f"the JSON has {len(head)} bytes beside long data: expected {MAX_BESIDE} at most")
+    head, is_spelled = _spelled(bytes(head))
+    try:
+        document = _lenient_request(head)
+    except _ERRORS as error:
+        _refuse(error, "", text, cuts, is_spelled=is_spelled)
+    if is_spelled and count_spelled(head) != sum(count_spelled(bytes(item)) for item in document.inputs):
+        _refuse_literals()
+    parameters = _checked(_part(_parameters, document.parameters, "parameters"), "")
+    outputs = [
+        schemas.RequestOutput(output.name, _checked(output.parameters, f"outputs[{place}]."))
+        for place, output in enumerate(_part(_outputs, document.outputs, "outputs") or ())
+    ]
+    identifier = _part(_id, document.id, "id")
+    return Request(identifier, parameters, outputs, document.inputs, text, _cut_out(text, cuts), is_plain=False, is_spelled=is_spelled)
+
+
+def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T | None:
+    """A part of a request, None where it is absent."""
+    if not len(text):
+        return None
+    _check_size(text, place)
+    try:
+        return decode(text)
+    except _ERRORS as error:
+        _refuse(error, place, text, [], is_spelled=False)
+
+
+def _check_size(text: msgspec.Raw, place: str) -> None:
+    if len(text) > _MAX_PART:
+        raise InvalidRequest(f"{place} has {len(text)} bytes beside long data: expected {_MAX_PART} at most")
+
+
+def _input_closely(text: msgspec.Raw, place: str, *, is_spelled: bool) -> schemas.RequestInput:
+    try:
+        item = _lenient_input(text)
+    except _ERRORS as error:
+        _refuse(error, place, text, [], is_spelled=is_spelled)
+    if is_spelled and count_spelled(bytes(text)) != (count_spelled(bytes(item.data)) if item.datatype in FLOATING else 0):
+        _refuse_literals()
+    return schemas.RequestInput(item.name, item.shape, item.datatype, _checked(item.parameters, f"{place}."), item.data)
+
+
+def _checked(parameters: schemas.UncheckedParameters | None, place: str) -> schemas.Parameters | None:
+    for value in (parameters or {}).values():
+        if type(value) in _VALUES:
+            raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_VALUES[type(value)]}")
+        if type(value) is float and math.isinf(value):
+            raise InvalidRequest(f"{place}parameters[...]: number out of range")
+    return parameters
+
+
+def _long_arrays(text: Buffer) -> list[Extent]:
+    """Where long arrays of numbers, and flat ones of strings, begin and end that look as if they were `data`.
+
+    They are not known to be JSON, nor to be `data`. But each begins and ends as an array, and stands where a value may stand. So once it
+    is decoded as one, all of the text is JSON.
+    """
+    find = text.find if isinstance(text, bytes) else partial(_find, memoryview(text))
+    found: list[Extent] = []
+    position = 0
+    for _ in range(_MAX_LOOKS):
+        name = find(_NAME, position)
+        if name < 0:
+            break
+        position = name + len(_NAME)
+        opening = _OPENING.match(text, position)
+        if opening is None:
+            continue
+        position = opening.end()
+        if text[position] == _QUOTE:
+            end = find(b"]", position) + 1
+            # in strings brackets are rare, and one behind a quote more so
+            if end - position >= LONG and bytes(text[end - _TAIL : end - 1]).rstrip(_SPACE).endswith(b'"'):
+                found.append((position - 1, end))
+                position = end
+            continue
+        # in an array of numbers there is no quote and no brace, so that the first of them is behind the array
+        quote = find(b'"', position)
+        brace = find(b"}", position, quote if quote >= 0 else len(text))
+        stop = brace if brace >= 0 else quote if quote >= 0 else len(text)
+        tail = max(position, stop - _TAIL)
+        end = tail + bytes(text[tail:stop]).rfind(b"]") + 1
+        if end > tail and end - position >= LONG:
+            found.append((position - 1, end))
+            position = end
+    return found
+
+
+def _find(text: memoryview, wanted: bytes, start: int, stop: int | None = None) -> int:
+    """`bytes.find` for any buffer."""
+    view = text[:stop]
+    for position in range(start, len(view), _CHUNK):
+        found = bytes(view[position : position + _CHUNK + len(wanted) - 1]).find(wanted)
+        if found >= 0:
+            return position + found
+    return -1
+
+
+def _without(text: Buffer, cuts: list[Extent]) -> Buffer:
+    """A text with a placeholder instead of each part that is cut out."""
+    if not cuts:
+        return text
+    ends = [0, *(end for _, end in cuts)]
+    starts = [*(start for start, _ in cuts), len(text)]
+    return _PLACEHOLDER.join([text[start:end] for start, end in zip(ends, starts, strict=True)])
+
+
+def _cut_out(text: Buffer, cuts: list[Extent]) -> list[Buffer]:
+    view = memoryview(text)
+    return [view[start:end] for start, end in cuts]
+
+
+def _are_in_place(texts: list[msgspec.Raw], cuts: int) -> bool:
+    """Whether so many inputs have a placeholder as their `data`, and nowhere else."""
+    for text in texts:
+        placeholders = bytes(text).count(_PLACEHOLDER)
+        if placeholders > 1:
+            return False
+        if placeholders:
+            cuts -= 1
+            with suppress(*_ERRORS):  # which are told when it is its turn
+                if bytes(_lenient_input(text).data) != _PLACEHOLDER:
+                    return False
+    return cuts == 0
 
 
 def members(text: bytes) -> dict[str, msgspec.Raw]:
@@ -164,71 +318,78 @@ def members(text: bytes) -> dict[str, msgspec.Raw]:
     Raises:
         InvalidRequest: It is no JSON object, or nests too deep.
     """
-    return _decode_closely(text, _members, lambda _: ())
-
-
-def _decode_closely(text: bytes, decode: Callable[[bytes], T], tensors: Callable[[T], Sequence[_WithData]]) -> T:
-    _check_utf8(text)
-    # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
-    text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
-    if _depth(text) > MAX_DEPTH:
-        raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
-    spelled = _spell_literals(text) if b"NaN" in text or b"Infinity" in text else text
+    spelled, is_spelled = _spelled(text)
+    if is_spelled:
+        _refuse_literals()
     try:
-        document = decode(spelled)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).replace("`", "").partition(" - at $")
-        hint = "" if spelled is text else f" ({_NO_JSON})"
-        raise InvalidRequest(f"{path.lstrip('.') or 'the body'}: {problem[0].lower()}{problem[1:]}{hint}") from None
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
-    if spelled is not text:
-        taken = sum(_count_spelled(bytes(item.data)) for item in tensors(document) if item.datatype in FLOATING)
-        if _count_spelled(text) or taken != _count_spelled(spelled):
-            raise InvalidRequest(f"{_NO_JSON}: expected them as elements of floating-point data only")
+        found: dict[str, msgspec.Raw] = _members(spelled)
+    except _ERRORS as error:
+        _refuse(error, "", text, [], is_spelled=False)
+    return found
+
+
+def response_document(text: bytes) -> schemas.ReceivedResponse:
+    """The JSON of a response, or of an error, as a document.
+
+    Raises:
+        InvalidRequest: It is no such JSON; the text names the place.
+    """
+    spelled, is_spelled = _spelled(text)
+    try:
+        document = _response(spelled)
+    except _ERRORS as error:
+        _refuse(error, "", text, [], is_spelled=is_spelled)
+    _check_unseen(text)
+    if is_spelled:
+        taken = sum(count_spelled(bytes(item.data)) for item in document.outputs or () if item.datatype in FLOATING)
+        if taken != count_spelled(spelled):
+            _refuse_literals()
     return document
 
 
-def _check_utf8(text: bytes) -> None:
+def _spelled(text: bytes) -> tuple[bytes, bool]:
+    """A text in which literals that are no JSON are written as strings, and whether there are any."""
+    # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
+    text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
+    if not has_literals(text):
+        return text, False
+    if count_spelled(text):
+        _refuse_literals()
+    return spell_literals(text), True
+
+
+def _refuse(error: Exception, place: str, text: Buffer, cuts: list[Extent], *, is_spelled: bool) -> NoReturn:
+    _check_unseen(text)
+    if not isinstance(error, msgspec.ValidationError):
+        raise InvalidRequest(f"the body is not valid JSON: {_BYTE.sub(lambda found: _moved(found, cuts), str(error))}") from None
+    problem, _, path = str(error).replace("`", "").partition(" - at $")
+    hint = f" ({NO_JSON})" if is_spelled else ""
+    where = f"{place}{path}".lstrip(".") or "the body"
+    raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
+
+
+def _moved(found: re.Match[str], cuts: list[Extent]) -> str:
+    """A byte of a text without what was cut out, as it is counted in the whole text."""
+    byte = int(found[1])
+    for start, end in cuts:
+        if byte > start:
+            byte += end - start - len(_PLACEHOLDER)
+    return f"(byte {byte})"
+
+
+def _refuse_literals() -> NoReturn:
+    raise InvalidRequest(ONLY_FLOATS)
+
+
+def _check_unseen(text: Buffer) -> None:
+    """Look at what lenient decoders skip: it must be UTF-8, and not be nested too deep."""
+    view = memoryview(text)
     decoder = getincrementaldecoder("utf-8")()
     try:
-        for start in range(0, len(text), _CHUNK):
-            decoder.decode(text[start : start + _CHUNK])
+        for start in range(0, len(view), _CHUNK):
+            decoder.decode(bytes(view[start : start + _CHUNK]))
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
-
-
-def _depth(text: bytes) -> int:
-    """How deep brackets outside strings nest, in text without escaped quotes, at one pass of numpy's over bounded chunks."""
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
-        return 0
-    deepest, depth, quotes = 0, 0, 0
-    for start in range(0, len(text), _CHUNK):
-        steps = np.frombuffer(text[start : start + _CHUNK].translate(_STEPS), np.int8)
-        inside = quotes + np.cumsum(steps == 2)
-        quotes = int(inside[-1])
-        depths = depth + np.cumsum(np.where((inside % 2 == 1) | (steps == 2), 0, steps), dtype=np.int64)
-        deepest, depth = max(deepest, int(depths.max())), int(depths[-1])
-    return deepest
-
-
-def _spell_literals(text: bytes) -> bytes:
-    """Write the literals outside strings as strings, in text without escaped quotes, over bounded chunks."""
-    parts: list[bytes] = []
-    start, inside = 0, 0
-    while start < len(text):
-        end = text.find(b",", start + _CHUNK)  # no literal holds a comma
-        end = len(text) if end < 0 else end
-        pieces = text[start:end].split(b'"')
-        for place in range(inside, len(pieces), 2):
-            for literal, spelling in _LITERALS.items():
-                pieces[place] = pieces[place].replace(literal, spelling)
-        inside ^= (len(pieces) - 1) % 2
-        parts.append(b'"'.join(pieces))
-        start = end
-    return b"".join(parts)
-
-
-def _count_spelled(text: bytes) -> int:
-    return sum(map(text.count, _LITERALS.values()))
+    if structure.depth(text) > MAX_DEPTH:
+        raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")

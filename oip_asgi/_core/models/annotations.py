@@ -1,6 +1,6 @@
-"""What the annotation of a parameter or a result means, and what is known of outputs by it. Knows no callables and no requests.
+"""What the annotation of a parameter or of a result means, and what is known of a model's outputs. Knows no callables and no requests.
 
-Which codec reads what is `codecs.known`'s to say.
+Which codec is for which annotation is decided in `codecs.registry`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, Asyn
 
 
 class Meaning(NamedTuple):
-    """What an annotation asks for.
+    """The parts of an annotation.
 
     Args:
         wanted: The type, without `Optional` and `Annotated`.
-        spec: The declaration that `Annotated` adds.
-        codec: The codec that `Annotated` adds.
+        spec: The `TensorSpec` in `Annotated`, or None.
+        codec: The codec in `Annotated`, or None.
     """
 
     wanted: Any
@@ -35,10 +35,10 @@ class Meaning(NamedTuple):
 
 
 def meaning_of(annotation: Any) -> Meaning:
-    """What an annotation asks for.
+    """The parts of an annotation.
 
     Raises:
-        TypeError: The codec in an `Annotated` lacks something; the text says what.
+        TypeError: The codec in `Annotated` is incomplete; the text says what it lacks.
     """
     origin = typing.get_origin(annotation)
     alias = getattr(origin or annotation, "__value__", None)
@@ -62,10 +62,10 @@ class Returned(NamedTuple):
 
     Args:
         specs: The outputs that it declares.
-        codecs: Which codec writes each output, by position; None for what its value says.
-        every: Which codec writes each value of a mapping.
-        whole: Which codec writes the result as a whole response.
-        is_partial: Whether it declares some outputs and not all, so that `specs` has none.
+        codecs: The codec for each output, by position; None if the value itself decides.
+        every: The codec for each value of a mapping or of a tuple of any length.
+        whole: The codec that makes a whole response of the result.
+        is_partial: Whether it declares only some of the outputs. Then `specs` is empty.
     """
 
     specs: tuple[TensorSpec, ...] = ()
@@ -76,17 +76,17 @@ class Returned(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it leaves it to the value how that is written."""
+        """Whether the value alone decides how it is written."""
         return self.every is None and self.whole is None and not any(self.codecs)
 
 
 class Outputs:
-    """What is known of a model's outputs before it has answered.
+    """What is known of a model's outputs at registration.
 
     Args:
-        declared: The declared outputs, or nothing.
+        declared: The declared outputs, which may be none.
         returned: What the return annotation says.
-        codecs: Those of the server.
+        codecs: The server's codecs.
     """
 
     def __init__(self, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> None:
@@ -94,29 +94,26 @@ class Outputs:
         self.returned = returned
         self.codecs = codecs
         self.sole = declared[0] if len(declared) == 1 else None
-        """The only declared output."""
+        """The declared output, if it is the only one."""
         is_written = any(spec.content_type is not None for spec in declared)
         self.are_open = len(declared) < 2 and returned.is_open and not codecs.are_extended and not is_written
-        """Whether an array of numbers is the only output as it is: no codec has a say in that."""
+        """Whether an array of numbers becomes the only output without a codec."""
 
 
 def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, AnyInputCodec | None]:
-    """What `*inputs` or `**inputs` reads each tensor as.
+    """The type and the codec in the annotation of `*inputs` or `**inputs`, which are for each of their tensors.
 
     Args:
-        annotation: Theirs.
+        annotation: The annotation.
         called: The callable, for the error.
-        is_declared: Whether its inputs are declared beside it.
-
-    Returns:
-        The type, and the codec that `Annotated` names.
+        is_declared: Whether the inputs are declared with `inputs=`.
 
     Raises:
-        TypeError: It is for a whole request, or for one tensor.
+        TypeError: The annotation is for a whole request, or declares one tensor.
     """
     wanted, spec, codec = meaning_of(annotation)
     if spec is not None and not is_declared:
-        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor where any may come: use inputs=")
+        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor, but any number may come: use inputs=")
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
     return wanted, codec if is_input_codec(codec) else None
@@ -130,11 +127,11 @@ def each_of(annotation: Any) -> Any:
 
 
 def returned_as(annotation: Any, codecs: Codecs) -> Returned:
-    """What a return annotation says of one output, of a tuple of them, or of the values of a mapping.
+    """What a return annotation says about one output, a tuple of outputs, or the values of a mapping.
 
     Raises:
-        TypeError: A codec in an `Annotated` lacks something.
-        ValueError: It needs a package that is not installed.
+        TypeError: A codec in `Annotated` is incomplete.
+        ValueError: A codec needs a package that is not installed.
     """
     meaning = meaning_of(annotation)
     if is_request_codec(meaning.codec):

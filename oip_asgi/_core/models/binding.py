@@ -1,6 +1,6 @@
-"""How a callable is called with a request, as its signature decided. Runs for each request; knows no annotations and no models.
+"""A request -> the arguments of a callable, in the way that was decided from its signature. Knows no annotations and no models.
 
-Nothing here runs the callable: `Binding.arguments` says what to call it with.
+Nothing here calls the callable.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .specs import InputNames, TensorSpec
 
 
 class Given(Protocol):
-    """A call, of which its arguments are taken."""
+    """One call of a callable, with all that its arguments are made of."""
 
     @property
     def binding(self) -> Binding:
-        """How it is called."""
+        """How the callable is called."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -31,38 +31,38 @@ class Given(Protocol):
 
     @property
     def content_type(self) -> str | None:
-        """That of the request, where it is one for each tensor."""
+        """The request's content type, if it is one for each tensor; see `Binding.content_type_of_tensors`."""
 
     @property
     def request(self) -> InferenceRequest:
-        """The request, which was accepted."""
+        """The request that was accepted."""
 
     def context(self) -> InferenceContext:
-        """Make its context."""
+        """Make the context of the request."""
 
 
 Taker: TypeAlias = Callable[[Given], Any]
 
 
 def tensor_of(name: str, read: Callable[[Tensor, str | None], Any]) -> Taker:
-    """The value of the tensor `name`."""
+    """Take the value of the tensor `name`."""
     return lambda given: read(given.tensors[name], given.content_type)
 
 
 def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any) -> Taker:
-    """The value of the tensor `name`, or a default where the request has none."""
+    """Take the value of the tensor `name`, or the default if the request has no such tensor."""
     return lambda given: read(given.tensors[name], given.content_type) if name in given.tensors else default
 
 
 def unclaimed_of(given: Given) -> Any:
-    """One value of all tensors that no parameter is named after."""
+    """One value of all tensors that no parameter has the name of."""
     claimed, reader = given.binding.claimed, given.binding.whole
-    assert reader is not None  # the signature that takes such a value says how
+    assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in claimed], given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:
-    """The request, with the tensors as they were accepted."""
+    """The request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
     tensors = list(given.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
@@ -76,7 +76,7 @@ def context_of(given: Given) -> InferenceContext:
 
 
 def constant(value: Any) -> Taker:
-    """A value that no request changes."""
+    """Take a value that is the same for each request."""
     return lambda _: value
 
 
@@ -84,22 +84,22 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     """How a callable is called.
 
     Args:
-        inputs: What is declared of its input tensors.
-        returned: What its return annotation says.
-        names: Which inputs it takes.
-        claimed: The names of the tensors that parameters are named after.
-        takes: The same with what each is read as, for people.
-        positional: What is passed by position, in order.
-        keywords: What is passed by keyword.
-        rest: How the tensors are read that go to `**inputs`, those that are not claimed; None where there is no such parameter.
-        whole: How those are read that go to one parameter, such as a data frame; None where there is no such parameter.
-        sole: Its only parameter for a tensor; None where there are several, or others that take tensors.
-        is_free: Whether one parameter without an annotation could as well take all tensors as one value, such as a data frame, or one.
-        of_one: The content types of whole requests that are those of a tensor too, such as `np` and `str`.
-        only_whole: Those that no tensor can have, such as `pd`.
-        of_columns: Those of `only_whole` that stand for one tensor a column, such as `pd`.
-        unannotated: The declared inputs whose parameters have no annotation, so that a request's content type decides what Python type
-            they get, each with the content type that it is declared with, or `np`.
+        inputs: The declared inputs.
+        returned: What the return annotation says.
+        names: Which inputs the callable takes.
+        claimed: The names of the tensors that have a parameter of their own.
+        takes: These names and their annotations, for errors.
+        positional: The arguments that are passed by position, in order.
+        keywords: The arguments that are passed by keyword.
+        rest: Reads each tensor that goes to `**inputs`, which gets those that are not claimed; None without such a parameter.
+        whole: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
+        sole: The name of the only tensor that the callable takes; None if it takes several, or any.
+        is_free: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
+        of_one: The content types that both a whole request and a tensor can have, such as `np` and `str`.
+        only_whole: The content types that only a whole request can have, such as `pd`.
+        of_columns: The content types of `only_whole` for requests with one tensor for each column, such as `pd`.
+        unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
+            A request with another content type decides what Python type they get.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -123,12 +123,12 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
 
         Args:
             request: The request.
-            content_type: The request's own content type, None where it has none.
+            content_type: The request's own content type, None if it has none.
 
         Returns:
-            The tensors that the model is called with, by name. They are the request's own, but for these: a single tensor gets the name
-            of the model's one parameter where the content type is for the whole request, and where a content type is said, `[N, 1]`
-            becomes the declared `[-1]`.
+            The tensors that the model is called with, by name. They are the request's own, with two exceptions. If the request has a
+            content type and a single tensor, the tensor gets the name of the model's only input. If a content type is said, a tensor may
+            be reshaped to the declared rank; see `TensorSpec.of_list`.
 
         Raises:
             InvalidRequest: The names, datatypes, shapes or the content type are not what the model takes; the text names them.
@@ -151,21 +151,21 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             ) from None
 
     def content_type_of_tensors(self, content_type: str | None) -> str | None:
-        """The content type that a request's own one is for each of its tensors; None where it says nothing about them alone.
+        """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors.
 
         Args:
-            content_type: The request's own content type, None where it has none.
+            content_type: The request's own content type, None if it has none.
         """
         return None if self.whole is not None or content_type in self.only_whole else content_type
 
     def overridden_by(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
-        """The content type by which a request gave the callable another Python type than its declaration does; None where none did.
+        """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared.
 
-        A callable that fails with that need not be at fault.
+        If the callable fails then, the request may be the cause.
 
         Args:
-            tensors: The tensors that it was called with.
-            content_type: What the request says for each of them.
+            tensors: The tensors that the callable was called with.
+            content_type: The request's content type for each of them.
         """
         for name, declared in self.unannotated.items():
             tensor = tensors.get(name)
@@ -183,15 +183,15 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         is_refused = self.whole is None and content_type in self.only_whole and content_type not in self.of_columns
         if is_refused and (self.claimed or self.rest):
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which makes one value of the whole and cannot become what "
-                f"the model takes ({self.takes}): leave it out"
+                f"the request has the content_type {shown(content_type)}, which makes one value of all inputs, but the model takes "
+                f"{self.takes}: leave it out"
             )
 
     def arguments(self, given: Given) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the callable with, for a request that was accepted.
+        """The positional and the keyword arguments for a request that was accepted.
 
         Raises:
-            InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names it.
+            InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names the tensor.
         """
         args = [take(given) for take in self.positional] if self.positional else []
         kwargs = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
@@ -83,6 +84,9 @@ class Life:
         self._loading: _Loading | None = None
         self._unloading: Spawn | None = None
         self._unwanted: list[Handler] = []
+        self._replaced: list[Handler] = []
+        self.load_seconds: float | None = None
+        """How long the last load took that succeeded; None where there was none."""
 
     def _move(self, event: Event) -> None:
         self.state = _TRANSITIONS[self.state, event]
@@ -177,7 +181,9 @@ class Life:
         event: Event = "abandoned"
         made = replaced = None
         try:
+            begun = time.monotonic()
             made = yield from self._loader.load(parameters)
+            self.load_seconds = time.monotonic() - begun
             event = "loaded"
         except Exception as error:
             event, loading.error = "raised", error
@@ -187,6 +193,7 @@ class Life:
             replaced = self._end_load(event, made)
             del loading  # its error knows this frame: together they would live until the next garbage collection
         if replaced is not None and self._loader.is_factory and self._loader.has_unload:
+            self._replaced.append(replaced)
             yield Spawn(self._let_go(replaced))
 
     def _end_load(self, event: Event, made: Handler | None) -> Handler | None:
@@ -207,6 +214,10 @@ class Life:
 
     def _let_go(self, handler: Handler) -> Steps[None]:
         yield Wait(handler.uses.idle())
+        with self._lock:
+            if handler not in self._replaced:  # the model was unloaded meanwhile, and this with it
+                return
+            self._replaced.remove(handler)
         yield from self._loader.unload([handler])
 
     # Unloading
@@ -225,8 +236,8 @@ class Life:
             self.has_failed_to_reload = False
             if self.state == "unloaded":
                 return None
-            handlers = [] if self._handler is None else [self._handler]
-            self._handler = None
+            handlers = self._replaced if self._handler is None else [*self._replaced, self._handler]
+            self._handler, self._replaced = None, []
             self._unloading = Spawn(self._unload(handlers, self._loading))
             return self._unloading
 

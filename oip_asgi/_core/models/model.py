@@ -1,4 +1,4 @@
-"""A registered model: its options, what it declares, its slots and its life. Knows no requests and no transport."""
+"""A registered model: its options, what it declares, its slots, its life and its numbers. Knows no requests and no transport."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .life import Life
 from .limiter import Limiter
 from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
+from .statistics import Statistics
 
 AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
 """How many calls of a function may run at once where nobody says it: at least, and at most."""
@@ -41,10 +42,13 @@ class Model:
         self.streams = False
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
+        self.optional: frozenset[str] = frozenset()
+        """The inputs that a request may leave out."""
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
         self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
+        self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
         if options.function is not None:
@@ -56,6 +60,8 @@ class Model:
         """Say of the model what is true of what answers its requests from now on."""
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.named, self.streams = handler.binding.claimed, handler.streams
+        is_required = handler.binding.names.is_required
+        self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None:
             self.limiter.set_bounds(*self._at_once(handler.function))
 

@@ -1,6 +1,6 @@
-"""What a model returned -> output tensors, held against what it declared. Knows no requests' wire forms.
+"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire forms.
 
-Whatever is wrong here is the model's fault: `ModelFault` says it for the log.
+A result that is wrong is the model's fault: it raises `ModelFault`, whose text is for the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
 from ..datatypes import NUMBERS, Array, cast
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceResponse, Tensor, as_array, plain, wire_array
 from .annotations import Outputs
 from .callables import no_coroutine
@@ -29,18 +29,18 @@ T = TypeVar("T")
 
 
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """Whatever a model returned as a response with its outputs.
+    """The response with the outputs that a model's result stands for.
 
     Args:
-        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple in the order of the declared outputs, or a
-            list where several are declared; else one array, or what numpy or a codec makes one of. A list is one tensor, with the arrays
-            in it stacked. A Python or numpy scalar has shape `[1]`.
-        outputs: What is known of them.
-        asked: The content types that the request asks outputs to have, by name.
+        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple of outputs in the declared order, or a list of
+            them if several are declared; else one output. One output is an array, or anything that numpy or a codec makes an array of. A
+            list is one output, with the arrays in it stacked. A Python or numpy scalar has shape `[1]`.
+        outputs: What is known of the model's outputs.
+        asked: The content types that the request asks for, by the outputs' names.
 
     Raises:
-        ModelFault: It cannot be that, does not keep the declaration, or is a coroutine.
-        InvalidRequest: An output cannot have the content type that is asked for.
+        ModelFault: The result is none of these, is not as declared, or is a coroutine.
+        InvalidRequest: An output cannot have the content type that the request asks for.
     """
     if outputs.are_open and not asked and type(result) is np.ndarray:  # as nearly always
         dtype, spec = result.dtype, outputs.sole
@@ -76,13 +76,13 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
     for (key, value), codec in zip(named, annotated, strict=True):
         name = _sendable(key)
         if value is None:
-            raise ModelFault(f"output {name!r} is None: a model returns its result")
+            raise ModelFault(f"output {name!r} is None: a model must return its result")
         response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 
 
 def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
-    """One output, written as the request asks, else as it is declared, else as it is annotated, else as its value says."""
+    """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
     if spec is not None and spec.content_type is not None:
         codec = codecs.inputs[spec.content_type]
     if asked is None:
@@ -99,20 +99,20 @@ def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpe
     array = tensor.array
     if spec is None or tensor.parameters or array.ndim != 1 or not isinstance(value, (list, tuple)):
         return tensor
-    # an empty list tells neither a datatype nor further dimensions
+    # an empty list has no datatype and no further dimensions of its own
     shape = (0, *(max(size, 0) for size in spec.shape[1:]))
     tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
     return tensor
 
 
 def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable[[], Tensor]) -> Tensor:
-    """An output in the content type that the request asks for, which must keep the declaration as well."""
+    """An output in the content type that the request asks for. It must be as declared too."""
     if spec is None:
         return tensor
     try:
         return _cast(tensor, spec)
     except ModelFault as error:
-        _cast(plainly(), spec)  # where this raises, it is the model that does not keep its declaration
+        _cast(plainly(), spec)  # if this raises too, the result itself is not as declared
         raise _unlike(tensor.name, asked, error) from None
 
 
@@ -121,7 +121,7 @@ def _unlike(name: str, content_type: str, error: Exception) -> InvalidRequest:
 
 
 def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """A response whose outputs are tensors already: those that are asked for with another content type are written anew."""
+    """A response that a model or its codec made. Outputs are written again if the request asks for another content type."""
     specs = {spec.name: spec for spec in outputs.declared} if asked else {}
     finished: list[Tensor] = []
     for tensor in response.outputs:
@@ -146,7 +146,7 @@ def _named(result: Any, outputs: Outputs) -> list[tuple[str, Any]]:
 
 
 def _rechecked(tensor: Tensor) -> Tensor:
-    """A tensor that the model made itself, and may have changed since."""
+    """A copy of a tensor that the model made, and may have changed to something invalid."""
     made = _tensor(_sendable(tensor.name), tensor.array, None)
     made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
     return made
@@ -160,7 +160,7 @@ def _sendable(name: Any) -> str:
 
 
 def _checked(where: str, parameters: Parameters) -> Parameters:
-    """Parameters as JSON and gRPC take them: numpy's scalars, and what derives from Python's own types, as those."""
+    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
     checked: Parameters = {}
     for name, given in parameters.items():
         here = f"{where} has the parameter {shown(name)} = {shown(given)}"
@@ -178,7 +178,7 @@ def _checked(where: str, parameters: Parameters) -> Parameters:
 
 
 def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
-    """An output for which neither the request nor the declaration names a content type, through the codec for it where there is one."""
+    """An output through a codec, or without one as numpy makes an array of its value."""
     if codec is not None:
         return _written(name, value, codec)
     if is_series(value):
@@ -193,7 +193,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
-    """A tensor with another content type, made from the value that it stands for."""
+    """A tensor with another content type: it is decoded with its own, and encoded with the other one."""
     own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
     try:
         value = tensor.array if own is None else own.decode_output(tensor)
@@ -203,7 +203,7 @@ def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
 
 
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
-    """A value through the codec that was named for it: an array as a list for codecs of lists, a list as an array for `np`."""
+    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
         value = _faults(as_array, value)
     elif is_series(value):
@@ -219,9 +219,9 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
 def _listed(name: str, array: Array) -> Any:
     if array.dtype.kind != "M":
         return array.tolist()
-    points = array.astype("M8[us]")  # the unit that is a datetime.datetime as a Python object
+    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
     if np.any((points != array) & ~np.isnat(array)):
-        raise ModelFault(f"output {name!r} has points in time of {array.dtype} that are finer than microseconds: return a pandas.Series")
+        raise ModelFault(f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a pandas.Series")
     return points.tolist()
 
 
@@ -243,7 +243,7 @@ def _in_declared_order(outputs: list[Tensor], declared: Sequence[TensorSpec]) ->
 def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
-        array = array.reshape(())  # a Python scalar for a declared scalar
+        array = array.reshape(())  # a Python scalar, and a scalar is declared
     if "content_type" in tensor.parameters:
         array = spec.of_list(array)
     if not spec.fits(array.shape):
@@ -251,7 +251,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if array.dtype == spec.dtype:
         tensor.array = array
         return tensor
-    # the dtype that the column had is no longer that of its values
+    # the values no longer have the dtype that these parameters name
     parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
     return Tensor(spec.name, _converted(array, tensor, spec), parameters)
 
@@ -268,10 +268,10 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    """The outputs that a request asked for, in its order.
+    """The outputs that a request asks for, in its order.
 
     Raises:
-        InvalidRequest: One was asked for that is not there.
+        InvalidRequest: An output is unknown, or asked for twice.
     """
     check_asked(asked, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
@@ -279,10 +279,10 @@ def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor
 
 
 def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
-    """Hold the outputs that a request asks for against the model's.
+    """Check that a model has the outputs that a request asks for.
 
     Raises:
-        InvalidRequest: One is unknown, or asked for twice.
+        InvalidRequest: An output is unknown, or asked for twice.
     """
     there = frozenset(known)
     seen: set[str] = set()

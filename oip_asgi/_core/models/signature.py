@@ -1,4 +1,4 @@
-"""A callable's signature -> how it is called with a request. Runs once, at registration; knows no requests and no models."""
+"""A callable's signature -> how it is called with a request. Runs once, at registration. Knows no requests and no models."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
 
     Args:
         function: The callable.
-        declared: Its inputs where they are declared, else nothing.
-        codecs: Those of the server.
-        content_type: What is declared for the whole model, or None.
+        declared: The inputs that are declared with `inputs=`, which may be none.
+        codecs: The server's codecs.
+        content_type: The content type that is declared for the model, or None.
 
     Raises:
-        TypeError: No request could ever be passed to it; the text says what to write.
-        ValueError: Two of its inputs have the same name.
+        TypeError: The callable cannot be called with any request; the text says what to write.
+        ValueError: Two inputs have the same name.
     """
     called = _called(function)
     readers = _Readers(codecs, {spec.name: spec for spec in declared}, content_type, called)
@@ -50,7 +50,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
 
 
 class _Readers:
-    """How parameters read tensors, with what is declared of them."""
+    """Makes the readers of parameters, from their annotations and from what is declared."""
 
     def __init__(self, codecs: Codecs, specs: dict[str, TensorSpec], of_model: str | None, called: str) -> None:
         self.codecs = codecs
@@ -68,10 +68,10 @@ class _Readers:
         return {name: spec.content_type for name, spec in self.specs.items() if spec.content_type is not None}
 
     def tensor(self, annotation: Any, codec: AnyInputCodec | None, name: str) -> Reader | None:
-        """How the tensor `name` is read for an annotation; None where none can become that.
+        """The reader of the tensor `name` for an annotation; None if no tensor can become what the annotation says.
 
         Raises:
-            TypeError: What is declared of it cannot become that.
+            TypeError: The declared datatype or content type does not fit the annotation.
         """
         reader = self.codecs.reader(annotation, codec)
         if reader is None:
@@ -99,16 +99,16 @@ class _Readers:
         """How tensors of any name are read for one annotation.
 
         Args:
-            names: Those that are declared for it.
+            names: The names of the declared inputs among them.
             annotation: The annotation, without `Optional` and `Annotated`.
-            codec: What `Annotated` names.
+            codec: The codec in `Annotated`, or None.
 
         Raises:
-            TypeError: No tensor can become that, or not as it is declared.
+            TypeError: No tensor can become what the annotation says, or a declared one cannot.
         """
         other = self.tensor(annotation, codec, "")
         if other is None:
-            raise TypeError(f"{self.called}: {inspect.formatannotation(annotation)} is what no tensor can become: annotate np.ndarray")
+            raise TypeError(f"{self.called}: no tensor can become {inspect.formatannotation(annotation)}: annotate np.ndarray")
         by_name = {name: self.tensor(annotation, codec, name) or other for name in names}
         return lambda tensor, of_request: by_name.get(tensor.name, other).read(tensor, of_request)
 
@@ -118,7 +118,7 @@ def _called(function: Callable[..., Any]) -> str:
 
 
 def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: _Readers) -> Binding:
-    # Its signature names `out` and `where` too, which are no tensors for a client to send
+    # its signature has `out` and `where` too, which a client cannot send
     names = ["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)]
     if declared:
         if len(declared) != function.nin:
@@ -129,9 +129,7 @@ def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: _Re
 
 def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: _Readers) -> Binding:
     if readers.whole is not None:
-        raise TypeError(
-            f"{readers.called} names no parameters that content_type={readers.whole.content_type!r} could be for: wrap it in a def"
-        )
+        raise TypeError(f"{readers.called} has no parameter for content_type={readers.whole.content_type!r}: wrap it in a def")
     read = readers.every(names, inspect.Parameter.empty)
     return Binding(
         inputs=tuple(declared),
@@ -153,7 +151,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
 
 
 class _Signature:
-    """One reading of a signature against what is declared."""
+    """A signature, and what is declared, on their way to a `Binding`."""
 
     def __init__(
         self, function: Callable[..., Any], signature: inspect.Signature, declared: Sequence[TensorSpec], readers: _Readers
@@ -183,7 +181,7 @@ class _Signature:
     def bind(self) -> Binding:
         renamed, free = self._renamed(), self._free()
         if free is not None and self._readers.whole is not None:
-            self._rest = None  # one value of all tensors leaves nothing for it: `pipeline.predict(X, **params)` of scikit-learn
+            self._rest = None  # all tensors go to `free`, as for scikit-learn's `pipeline.predict(X, **params)`
         for parameter in self._named:
             if parameter is free and self._readers.whole is not None:
                 self._add_declared_whole(parameter, self._readers.whole)
@@ -224,7 +222,7 @@ class _Signature:
         )
 
     def _every(self, parameter: inspect.Parameter) -> Callable[[Tensor, str | None], Any]:
-        """How `*inputs` or `**inputs` reads each tensor."""
+        """How each tensor of `*inputs` or `**inputs` is read."""
         wanted, codec = read_as(parameter.annotation, self._called, is_declared=bool(self._declared))
         return self._readers.every(self._unclaimed, wanted, codec)
 
@@ -238,7 +236,7 @@ class _Signature:
             raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
     def _free(self) -> inspect.Parameter | None:
-        """The one parameter without an annotation, where nothing else takes what it could: content types such as `pd` are for it."""
+        """The parameter that content types such as `pd` are for: the only one without annotation, if no other takes all tensors."""
         if (self._rest and self._readers.whole is None) or any(self._whole_codec(p) for p in self._named):
             return None
         meanings = [(p, meaning_of(p.annotation)) for p in self._named if p.default is p.empty]
@@ -267,13 +265,13 @@ class _Signature:
 
     def _add_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._whole is not None or self._rest:
-            raise TypeError(f"{self._called}: only one parameter can take the tensors that no other is named after, or **inputs")
+            raise TypeError(f"{self._called}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         self._whole = self._readers.codecs.whole_reader(codec, wanted, self._readers.content_types())
         self._takes_all = True
         self._pass(parameter, unclaimed_of)
 
     def _renamed(self) -> dict[str, str]:
-        """The one declared input under the name of the one parameter it can be for, such as `X` of `classifier.predict(X)`."""
+        """The only declared input, by the name of the only parameter for a tensor, such as `X` of `classifier.predict(X)`."""
         if len(self._declared) != 1 or any(p.name == self._declared[0].name for p in self._named):
             return {}
         tensors = [p for p in self._named if p.kind is not p.KEYWORD_ONLY and self._is_for_tensor(p)]
@@ -334,18 +332,19 @@ class _Signature:
             self._keywords[parameter.name] = taker
 
     def _leave(self, parameter: inspect.Parameter) -> None:
-        """An undeclared parameter with a default: no request can reach it, so it may be annotated as it likes."""
+        """Leave out an undeclared parameter with a default. No request has a value for it, so its annotation does not matter."""
         if self._goes_by_position(parameter):
             self._positional.append(constant(parameter.default))
 
     def _goes_by_position(self, parameter: inspect.Parameter) -> bool:
-        # before `*inputs`, keywords would collide with what is spread into it
+        # parameters before `*inputs` cannot be passed by keyword
         return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread is not None and parameter.kind is not parameter.KEYWORD_ONLY)
 
     def _place_unclaimed(self) -> None:
-        """Declared inputs that no parameter is named after: `**inputs`, the request, or else `*inputs` has them.
+        """Pass the declared inputs without a parameter of their own to `**inputs`, to the request, or else to `*inputs`.
 
-        A lone input of `(*args, **kwargs)` goes by position, since what is behind that may call it anything.
+        A single declared input of `(*args, **kwargs)` is passed by position, since the function that is called inside may have any name
+        for it.
         """
         self._required.update(self._unclaimed)
         if self._spread and len(self._declared) == len(self._unclaimed) == 1:
@@ -365,7 +364,7 @@ class _Signature:
 
 
 def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
-    """Every name that passing by keyword could collide with: those that a partial or a method has bound are among them."""
+    """The names of all parameters, also of those that a partial or a method has bound: a keyword must not have one of them."""
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function):

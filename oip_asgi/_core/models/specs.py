@@ -1,4 +1,4 @@
-"""What a model declares of its tensors, and whether tensors keep it. Knows no callables and no wire forms.
+"""Declared tensors, and the check of a request's inputs against them. Knows no callables and no wire forms.
 
 Specification: Model Metadata, `$metadata_tensor`.
 """
@@ -21,13 +21,13 @@ class TensorSpec:
     Args:
         name: The tensor's name.
         datatype: One of the protocol's datatypes, such as "FP32".
-        shape: Its dimensions; -1 stands for any size.
-        content_type: How its values are read or written where a request says nothing else, such as "str". In metadata it is among
-            the tensor's `parameters`.
+        shape: The dimensions; -1 stands for any size.
+        content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
+            tensor's `parameters`.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, a dimension is below -1, or the name is no text.
+        ValueError: The datatype is unknown, a dimension is below -1, or the name has lone surrogates.
 
     Specification: `$metadata_tensor`; Content Types, Model Metadata.
     """
@@ -58,7 +58,7 @@ class TensorSpec:
 
     @cached_property
     def dtype(self) -> DType:
-        """The datatype as numpy has it."""
+        """The numpy dtype of the datatype."""
         return dtype_of(self.datatype)
 
     @cached_property
@@ -75,10 +75,10 @@ class TensorSpec:
         return True
 
     def of_list(self, array: Array) -> Array:
-        """An array whose content type is said, in the declared rank where it may be reshaped to it.
+        """An array of N values in the declared rank. It is for tensors that say a content type.
 
-        N values are written as `[N]`, or as `[N, 1]` by the `np` codec and by MLServer's clients. `[N, 1]` becomes the declared
-        `[-1]`, and `[N]` of BYTES the declared `[-1, 1]` or `[-1, -1]`.
+        Codecs write N values as `[N]`; the `np` codec and MLServer's clients write `[N, 1]`. So `[N, 1]` is reshaped if `[-1]` is
+        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is. Other arrays are returned as they are.
         """
         rank = len(self.shape)
         if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
@@ -92,10 +92,10 @@ class InputNames:
     """Which input tensors a model takes.
 
     Args:
-        specs: What is declared of inputs, by name.
-        required: Inputs that a request must have.
-        optional: Inputs that it may have; None means any other name too, but the reserved ones.
-        reserved: Names that belong to parameters which are no tensors; none of them is required.
+        specs: The declared inputs.
+        required: The names of the inputs that a request must have.
+        optional: The names of the inputs that it may have; None if it may have any, except the reserved ones.
+        reserved: Names of parameters that are no tensors. None of them is required.
     """
 
     def __init__(
@@ -109,6 +109,10 @@ class InputNames:
         self._required = required
         self._known = None if optional is None else required | optional
         self._reserved = reserved
+
+    def is_required(self, name: str) -> bool:
+        """Whether a request must have this input."""
+        return name in self._required
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
         """Check a request's inputs against the declaration. The inputs themselves stay as they are.

@@ -6,31 +6,41 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
-from ..datatypes import Buffer, DType, dtype_of
+from .. import schemas
+from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
-from ..json.data import from_json, to_json
+from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
-from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported
-from . import schemas
-from .schemas import Parameters, RequestOutput
+from ..schemas import Parameters
+from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, object_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _encode: Final = msgspec.json.Encoder().encode
 
-_Document: TypeAlias = schemas.StrictInferenceRequest | schemas.InferenceRequest
+_Read: TypeAlias = Callable[[Buffer, DType, tuple[int, ...]], Array]
+"""What makes an array of the text of `data`."""
 
 _DECIMAL: Final = re.compile("[0-9]{1,18}")
 
 _MARK: Final = b"\0"
-"""What stands in a text for `data` that are put there later. JSON has it nowhere."""
+"""What stands in JSON for a text that is put there later. JSON has it nowhere."""
+
+_LONG_TEXT: Final = 2**16
+"""Bytes of a text above which it is put there later."""
+
+_RAW_BYTES: Final = 4
+"""How many bytes of BYTES in binary data cost as much as one of JSON: the shortest elements have as many."""
+
+_SHORT_HEAD: Final = 2**14
+"""Bytes of JSON up to which it is decoded to learn what the binary data behind it costs."""
 
 _FEW: Final = 2**12
 """Bytes of a body up to which parts of it are copied in less time than views of them are made."""
@@ -41,6 +51,8 @@ _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of byt
 def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
 
+    Nearly all requests are plain, and read by the quicker decoders. What these refuse is read once more, closely.
+
     Args:
         body: The whole body.
         header_length: How many of its bytes are JSON; None where the request did not say, and all of them are.
@@ -48,37 +60,43 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    head, behind = _split(body, header_length)
-    text = bytes(head)
+    text, behind = _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
+    read: _Read = read_closely
     try:
-        if len(text) >= documents.LONG:
-            document = documents.request_apart(text)
-            if document is not None:
-                return _to_request(document, behind)
-    except (InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # whatever is wrong shows in the text as a whole
-    return _to_request(documents.request_document(text), behind)
+        request = _plain_request(text, behind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        request, read = None, from_json  # of its data nothing is known: it may be plain
+    return request or _to_request(documents.request_closely(text), behind, read)
 
 
-def _to_request(document: _Document, behind: Buffer | None) -> InferenceRequest:
-    check_numbers(document.inputs, document.outputs or ())
-    inputs = _decode_tensors(document.inputs, "inputs", behind)
-    return InferenceRequest(inputs, document.id, document.parameters or {}, _asked(document))
+def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | None:
+    """A request that is plain, else None.
+
+    Raises:
+        msgspec.DecodeError: Its document is not, so nothing else was looked at; UnicodeDecodeError and RecursionError likewise.
+    """
+    try:
+        document = documents.plain_request(text)
+    except documents.NotPlain:
+        return None
+    try:
+        return _to_request(document, behind, read_plain)
+    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # what is wrong is not told here: something else may be wrong before it
 
 
-def _asked(document: _Document) -> list[RequestOutput]:
-    """The outputs that a request asks for. Where it says in which form, that must be true or false."""
-    outputs: list[RequestOutput] = []
-    if document.outputs:
-        outputs.extend(document.outputs)
-        for place, output in enumerate(outputs):
-            if output.parameters:
-                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
-    if document.parameters:
-        _check_flag(document.parameters, "binary_data_output", "parameters")
-    return outputs
+def _to_request(document: documents.Request, behind: Buffer | None, read: _Read) -> InferenceRequest:
+    check_numbers(document.texts, document.outputs)
+    inputs = _decode_tensors(document.inputs(), "inputs", behind, read)
+    for place, output in enumerate(document.outputs):
+        if output.parameters:
+            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    parameters = document.parameters or {}
+    if parameters:
+        _check_flag(parameters, "binary_data_output", "parameters")
+    return InferenceRequest(inputs, document.id, parameters, document.outputs)
 
 
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
@@ -98,13 +116,11 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise InvalidResponse(f"the server answered with an error: {document.error}")
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        items = [
-            schemas.RequestInput(output.name, output.shape, output.datatype, _given(output.parameters), output.data)
-            for output in document.outputs
-        ]
-        outputs = _decode_tensors(items, "outputs", behind)
-        for item, tensor in zip(document.outputs, outputs, strict=True):
-            if not _is_absent(item.data) and not tensor.array.flags.writeable:
+        items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
+        texts = [item.data for item in document.outputs]
+        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json)
+        for text, tensor in zip(texts, outputs, strict=True):
+            if not _is_absent(text) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
@@ -142,21 +158,25 @@ def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) 
     """
     dtype = dtype_of(datatype)
     try:
-        array = from_raw(body, dtype, _deduce(shape, len(body), dtype))
+        deduced = _deduce(shape, len(body), dtype)
+        # the only element of BYTES is the body itself, without the length that frames each of several
+        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
     except InvalidRequest as error:
         raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
     return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
 
 
 def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
+    if dtype.hasobject:
+        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
+        if count(one) != 1:
+            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
+        return one
     free = shape.count(-1)
     if free == 0:
         return shape
     if free > 1:
         raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
-    if dtype.hasobject:
-        # as in Triton, a raw BYTES request is one element, framed like any other
-        return tuple(1 if dimension == -1 else dimension for dimension in shape)
     row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
     if row == 0 or size % row:
         raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
@@ -184,12 +204,12 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: Buffer | None) -> list[Tensor]:
+def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read) -> list[Tensor]:
     binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
-    for item in items:
+    for item, data in items:
         try:
-            tensors.append(_decode_tensor(item, binary))
+            tensors.append(_decode_tensor(item, data, binary, read))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     if binary is not None:
@@ -197,27 +217,31 @@ def _decode_tensors(items: Sequence[schemas.RequestInput], field: str, behind: B
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None) -> Tensor:
+def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read) -> Tensor:
+    dtype = dtype_of(item.datatype)
     parameters = item.parameters or {}
-    dtype, shape = dtype_of(item.datatype), tuple(item.shape)
-    absent = _is_absent(item.data)
     if "binary_data_size" not in parameters:
-        if absent:
+        if _is_absent(data):
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, from_json(item.data, dtype, shape), parameters)
-    if not absent:
+        return Tensor(item.name, read(data, dtype, item.shape), parameters)
+    if not _is_absent(data):
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    size = parameters["binary_data_size"]
-    if type(size) is not int or size < 0:
-        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+    size = _binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
-    array = from_raw(b"" if binary is None else binary.take(size), dtype, shape)
+    array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
     return Tensor(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
-def _is_absent(data: msgspec.Raw) -> bool:
+def _binary_size(parameters: Mapping[str, object]) -> int:
+    size = parameters["binary_data_size"]
+    if type(size) is not int or size < 0:
+        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+    return size
+
+
+def _is_absent(data: Buffer) -> bool:
     return len(data) <= len(b"null") and bytes(data) in (b"", b"null")
 
 
@@ -241,15 +265,32 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
+    outputs, texts, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
-    return _encode(document), binary
+    return _encoded(document, texts), binary
 
 
 def decoding_cost(body: Buffer, header_length: int | None) -> int:
-    """How many bytes of a request's body `decode_request` looks at one by one. Those of numbers in binary data are not."""
-    text = body if header_length is None else memoryview(body)[:header_length]
-    return len(text) if header_length is None or b"BYTES" not in bytes(text) else len(body)
+    """What `decode_request` costs at most, in bytes of JSON: those that it has, and what its binary data costs.
+
+    Binary data of numbers costs nothing. How much of it is BYTES is said by its JSON, which is decoded for that where it is short.
+    """
+    if header_length is None:
+        return len(body)
+    behind = (len(body) - header_length) // _RAW_BYTES
+    if header_length > _SHORT_HEAD or behind <= 0:
+        return header_length
+    try:
+        document = documents.plain_request(memoryview(body)[:header_length])
+        sizes = [_bytes_size(item) for item, _ in document.inputs()]
+    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return header_length + behind
+    return header_length + min(sum(sizes) // _RAW_BYTES, behind)
+
+
+def _bytes_size(item: schemas.RequestInput) -> int:
+    parameters = item.parameters or {}
+    return _binary_size(parameters) if item.datatype == "BYTES" and "binary_data_size" in parameters else 0
 
 
 def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
@@ -275,15 +316,17 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
     Raises:
         InvalidRequest: An input cannot be JSON; the text says what to do.
     """
-    inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
+    inputs, texts, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
     document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
-    return _encode(document), parts
+    return _encoded(document, texts), parts
 
 
 def _encode_tensors(
     tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
-) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
+) -> tuple[list[schemas.ResponseOutput], list[bytes], list[Buffer]]:
+    """Tensors as their documents, the texts of long `data` that these have a mark for, and the bytes behind the JSON."""
     written: list[schemas.ResponseOutput] = []
+    texts: list[bytes] = []
     binary: list[Buffer] = []
     for tensor in tensors:
         name, array, parameters = tensor.name, tensor.array, tensor.parameters
@@ -293,9 +336,24 @@ def _encode_tensors(
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         else:
-            data = msgspec.Raw(_data(tensor, what, remedy))
+            text = _data(tensor, what, remedy)
+            if len(text) > _LONG_TEXT:
+                texts.append(text)
+                text = _MARK
+            data = msgspec.Raw(text)
         written.append(schemas.ResponseOutput(name, array.shape, tensor.datatype, parameters, data))
-    return written, binary
+    return written, texts, binary
+
+
+def _encoded(document: schemas.InferenceResponse | schemas.SentRequest, texts: list[bytes]) -> bytes:
+    """A document as JSON, with long texts in the place of their marks: an encoder would copy them several times."""
+    text = _encode(document)
+    if not texts:
+        return text
+    parts = text.split(_MARK)
+    for place in range(len(texts), 0, -1):
+        parts.insert(place, texts[place - 1])
+    return b"".join(parts)
 
 
 def _data(tensor: Tensor, what: str, remedy: str) -> bytes:

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from .. import schemas
 from ..datatypes import Buffer
 from ..errors import InvalidRequest, shown
-from . import schemas
 
 T = TypeVar("T")
 

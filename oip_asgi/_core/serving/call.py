@@ -12,21 +12,23 @@ from ..codecs.registry import Codecs
 from ..datatypes import Buffer
 from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, shown
-from ..log import log_raised
+from ..log import log_fields, log_raised
 from ..models.binding import Binding
 from ..models.handler import Handler
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..models.options import NO_TIMEOUT
 from ..models.results import check_asked, select, to_response
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
 from .nesting import enter, leave
+from .observers import Span, ended
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class ModelRaised(Exception):
@@ -45,8 +47,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_outputs", "binding", "content_type", "deadline", "engine", "form", "handler", "is_decoded", "model", "request",
-        "seconds", "since", "slot", "tensors",
+        "_asked", "_body", "_outputs", "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
+        "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -65,7 +67,9 @@ class Call(Generic[T]):
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
-        self.seconds = model.timeout
+        self.entered = self.started = self.called = self.returned = self.answered = 0.0
+        self.span: Span | None = None
+        self.seconds = min(model.timeout, form.timeout)
         self.deadline = self.since + self.seconds
 
     @property
@@ -106,7 +110,7 @@ class Call(Generic[T]):
         binding = handler.binding if content_type is None else handler.binding_for(content_type)
         self.tensors = binding.accept(request, content_type)
         self.binding = binding
-        self.content_type = content_type if binding.whole is None else None
+        self.content_type = binding.content_type_of_tensors(content_type)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
@@ -139,6 +143,7 @@ class Call(Generic[T]):
             raise Stopped
         is_last = True
         try:
+            self.started = self.engine.clock()
             if not self.is_decoded:
                 deadline = self.deadline
                 self.decode()
@@ -146,7 +151,7 @@ class Call(Generic[T]):
                     is_last = False
                     return None
             answer = self.encode(self.run())
-            if self.engine.clock() >= self.deadline:
+            if self.answered >= self.deadline:
                 raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
             return answer
         finally:
@@ -157,6 +162,7 @@ class Call(Generic[T]):
         if not self.slot.begin():
             raise Stopped
         try:
+            self.started = self.engine.clock()
             self.decode()
         finally:
             self.slot.end(is_last=False)
@@ -177,10 +183,18 @@ class Call(Generic[T]):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
+        if self.span is None:
+            return self._run()
+        with self.span.active():
+            return self._run()
+
+    def _run(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self.respond(result, new)
         except InferenceError:
@@ -192,10 +206,18 @@ class Call(Generic[T]):
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
+        if self.span is None:
+            return await self._run_async()
+        with self.span.active():
+            return await self._run_async()
+
+    async def _run_async(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.binding.arguments(self)
+            self.called = self.engine.clock()
             result = await self.handler.function(*args, **kwargs)
+            self.returned = self.engine.clock()
             new = is_new(result)
             return self.respond(result, new)
         except InferenceError:
@@ -230,18 +252,49 @@ class Call(Generic[T]):
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
-        return self.form.encode(self.request, response)
+        encoded = self.form.encode(self.request, response)
+        self.answered = self.engine.clock()
+        return encoded
+
+    def overriding(self) -> str | None:
+        """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+        declared = self.handler.binding
+        if self.binding is declared:
+            return declared.overridden_by(self.tensors, self.content_type)
+        return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
+
+    def noted(self, error: E) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why."""
+        ended(self.model, self, error, self.span, self.engine.clock)
+        return error
+
+    def note_answer(self) -> None:
+        """Note that the call was answered."""
+        self.model.statistics.record_answer(self)
+        if self.span is not None:
+            self.span.end("ok", self, None)
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
         request, model = self.request, self.model
         return InferenceContext(request.id, self.form.named_headers(), request.parameters, model.name, model.version, self.form.transport)
 
+    def log_fields(self) -> dict[str, object]:
+        """The fields of a record of the log about this request."""
+        return log_fields(self.model.name, self.model.version, self.id, self.engine.clock() - self.since)
+
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
         if isinstance(error, ModelRaised):
             cause = error.__cause__ or error
-            log_raised(logging.ERROR, cause, "%s failed on the request with id %s, after its timeout", self.model, shown(self.id))
+            log_raised(
+                logging.ERROR,
+                cause,
+                "%s failed on the request with id %s, after its timeout",
+                self.model,
+                shown(self.id),
+                extra=self.log_fields(),
+            )
 
 
 def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:

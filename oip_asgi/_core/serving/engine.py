@@ -7,14 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from .. import schemas
 from ..codecs.registry import Codecs
 from ..effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
+from ..errors import NotFound
 from ..log import log_raised
 from ..models.hooks import call_hook
 from ..models.model import Model
 from ..models.repository import Repository
-from ..rest import schemas
+from ..models.statistics import Statistics
 from .metadata import model_metadata
+from .observers import Tracer, refused_unknown
+
+_EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+"""Triton's names of what every server supports."""
 
 _LET_GO_SECONDS: Final = 1.0
 """How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
@@ -51,13 +57,42 @@ class Engine:
         self.clock = clock
         self.models = Repository()
         self.stopping = False
+        self.unknown = Statistics()
+        """Requests for models that nobody knows."""
+        self.tracer: Tracer | None = None
+        self.watchers: list[Callable[[], object]] = []
+        """Called when a model was registered."""
+        self._kept_by: Model | None = None
+
+    def add(self, model: Model) -> None:
+        """Take a model in.
+
+        Raises:
+            ValueError: As `Repository.add`.
+        """
+        self.models.add(model)
+        for watcher in self.watchers:
+            watcher()
+
+    def find_for_inference(self, name: str, version: str | None) -> Model:
+        """The model of this name and version, for an inference request, which is counted where there is none.
+
+        Raises:
+            NotFound: There is none.
+        """
+        try:
+            return self.models.find(name, version)
+        except NotFound as error:
+            refused_unknown(self.unknown, error)
+            raise
+
+    def extensions(self) -> list[str]:
+        """The names of the extensions that this server supports."""
+        return sorted([*_EXTENSIONS, "model_repository"]) if self.model_control else list(_EXTENSIONS)
 
     def metadata(self) -> schemas.ServerMetadata:
         """The server's metadata, with the extensions that are switched on."""
-        extensions = ["binary_tensor_data"]
-        if self.model_control:
-            extensions.append("model_repository")
-        return schemas.ServerMetadata(self.name, self.version, extensions)
+        return schemas.ServerMetadata(self.name, self.version, self.extensions())
 
     def model_metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
@@ -72,8 +107,20 @@ class Engine:
             return self.ready_when_empty
         for model in models:
             if model.life.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
+                self._tell(model)
                 return False
+        if self._kept_by is not None:
+            self._kept_by = None
+            _logger.warning("the server is ready again")
         return True
+
+    def _tell(self, model: Model) -> None:
+        """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
+        if self.stopping or model.life.state == "failed" or self._kept_by is model:
+            return
+        self._kept_by = model
+        why = "its ready= says so" if model.life.state == "ready" else "it is still loading"
+        _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
@@ -102,6 +149,8 @@ class Engine:
                     yield loading
             for model in self.models:
                 yield from model.life.settle(at_start=True)
+                for observer in model.statistics.observers:
+                    observer.loaded()
         except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()

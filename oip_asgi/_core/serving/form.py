@@ -23,6 +23,10 @@ class Form(Protocol[T_co]):
     def transport(self) -> Any:
         """The transport's own object, for `InferenceContext.transport`."""
 
+    @property
+    def timeout(self) -> float:
+        """How many seconds the client gives it, from when the request is there; infinity where it does not say."""
+
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""
 

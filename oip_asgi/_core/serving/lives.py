@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from .. import schemas
 from ..effects import Spawn, Steps, Wait
 from ..errors import Forbidden, InferenceError, InvalidRequest, NotReady, shown
 from ..models.life import State
 from ..models.loader import LoadParameters
 from ..models.model import Model
-from ..rest import schemas
 from .engine import Engine
 
 _FILE: Final = "file:"
@@ -127,9 +127,7 @@ def _path(name: str) -> str:
     # a backslash and a drive's colon are what separates the parts of a path on Windows
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
-        raise InvalidRequest(
-            f"parameters[{shown(name)}]: expected a relative path without empty parts, '.' and '..', such as file:1/model.onnx"
-        )
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
     return path
 
 
@@ -206,6 +204,7 @@ def _unload(models: list[Model]) -> Steps[list[Model]]:
         model.limiter.turn_away(is_unloaded=True)
         if unloading is not None:
             yield unloading
+            unloading.ended.then(model.statistics.clear)
     return models
 
 

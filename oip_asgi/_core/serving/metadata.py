@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import schemas
 from ..models.model import Model
 from ..models.specs import TensorSpec
-from ..rest import schemas
 
 
 def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:

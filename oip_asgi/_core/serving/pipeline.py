@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ..datatypes import Buffer
 from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
-from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotReady, TimedOut, shown
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
 from ..models.limiter import Slot
@@ -23,11 +23,15 @@ from .engine import Engine
 from .form import Form
 from .lasting import SMALL
 from .nesting import holders
+from .observers import ended
 
 T = TypeVar("T")
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -52,33 +56,54 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> 
     Raises:
         InferenceError: The request is wrong or not admitted, or the model streams where it may not.
     """
+    call: Call[T] | None = None
+    span = None if engine.tracer is None else engine.tracer.begin(model)
     limiter = model.limiter
-    if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-        yield from _admit(engine, model)
-    handler = model.life.lend()
-    if handler is None:
-        raise _not_ready(model)
-    slot = None
     try:
-        if handler.streams and not may_stream:
-            raise InvalidRequest(
-                f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
-            )
-        read = form.read()
-        body: Buffer = (yield read) if type(read) is Read else read
-        call = Call(engine, model, handler, form, body)
-        if form.decoding_cost(body) <= ON_LOOP:
-            call.decode()
-        if engine.stopping and not holders():
-            raise _stopping(model)
-        slot = limiter.enter(handler.uses, may_wait=model not in holders())
-        if slot is None:
-            raise _busy(model)
-        call.slot = slot
-        return call
-    finally:
-        if slot is None:
-            handler.uses.end()
+        if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            yield from _admit(engine, model)
+        handler = model.life.lend()
+        if handler is None:
+            raise _not_ready(model)
+        slot = None
+        try:
+            if handler.streams and not may_stream:
+                raise InvalidRequest(
+                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+                )
+            read = form.read()
+            body: Buffer = (yield read) if type(read) is Read else read
+            call = Call(engine, model, handler, form, body)
+            call.span = span
+            if form.decoding_cost(body) <= ON_LOOP:
+                call.decode()
+            slot = _enter(call)
+        finally:
+            if slot is None:
+                handler.uses.end()
+    except BaseException as error:
+        ended(model, call, error, span, engine.clock)
+        raise
+    return call
+
+
+def _enter(call: Call[Any]) -> Slot:
+    """Take a slot for a call, or a place in the queue for one.
+
+    Raises:
+        NotReady: The server stops.
+        Busy: All slots are taken, and the queue is full.
+    """
+    engine, model, within = call.engine, call.model, holders()
+    if engine.stopping and not within:
+        raise _stopping(model)
+    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within)
+    if slot is None:
+        raise _busy(model)
+    call.slot, call.entered = slot, engine.clock()
+    for observer in model.statistics.observers:
+        observer.entered()
+    return slot
 
 
 def answered(call: Call[T]) -> Steps[T]:
@@ -89,11 +114,16 @@ def answered(call: Call[T]) -> Steps[T]:
     """
     slot = call.slot
     try:
-        return (yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot))
+        answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
     except FAILURES as failure:
-        raise as_error(call, failure) from failure.__cause__
+        raise call.noted(as_error(call, failure)) from failure.__cause__
+    except BaseException as error:
+        call.noted(error)
+        raise
     finally:
         slot.give_up()
+    call.note_answer()
+    return answer
 
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
@@ -146,12 +176,14 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         yield Wait(slot.turn, call.deadline, for_client=True)
     if slot.is_left:
         raise Stopped
+    if not call.started:
+        call.started = call.entered if slot.turn is None else call.engine.clock()
     if call.handler.kind == "async":
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
     if call.form.encoding_cost(call.request, response) <= ON_LOOP:
-        return call.form.encode(call.request, response)
+        return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
             tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
@@ -160,7 +192,8 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
 
 
 def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id))
+    fields = call.log_fields()
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
     if raised is not None:
         call.failed_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
@@ -168,7 +201,10 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id))
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
+    overriding = call.overriding()
+    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
+        return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
     return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
 
 

@@ -6,6 +6,7 @@ with what the model keeps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -22,7 +23,7 @@ from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
-from ..rest.schemas import Parameters, RequestOutput
+from ..schemas import Parameters, RequestOutput
 from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Tensor, as_array, integer_array, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
@@ -51,6 +52,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     outputs: Sequence[str | RequestOutput]
     id: str | None
     codecs: Codecs
+
+    timeout = math.inf
 
     @property
     def transport(self) -> Any:
@@ -106,7 +109,7 @@ def infer_values(engine: Engine, name: str, version: str | None, form: PythonFor
         InferenceError: As a client would be told.
     """
     try:
-        return (yield from infer(engine, engine.models.find(name, version), form))
+        return (yield from infer(engine, engine.find_for_inference(name, version), form))
     except InferenceError:
         raise
     except Exception as error:

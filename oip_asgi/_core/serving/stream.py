@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, Literal, TypeVar, final
 
 from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
@@ -72,12 +72,18 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
-            raise pulled.as_error(failure) from failure.__cause__
-        except (Exception, Abandoned):
+            raise call.noted(pulled.as_error(failure)) from failure.__cause__
+        except (Exception, Abandoned) as error:
             yield from pulled.close()
+            call.noted(error)
+            raise
+        except GeneratorExit as error:
+            call.noted(error)
             raise
         finally:
             pulled.give_up()
+        call.returned = call.answered = self._engine.clock()
+        call.note_answer()
 
     def _begin(self) -> Steps[None]:
         self.has_begun = True
@@ -153,6 +159,7 @@ class _Pulled(Generic[T]):
         self._is_running = False
         self._is_closing = False
         self._has_answered = False
+        self._index = 0
 
     def first(self) -> Steps[T | None]:
         """The first item as it leaves; None where there is none."""
@@ -164,6 +171,7 @@ class _Pulled(Generic[T]):
                 yield Wait(slot.turn, self._deadline(), for_client=True)
             if slot.is_left:
                 raise Stopped
+            self._note_start()
             response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), for_client=True)
             answer = None if response is None else (yield from self._encoded(response, self._deadline()))
         else:
@@ -212,19 +220,36 @@ class _Pulled(Generic[T]):
     async def _await_next(self) -> InferenceResponse | None:
         call = self._call
         token = enter(call.model, call.slot)
+        since = call.engine.clock()
         try:
             if self._generator is None:
                 self._generator = self._made()
             item = await self._generator.__anext__()
-            return call.respond(item, is_new(item))
+            response = call.respond(item, is_new(item))
         except StopAsyncIteration:
             return None
         except InferenceError:
+            self._note_response("fail", since, call.engine.clock())
             raise
         except Exception as error:
+            self._note_response("fail", since, call.engine.clock())
             raise ModelRaised from error
         finally:
             leave(token)
+        self._note_response("success", since, call.engine.clock())
+        return response
+
+    def _note_start(self) -> None:
+        call = self._call
+        if not call.started:
+            call.started = call.called = call.engine.clock()
+
+    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
+        """Note one response: how it ended, and how long the function took for it."""
+        call = self._call
+        now = call.engine.clock()
+        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
+        self._index += 1
 
     def _made(self) -> Any:
         args, kwargs = self._call.binding.arguments(self._call)
@@ -255,6 +280,8 @@ class _Pulled(Generic[T]):
 
     def _run_next(self) -> T | None:
         call = self._call
+        self._note_start()
+        since = call.engine.clock()
         try:
             if self._context is None:
                 # one for all items: what a generator sets in a context variable, it may reset behind a yield
@@ -266,10 +293,15 @@ class _Pulled(Generic[T]):
                 return None
             response = call.respond(item, is_new(item))
         except InferenceError:
+            self._note_response("fail", since, call.engine.clock())
             raise
         except Exception as error:
+            self._note_response("fail", since, call.engine.clock())
             raise ModelRaised from error
-        return call.encode(response)
+        returned = call.engine.clock()
+        encoded = call.encode(response)
+        self._note_response("success", since, returned)
+        return encoded
 
     def close(self) -> Steps[None]:
         """Close the generator where it waits; one that runs is closed when it comes back."""

@@ -96,7 +96,11 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
 
 def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
     server, load, model = InferenceServer(), Blocked(), Blocked()
-    server.register("blocked", model, load=load)
+
+    def load_blocked() -> None:
+        load()
+
+    server.register("blocked", model, load=load_blocked)
     with serving(server) as address:
         client = Client(address)
         call = client.begin("ModelInfer", wire_request("blocked"))

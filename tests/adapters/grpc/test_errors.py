@@ -232,7 +232,7 @@ def test_any_text_of_an_error_arrives(client: Client, said: str | bytes, heard: 
 
 
 def test_an_unknown_method(client: Client) -> None:
-    call: Any = client.channel.unary_unary(f"/{SERVICE}/ModelStreamInfer")
+    call: Any = client.channel.unary_unary(f"/{SERVICE}/TraceSetting")
     with pytest.raises(grpc.RpcError) as refused:
         call(b"")
     assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -18,6 +18,16 @@ BUILT = "grpc_predict_v2.binpb"
 
 
 @pytest.mark.protoc
+def test_the_descriptor_of_health_and_reflection_is_what_its_command_builds(tmp_path: Path) -> None:
+    command = re.search(r"^//   (python -m grpc_tools\.protoc .+)$", (PROTO / "health.proto").read_text(), re.MULTILINE)
+    assert command is not None
+    _, *arguments = command[1].replace("oip_asgi/proto/services.binpb", str(tmp_path / "services.binpb")).split()
+    subprocess.run([sys.executable, *arguments], check=True, cwd=PROTO.parent.parent, timeout=120)
+    built, shipped = (FileDescriptorSet.FromString((folder / "services.binpb").read_bytes()) for folder in (tmp_path, PROTO))
+    assert built == shipped
+
+
+@pytest.mark.protoc
 def test_the_descriptor_is_what_the_documented_command_builds(tmp_path: Path) -> None:
     source = (PROTO / "grpc_predict_v2.proto").read_text()
     found = re.search(r"^//   (python -m grpc_tools\.protoc .+)$", source, re.MULTILINE)
@@ -47,5 +57,5 @@ def test_nothing_is_imported_before_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("absent", ["grpc_health", "grpc_reflection", "grpc_health grpc_reflection"])
-def test_health_and_reflection_are_left_out_where_their_packages_are_absent(absent: str) -> None:
+def test_health_and_reflection_need_no_package(absent: str) -> None:
     run_alone(f"import sys\nsys.modules.update(dict.fromkeys({absent.split()}))\n{SERVE}")

@@ -45,7 +45,12 @@ def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
 
 
 def test_server_metadata(client: Client) -> None:
-    expected = made("ServerMetadataResponse", name="demo", version="1.2.3", extensions=["binary_tensor_data"])
+    expected = made(
+        "ServerMetadataResponse",
+        name="demo",
+        version="1.2.3",
+        extensions=["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+    )
     assert client.ask("ServerMetadata") == expected
 
 
@@ -221,7 +226,7 @@ def reflected(client: Client, **question: Any) -> Any:
 def test_reflection(client: Client) -> None:
     listed = reflected(client, list_services="").list_services_response
     names = {service.name for service in listed.service}
-    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert names == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
     for name in (*names, "inference.ModelInferRequest.InferInputTensor"):
         [data] = reflected(client, file_containing_symbol=name).file_descriptor_response.file_descriptor_proto
         file = descriptor_pb2.FileDescriptorProto.FromString(data)

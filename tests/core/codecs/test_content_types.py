@@ -22,6 +22,7 @@ from oip_asgi.codecs import (
     Base64Codec,
     NumpyCodec,
     PandasCodec,
+    StringCodec,
 )
 from tests.support.asking import ask, error, get
 from tests.support.content_types import (
@@ -36,13 +37,16 @@ from tests.support.content_types import (
     Colour,
     ColourCodec,
     assert_same,
+    bytes_column,
     bytes_tensor,
     described,
     http,
     request_of,
     response_of,
     send,
+    with_type,
 )
+from tests.support.inside import model_names
 from tests.support.ways import Request, over_asgi, ways_into
 from tests.table.content_types import BAD, CASES, Bad, Case
 
@@ -175,14 +179,14 @@ def numbers(received: list[Any], expected: list[Any]) -> bool:
 
 
 def test_results_by_their_return_annotation(server: InferenceServer) -> None:
-    assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2, 1], "str", ["Joanne", "Michaël"])]
-    assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
-    assert described(send(server, "datetimes", request_of())) == [("output_0", [0, 1], "datetime", [])]
+    assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2], "str", ["Joanne", "Michaël"])]
+    assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
+    assert described(send(server, "datetimes", request_of())) == [("output_0", [0], "datetime", [])]
     assert described(send(server, "bytes", request_of(bytes_tensor("x", [b"YQ=="])))) == [("output_0", [1], None, ["YQ=="])]
-    assert described(send(server, "rest", request_of(bytes_tensor("y", [b"b"])))) == [("y", [1, 1], "str", ["b"])]
+    assert described(send(server, "rest", request_of(bytes_tensor("y", [b"b"])))) == [("y", [1], "str", ["b"])]
     assert described(send(server, "two", request_of(FLOATS, bytes_tensor("names", [b"b"])))) == [
         ("output_0", [2], None, [1.5, 2.5]),
-        ("output_1", [1, 1], "str", ["b"]),
+        ("output_1", [1], "str", ["b"]),
     ]
     assert described(send(server, "named codec", request_of(COLOURS))) == [("output_0", [1], "colour", ["#ff0001"])]
 
@@ -192,7 +196,7 @@ def test_results_by_their_value(server: InferenceServer) -> None:
     assert described(send(server, "series", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
     server.register("dates", lambda: [NOON, NOON])
     server.register("text", lambda: ["a", "b"])
-    assert described(ask(server, "dates")) == [("output_0", [2, 1], "datetime", ["2022-01-11T11:00:00"] * 2)]
+    assert described(ask(server, "dates")) == [("output_0", [2], "datetime", ["2022-01-11T11:00:00"] * 2)]
     assert described(ask(server, "text")) == [("output_0", [2], None, ["a", "b"])]
 
 
@@ -237,16 +241,17 @@ def test_a_column_that_is_cast_to_its_declaration_is_no_longer_of_its_dtype(data
         ("np", np.array([1, 2]), ([2, 1], [1, 2])),
         ("np", [1, 2], ([2, 1], [1, 2])),
         ("np", np.ones((1, 2)), ([1, 2], [1.0, 1.0])),
-        ("str", np.array(["a"]), ([1, 1], ["a"])),
-        ("str", ["a"], ([1, 1], ["a"])),
-        ("str", pd.Series(["a"]), ([1, 1], ["a"])),
-        ("base64", [b"\xff"], ([1, 1], ["/w=="])),
-        ("datetime", [NOON], ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", pd.Series([NOON]), ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", pd.Series([pd.Timestamp(1, unit="ns")]), ([1, 1], ["1970-01-01T00:00:00.000000001"])),
-        ("datetime", pd.Series([NOON]).dt.tz_localize("Asia/Tokyo"), ([1, 1], ["2022-01-11T11:00:00+09:00"])),
+        ("str", np.array(["a"]), ([1], ["a"])),
+        ("str", np.array([["a"]]), ([1, 1], ["a"])),
+        ("str", ["a"], ([1], ["a"])),
+        ("str", pd.Series(["a"]), ([1], ["a"])),
+        ("base64", [b"\xff"], ([1], ["/w=="])),
+        ("datetime", [NOON], ([1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([NOON]), ([1], ["2022-01-11T11:00:00"])),
+        ("datetime", pd.Series([pd.Timestamp(1, unit="ns")]), ([1], ["1970-01-01T00:00:00.000000001"])),
+        ("datetime", pd.Series([NOON]).dt.tz_localize("Asia/Tokyo"), ([1], ["2022-01-11T11:00:00+09:00"])),
         ("datetime", np.array([[NOON]], "M8[ns]"), ([1, 1], ["2022-01-11T11:00:00"])),
-        ("datetime", np.array(["2022-01-11"], "M8[D]"), ([1, 1], ["2022-01-11T00:00:00"])),
+        ("datetime", np.array(["2022-01-11"], "M8[D]"), ([1], ["2022-01-11T00:00:00"])),
         ("colour", RED, ([1], ["#ff0001"])),
     ],
 )
@@ -310,8 +315,9 @@ def test_points_in_time_of_pandas_and_numpy_are_declared_dates(value: Any) -> No
     server.register("declared", lambda: value, outputs=[DATES_OUT])
     server.register("annotated", annotated)
     texts = ["2022-01-11T11:00:00"] * 2
+    column = isinstance(value, np.ndarray) and value.ndim == 2  # an array keeps its shape where none is declared
     assert described(ask(server, "declared")) == [("y", [2], "datetime", texts)]
-    assert described(ask(server, "annotated")) == [("output_0", [2, 1], "datetime", texts)]
+    assert described(ask(server, "annotated")) == [("output_0", [2, 1] if column else [2], "datetime", texts)]
 
 
 @pytest.mark.parametrize(
@@ -361,4 +367,87 @@ def test_metadata_shows_what_is_declared(server: InferenceServer) -> None:
 
 def test_base64_of_the_client_side() -> None:
     tensor = Base64Codec.encode_input("x", [b"\xff"])
-    assert (tensor.shape, tensor.array.tolist()) == ((1, 1), [[b"/w=="]])
+    assert (tensor.shape, tensor.array.tolist()) == ((1,), [b"/w=="])
+
+
+OF_TENSORS = ["np", "str", "base64", "datetime", "pd_json"]
+SAID = [(None, None), (None, "pd"), *((one, None) for one in OF_TENSORS), *((None, one) for one in OF_TENSORS[:2])]
+SAID += [("str", "pd"), ("pd_json", "pd"), ("np", "str"), ("datetime", "np")]
+ELEMENTS: dict[str, list[Any]] = {"BYTES": [b"YQ==", b"20220111", b'"a"', b"1", b"{}", b"NaT", b"\xff"], "FP64": [1.5], "INT64": [7]}
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1), (-1, -1)], ids=str)
+@pytest.mark.parametrize(("of_tensor", "of_request"), SAID)
+@pytest.mark.parametrize("datatype", ELEMENTS)
+def test_no_content_type_makes_a_declared_model_fail(datatype: str, of_request: str | None, of_tensor: str | None, shape: Any) -> None:
+    """An identity without annotations gives back what a client's content type makes; a 500 would blame the model for it."""
+    server = InferenceServer()
+    spec = TensorSpec("x", datatype, shape)
+    server.register("m", lambda x: x, inputs=[spec], outputs=[TensorSpec("y", datatype, shape)])
+    parameters = {} if of_tensor is None else {"content_type": of_tensor}
+    taken = 0
+    for element in ELEMENTS[datatype]:
+        for sent in ((2,), (2, 1)):
+            array = bytes_tensor("x", [element] * 2).array if datatype == "BYTES" else np.array([element] * 2)
+            request = request_of(Tensor("x", array.reshape(sent), {**parameters}))
+            if of_request is not None:
+                request.parameters["content_type"] = of_request
+            answer = send(server, "m", request, binary=True)
+            assert answer.status in (200, 400), answer.body
+            taken += answer.status == 200
+            if answer.status == 200:
+                [output] = response_of(answer).outputs
+                assert (output.name, output.datatype, len(output.shape)) == ("y", datatype, len(shape))
+    is_plain = (of_tensor or of_request) in ("np", None) or (datatype == "BYTES" and (of_tensor or of_request) != "pd_json")
+    assert taken > 0 or of_request == "pd" or not is_plain
+
+
+@pytest.mark.parametrize("content_type", ["np", "str", "base64", "datetime", "pd_json", "colour"])
+@pytest.mark.parametrize("datatype", ["FP64", "BYTES"])
+def test_no_content_type_of_an_output_makes_a_declared_model_fail(datatype: str, content_type: str) -> None:
+    server = InferenceServer(codecs=[ColourCodec])
+    array: Any = np.ones((2, 2)) if datatype == "FP64" else np.full((2, 2), b"20220111", object)
+    for value, shape in ((array, [-1, -1]), (array[0], [-1]), (array[:, :1], [2, 1]), (array[0].tolist(), [-1])):
+        for model in (lambda value=value: value, lambda value=value: InferenceResponse([Tensor("y", np.asarray(value, array.dtype))])):
+            name = f"m{len(model_names(server))}"
+            server.register(name, model, outputs=[TensorSpec("y", datatype, shape)])
+            answer = send(server, name, request_of(outputs=[RequestOutput("y", {"content_type": content_type})]))
+            is_possible = content_type == "np" or (datatype == "BYTES" and content_type not in ("colour", "pd_json"))
+            assert answer.status == 200 if is_possible and shape != [-1, -1] and content_type != "datetime" else answer.status in (200, 400)
+
+
+def test_a_model_that_breaks_its_declaration_is_at_fault_whatever_is_asked() -> None:
+    server = InferenceServer()
+    server.register("m", lambda: np.ones(3), outputs=[TensorSpec("y", "FP64", [2])])
+    server.register("n", lambda x: x.missing, inputs=[TensorSpec("x", "BYTES", [-1])])
+    assert error(send(server, "m", request_of(outputs=[RequestOutput("y", {"content_type": "pd_json"})])))[0] == 500
+    assert error(send(server, "n", request_of(with_type(NAMES, "np"))))[0] == 500
+    status, text = error(send(server, "n", request_of(with_type(NAMES, "str"))))
+    assert (status, text) == (400, "model 'n' failed with the content_type 'str', which is not what it declares: leave it out")
+
+
+def test_strings_as_mlservers_clients_send_them_to_a_declared_column() -> None:
+    """Its StringCodec writes [N, 1], ours [N]; both are taken for what is declared, and so is the list that comes back."""
+    server = InferenceServer()
+    for name, shape in (("any", [-1, -1]), ("one", [-1, 1]), ("list", [-1])):
+        server.register(name, lambda x: x, inputs=[TensorSpec("x", "BYTES", shape)], outputs=[TensorSpec("y", "BYTES", shape)])
+        for tensor in (bytes_column("x", [b"a", b"b"], content_type="str"), StringCodec.encode_input("x", ["a", "b"])):
+            assert described(send(server, name, request_of(tensor))) == [("y", [2] if name == "list" else [2, 1], None, ["a", "b"])]
+
+
+@pytest.mark.parametrize("shape", [[-1, 1], [-1, -1]], ids=str)
+def test_a_list_of_elements_is_declared_as_a_column(shape: list[int]) -> None:
+    def strings() -> list[str]:
+        return ["a", "b"]
+
+    server = InferenceServer(debug=True)
+    server.register("annotated", strings, outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("bytes", lambda: [b"a", b"b"], outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("dates", lambda: [NOON], outputs=[TensorSpec("y", "BYTES", shape)])
+    server.register("declared", lambda: {"y": ["a", "b"]}, outputs=[TensorSpec("y", "BYTES", shape, content_type="str")])
+    server.register("array", lambda: np.array(["a", "b"]), outputs=[TensorSpec("y", "BYTES", shape)])
+    assert described(ask(server, "annotated")) == [("y", [2, 1], "str", ["a", "b"])]
+    assert described(ask(server, "bytes")) == [("y", [2, 1], None, ["a", "b"])]
+    assert described(ask(server, "dates")) == [("y", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
+    assert described(ask(server, "declared")) == [("y", [2, 1], "str", ["a", "b"])]
+    assert "has shape [2]" in error(ask(server, "array"))[1]  # an array has the shape it has

@@ -80,7 +80,7 @@ def test_a_subclass_of_the_frames_codec_does_all_that_it_does(codec: Any) -> Non
     index = pd.Index([7], name="id" if codec is ById else "number")
     assert_same(seen[0], pd.DataFrame({"born": pd.Series([NOON], index=index), "paint": pd.Series(RED, dtype=object, index=index)}))
     assert answer[0] == ("id", [1], None, [7])
-    assert answer[1] == ("paint", [1], "pd_json", ["[255, 0, 1]"])
+    assert answer[1] == ("paint", [1], "pd_json", ["[255,0,1]"])
     assert answer[2] == ("colour", [1], "colour", ["#ff0001"])
 
 
@@ -161,7 +161,7 @@ def test_what_can_never_work_fails_at_registration() -> None:
         (lambda: server.register("m", takes_array, content_type="pd"), TypeError, "no parameter for content_type='pd'"),
         (lambda: server.register("m", np.add, content_type="pd"), TypeError, "wrap it in a def"),
         (lambda: server.register("m", takes_float), TypeError, r"annotated float, .* list\[str\]"),
-        (lambda: server.register("m", takes_floats), TypeError, "float is what no tensor can become"),
+        (lambda: server.register("m", takes_floats), TypeError, "no tensor can become float: annotate np.ndarray"),
         (lambda: server.register("m", takes_frames), TypeError, "a parameter of its own"),
         (lambda: server.register("m", takes_colours), TypeError, "Colour"),
         (lambda: server.register("m", takes_two_frames), TypeError, "only one parameter"),

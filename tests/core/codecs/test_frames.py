@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from oip_asgi import InferenceError, InferenceServer
-from oip_asgi.codecs import DatetimeCodec, PandasCodec
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
+from oip_asgi._core.datatypes import dtype_of
+from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
 from tests.support.asking import ask, outputs
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, assert_same, tensor
@@ -90,6 +94,11 @@ COLUMNS: dict[str, Any] = {
     "bytes": [b"a", b"\xff\x00", b""],
     "mixed": pd.Series([1, "a", 2.5], dtype=object),
     "datetimes as objects": pd.Series([NOON] * 3, dtype=object),
+    "missing datetimes as objects": pd.Series([NOON, pd.NaT, NOON], dtype=object),
+    "missing datetimes with zone as objects": pd.Series([pd.NaT, NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)], dtype=object),
+    "category of datetimes out of the reach of nanoseconds": pd.Categorical(
+        DAYS.as_unit("us")[[1, 0, 1]], np.array(["0001-01-01", *DAYS.to_numpy()], "M8[us]")
+    ),
     "documents": pd.Series([{"a": [1, None]}, [], "é"], dtype=object),
     "nothing at all": pd.Series([None, None, None], dtype=object),
 }
@@ -102,6 +111,26 @@ def test_a_column_comes_back_as_it_was(name: str, binary: bool, rows: int) -> No
     frame = pd.DataFrame({"x": COLUMNS[name]}).iloc[:rows]
     back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=binary))
     pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+
+
+@pytest.mark.parametrize("rows", [3, 1, 0])
+@pytest.mark.parametrize("order", ["as they are", "by dtype", "in turns"])
+def test_columns_of_all_kinds_come_back_together(order: str, rows: int) -> None:
+    """Those of one dtype are read and written together; what is beside them, and in which order, changes nothing."""
+    columns = {f"{name} {turn}": values for turn in range(2) for name, values in COLUMNS.items()}
+    names = list(columns)
+    if order == "by dtype":
+        names = [name for name in names if name.startswith("numpy f8")] + [name for name in names if name.startswith("text")]
+    elif order == "in turns":
+        names = [name for turn in (0, 1) for name in (f"text {turn}", f"numpy f4 {turn}", f"bool {turn}", f"missing text {turn}")]
+    frame = pd.DataFrame({name: columns[name] for name in names}).iloc[:rows]
+    back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=True))
+    pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+    back.iloc[:, 0] = back.iloc[:, 0]  # it may be written to
+    written = [PandasCodec.encode_request(frame[[name]]).inputs[0] for name in names]
+    for alone, together in zip(written, PandasCodec.encode_request(frame).inputs, strict=True):
+        assert (alone.name, alone.datatype, alone.parameters) == (together.name, together.datatype, together.parameters)
+        assert alone.array.tobytes() == together.array.tobytes() or alone.array.tolist() == together.array.tolist()
 
 
 def came_back(values: Any) -> Any:
@@ -167,6 +196,32 @@ def test_scalars_of_numpy_in_objects_are_numbers() -> None:
     assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
 
 
+ARRAYS: dict[str, tuple[list[Any], list[str]]] = {
+    "of different lengths": ([np.array([1.0, 2.0]), np.array([3.0])], ["[1.0,2.0]", "[3.0]"]),
+    "of integers": ([np.array([[1, 2], [3, 4]]), np.zeros((0, 2), "u1")], ["[[1,2],[3,4]]", "[]"]),
+    "of strings": ([np.array(["a", "é"]), np.array(["", '"'])], ['["a","é"]', '["","\\""]']),
+    "of objects": ([np.array([1, "a", [True]], object)], ['[1,"a",[true]]']),
+    "of no dimensions": ([np.array(1), np.array(True)], ["1", "true"]),
+    "inside of others": ([{"a": np.array([1, 2]), "b": [np.array([0.5], "f4")]}, (np.array([]),)], ['{"a":[1,2],"b":[[0.5]]}', "[[]]"]),
+    "beside others": ([np.array([1]), "a", None], ["[1]", '"a"', "null"]),
+    "that JSON has no numbers for": ([np.array([1.5, np.nan]), [np.array([-np.inf])]], ["[1.5,null]", '[["-Infinity"]]']),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_in_cells_are_nested_lists(name: str) -> None:
+    """The texts are those of MLServer 1.7.1, byte for byte; what is missing or infinite it refuses."""
+    cells, texts = ARRAYS[name]
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    [item] = sent(PandasCodec.encode_request(frame))["inputs"]
+    assert item["parameters"].pop("pd_dtype", "object") == "object"  # in pandas 3
+    assert item == tensor("x", "BYTES", [len(cells)], texts, "pd_json")
+    assert came_back(frame["x"]).tolist() == [json.loads(text) for text in texts]
+    server = InferenceServer()
+    server.register("frame", lambda: frame)
+    assert outputs(ask(server, "frame")) == {"x": texts}
+
+
 def test_dates_that_are_text_already() -> None:
     assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
 
@@ -225,6 +280,7 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame({"x": pd.Series([1, object], dtype=object)}), TypeError, "column 'x', row 1 is <class 'object'>"),
         (pd.DataFrame({"x": pd.Series([None, "\ud800"], dtype=object)}), TypeError, "column 'x', row 1 is"),
         (pd.DataFrame({"x": pd.Series(["a", "\ud800"], dtype=object)}), ValueError, "tensor 'x': element 1 is"),
+        (pd.DataFrame({"x": pd.Series([np.array([b"a"])], dtype=object)}), TypeError, "column 'x', row 0 is array.*bytes is no JSON type"),
         (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
         (pd.DataFrame({"x": np.array(["10000-01-01"], "M8[s]")}), ValueError, "column 'x' has a date outside of the years 1 to 9999"),
         ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
@@ -344,6 +400,43 @@ def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
     assert caught.value.status == 400
 
 
+OPENED = """
+import json, sys
+import numpy as np
+from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi.codecs import PandasCodec
+
+def decode(dtype):
+    column = Tensor("x", np.array([b"2022-01-11"], object), {"content_type": "datetime", "pd_dtype": dtype})
+    return str(PandasCodec.decode_request(InferenceRequest([column]))["x"].dtype)
+
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event in ("open", "os.open", "os.scandir", "os.listdir") else None)
+results = []
+for dtype in json.loads(sys.argv[1]):
+    opened.clear()
+    try:
+        results.append([decode(dtype), []])
+    except InferenceError as error:
+        results.append([str(error), list(opened)])
+print(json.dumps(results))
+"""
+
+
+def test_a_zone_of_the_clients_opens_no_file(tmp_path: Path) -> None:
+    (tmp_path / "zone").write_bytes(b"no time zone")
+    known = ["Europe/Amsterdam", "UTC", "UTC+02:00", "-05:30"]
+    paths = [f"dateutil/{tmp_path}/zone", "dateutil//etc/passwd", "dateutil/Europe/Paris", "dateutil/tzlocal", "/etc/passwd", "posixrules"]
+    odd = ["tzlocal", "Europe", "tzdata", "Nowhere/City", "UTC+02:00:30", "+24:00", "UTC+2", "+0545"]
+    dtypes = [f"datetime64[ns, {zone}]" for zone in [*known, *[path[:50] for path in paths], *odd]]
+    done = subprocess.run([sys.executable, "-c", OPENED, json.dumps(dtypes)], capture_output=True, text=True, check=True, timeout=60)
+    results = json.loads(done.stdout)
+    said = ["Europe/Amsterdam", "UTC", "UTC+02:00", "UTC-05:30"]
+    assert [result for result, _ in results[: len(known)]] == [f"datetime64[ns, {zone}]" for zone in said]
+    for text, opened in results[len(known) :]:
+        assert ("expected UTC, an offset such as UTC+02:00" in text, opened) == (True, [])
+
+
 HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
 HINTS += ["datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
 ODD_COLUMNS = [
@@ -351,31 +444,76 @@ ODD_COLUMNS = [
     *[column("FP64", [value]) for value in (None, "Infinity", 1e300, -1.5)],
     *[column("BYTES", [value], "pd_json") for value in ("99999999999999999999", "1e400", "true", "null", '"5"', '{"a": 1}', "[1]")],
     *[column("BYTES", [value], "datetime") for value in ("NaT", "0001-01-01", "9999-12-31T23:59:59Z", "2022-03-27T02:30:00")],
+    column("BF16", [1.5]),
+    *[
+        column("BYTES", [*values], "datetime")
+        for values in (["2022-01-11", "NaT"], ["2022-01-11T00Z", "NaT"], ["2022-01-11", "1500-01-01"])
+    ],
+    *[column("BYTES", [*values], "pd_json") for values in (["null", '"a"'], ["null", "1"], ["1.5", "null"])],
     *[column("BYTES", ["YQ=="], content_type) for content_type in (None, "str", "np", "base64")],
     *[column("BYTES", [], content_type) for content_type in (None, "str", "np", "base64", "datetime", "pd_json")],
 ]
 
 
-@pytest.mark.parametrize("hint", HINTS)
-def test_any_dtype_for_any_column_is_a_frame_or_refused(hint: str) -> None:
-    made = []
-    for odd in ODD_COLUMNS:
-        request = received({"inputs": [{**odd, "parameters": {**odd["parameters"], "pd_dtype": hint}}]})
-        with contextlib.suppress(InferenceError):
-            made.append(PandasCodec.decode_request(request))
-    assert made or hint.endswith("zone]")
+def comes_back(document: Any) -> bool:
+    """Whether a column is taken. One that is must be writable too, since a model may give it back, and be read as it was."""
+    try:
+        frame = PandasCodec.decode_request(received({"inputs": [document]}))
+    except InferenceError:
+        return False
+    again = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=True))
+    pd.testing.assert_frame_equal(again, frame, check_column_type=False)
+    return True
 
 
 @pytest.mark.parametrize("hint", [None, *HINTS])
-def test_any_categories_for_any_column_are_a_frame_or_refused(hint: str | None) -> None:
-    made = 0
-    for odd in ODD_COLUMNS:
-        for other in ODD_COLUMNS:
+def test_any_dtype_for_any_column_comes_back_or_is_refused(hint: str | None) -> None:
+    hinted = {} if hint is None else {"pd_dtype": hint}
+    made = sum(comes_back({**odd, "parameters": {**odd["parameters"], **hinted}}) for odd in ODD_COLUMNS)
+    assert made or str(hint).endswith("zone]")
+
+
+@pytest.mark.parametrize("hint", [None, *HINTS])
+def test_any_categories_for_any_column_come_back_or_are_refused(hint: str | None) -> None:
+    made, turn = 0, [None, *HINTS].index(hint)
+    for place, odd in enumerate(ODD_COLUMNS):
+        for other in ODD_COLUMNS[(place + turn) % 3 :: 3]:  # each pair with several of the hints
             categories = {"datatype": other["datatype"], "data": other["data"], **other["parameters"], "dtype": hint}
-            document = told(odd["datatype"], odd["data"], categories, odd["parameters"].get("content_type"))
-            with contextlib.suppress(InferenceError):
-                made += len(PandasCodec.decode_request(received({"inputs": [document]})).columns)
+            made += comes_back(told(odd["datatype"], odd["data"], categories, odd["parameters"].get("content_type")))
     assert made or hint in ("category", "datetime64[ns, ../zone]")
+
+
+def test_bf16_is_fp32_to_pandas() -> None:
+    """Its own dtype can be in a frame, but neither be selected nor sorted there; a frame that has it all the same goes out."""
+    values = np.array([1.5, np.nan, 3.0], dtype_of("BF16"))
+    frame = PandasCodec.decode_request(InferenceRequest([Tensor("x", values), Tensor("y", values, {"content_type": "np"})]))
+    pd.testing.assert_frame_equal(frame, pd.DataFrame({name: np.array([1.5, np.nan, 3.0], "f4") for name in "xy"}))
+    assert [column.datatype for column in PandasCodec.encode_request(frame).inputs] == ["FP32"] * 2
+    [tensor] = PandasCodec.encode_request(pd.DataFrame({"x": values})).inputs
+    assert (tensor.datatype, tensor.array.tobytes()) == ("BF16", values.tobytes())
+
+
+OLD = """
+import numpy as np
+from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi.codecs import PandasCodec
+
+column = Tensor("x", np.array([b"1500-01-01T00Z"], object), {"content_type": "datetime", "pd_dtype": "datetime64[us, Asia/Tokyo]"})
+try:
+    print(PandasCodec.decode_request(InferenceRequest([column]))["x"].tolist()[0].isoformat())
+except InferenceError as error:
+    print(error)
+"""
+
+
+def test_a_date_before_the_first_of_a_zone_does_not_end_the_process() -> None:
+    """pandas 2 crashes where it makes Python objects of such dates."""
+    done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() in (
+        "1500-01-01T09:18:59+09:18:59",
+        "column 'x' cannot be datetime64[us, Asia/Tokyo], as its pd_dtype says: "
+        "some are before 1678, where pandas 2 knows no zone by its name",
+    )
 
 
 def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:
@@ -410,6 +548,60 @@ def test_points_in_time_with_offsets_keep_their_instant() -> None:
         "2022-01-11T16:30:00+00:00",
     ]
     assert values[3] is pd.NaT
+
+
+def decoded(texts: list[str]) -> Any:
+    """The column of some texts, or what is said of it."""
+    try:
+        return PandasCodec.decode_request(InferenceRequest([Tensor("x", np.array(texts), {"content_type": "datetime"})]))["x"]
+    except InferenceError as error:
+        return str(error)
+
+
+@given(
+    st.lists(st.datetimes(), min_size=1, max_size=3),
+    st.sampled_from(["seconds", "milliseconds", "microseconds"]),
+    st.sampled_from(["", "001", "123"]),
+    st.sampled_from(["", "Z", "+00:00", "+01:00"]),
+    st.sampled_from(["", "0", "1", "9", "-", ":", "T", "N", "é", "NaT"]),
+    st.integers(0, 90),
+)
+def test_dates_that_are_written_alike_are_what_they_are_alone(
+    values: list[datetime], timespec: str, finer: str, zone: str, other: str, place: int
+) -> None:
+    """A column of one form is read in one step, and gives what pandas reads; the same with one character changed."""
+    texts = [value.isoformat(timespec=timespec) + (finer if timespec != "seconds" else "") + zone for value in values]
+    if other:
+        row, column = divmod(place, 30)
+        text = texts[row % len(texts)]
+        texts[row % len(texts)] = text[:column] + other + text[column + 1 :]
+    at_once = decoded(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oip_asgi._core.codecs.column_reading.points_of", lambda elements: None)
+        one_by_one = decoded(texts)
+    if isinstance(one_by_one, str):
+        assert at_once == one_by_one
+    else:
+        pd.testing.assert_series_equal(at_once, one_by_one)
+
+
+def test_lists_are_read_and_written_without_python_code_for_each_element() -> None:
+    """Ten thousand elements take as many calls as two do, or nearly."""
+    moments = [NOON, NOON.replace(microsecond=5)] * 5_000
+    lists: list[tuple[Any, list[Any]]] = [
+        (StringCodec, ["a", "é"] * 5_000),
+        (Base64Codec, [b"a", b"\xff"] * 5_000),
+        (DatetimeCodec, moments),
+        (DatetimeCodec, [moment.replace(tzinfo=UTC) for moment in moments]),
+    ]
+    for codec, values in lists:
+        assert codec.can_encode(values)
+        tensor = codec.encode_input("x", values)
+        assert codec.decode_input(tensor) == values
+        for function in (lambda: codec.encode_input("x", values), lambda: codec.decode_input(tensor), lambda: codec.can_encode(values)):  # noqa: B023
+            assert calls_of(function) < 100
+    for result in (["a"] * 10_000, [b"a"] * 10_000):
+        assert calls_of(lambda: Tensor("x", result)) < 100  # type: ignore[arg-type]  # noqa: B023
 
 
 DATES = [
@@ -507,6 +699,43 @@ def test_no_python_code_runs_for_each_cell(name: str) -> None:
     request = PandasCodec.encode_request(many)
     assert calls_of(lambda: PandasCodec.encode_request(many)) < 1_000
     assert calls_of(lambda: PandasCodec.decode_request(request)) < 3_000
+
+
+def wide_frame(*, in_turns: bool) -> pd.DataFrame:
+    """One row of thirteen numbers and twenty-six strings."""
+    columns = {**{f"number_{place}": [place + 0.5] for place in range(13)}, **{f"text_{place}": [f"value {place}"] for place in range(26)}}
+    return pd.DataFrame({name: columns[name] for name in (sorted(columns, key=lambda name: name[::-1]) if in_turns else columns)})
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_columns_of_one_dtype_are_one_block(in_turns: bool) -> None:
+    """Thirty-nine columns of two dtypes: few calls for each of them, and the numbers lie in one piece of memory."""
+    frame = wide_frame(in_turns=in_turns)
+    request = PandasCodec.encode_request(frame)
+    pd.testing.assert_frame_equal(PandasCodec.decode_request(request), frame)
+    assert calls_of(lambda: PandasCodec.decode_request(request)) < 700
+    assert calls_of(lambda: PandasCodec.encode_response("m", frame)) < 500
+    numbers = PandasCodec.decode_request(request).filter(like="number")
+    assert numbers.to_numpy().shape == (1, 13)
+
+
+def test_a_frame_of_declared_columns_is_the_same_in_any_order() -> None:
+    seen: list[pd.DataFrame] = []
+    server = InferenceServer()
+
+    def model(df: pd.DataFrame, limit: Any) -> int:
+        seen.append(df)
+        return 1
+
+    server.register("m", model, inputs=[TensorSpec(name, "FP64", [-1]) for name in ("b", "limit", "a")])
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    outputs(ask(server, "m", a=[2.0], b=[1.0], limit=[0.0]))
+    seen[0].columns = ["x", "y"]  # what a model does to its frame
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    assert [frame.to_dict("list") for frame in seen] == [{"x": [1.0], "y": [2.0]}, {"a": [2.0], "b": [1.0]}, {"b": [1.0], "a": [2.0]}]
+    seen[2].columns.name = "named"
+    outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
+    assert seen[3].columns.name is None
 
 
 def test_a_decoded_frame_may_be_written_to() -> None:

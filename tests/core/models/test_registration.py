@@ -433,7 +433,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": declared_context}, TypeError, "'context' is no single tensor, so a TensorSpec declares nothing there"),
     ({"function": declared_request}, TypeError, "'request' is no single tensor"),
     ({"function": declared_frame}, TypeError, "'frame' is no single tensor"),
-    ({"function": declared_rest}, TypeError, "declares one tensor where any may come: use inputs="),
+    ({"function": declared_rest}, TypeError, "declares one tensor, but any number may come: use inputs="),
     ({"function": half_declared}, TypeError, "declares some outputs only: give each a TensorSpec, or use outputs="),
     ({"function": declared_many}, TypeError, "declares some outputs only"),
     ({"function": declared_mapping}, TypeError, "declares some outputs only"),

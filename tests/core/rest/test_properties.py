@@ -103,7 +103,7 @@ def mixtures(draw: st.DrawFn) -> tuple[list[Tensor], list[bool]]:
 def test_mixtures_of_json_and_binary_round_trip(mixture: tuple[list[Tensor], list[bool]], data: st.DataObject) -> None:
     tensors, binary = mixture
     body, length = to_request(tensors, binary)
-    request = decode_request(body, length).request
+    request = decode_request(body, length)
     for tensor, sent in zip(request.inputs, tensors, strict=True):
         assert tensor.name == sent.name
         assert_equal(tensor.array, sent.array)
@@ -111,7 +111,7 @@ def test_mixtures_of_json_and_binary_round_trip(mixture: tuple[list[Tensor], lis
     asked = [RequestOutput(tensor.name, {"binary_data": data.draw(st.booleans())}) for tensor in tensors]
     text, parts = encode_response(InferenceResponse(request.inputs), InferenceRequest([], outputs=asked))
     # an answer has the form of a request but for the names of its lists
-    back = decode_request(text.replace(b'"outputs"', b'"inputs"', 1) + b"".join(parts), len(text) - 1).request
+    back = decode_request(text.replace(b'"outputs"', b'"inputs"', 1) + b"".join(parts), len(text) - 1)
     for tensor, sent in zip(back.inputs, tensors, strict=True):
         assert_equal(tensor.array, sent.array)
 

@@ -55,6 +55,15 @@ def make_server() -> InferenceServer:
         time.sleep(0.1)
         raise RuntimeError
 
+    @server.model("slow", timeout=30)
+    async def slow() -> Any:
+        await asyncio.sleep(30)
+
+    @server.model("slow in a thread", timeout=30)
+    def slow_in_a_thread() -> Any:
+        time.sleep(0.5)
+        raise RuntimeError
+
     return server
 
 
@@ -132,8 +141,8 @@ def ours(garbage: list[Any]) -> list[str]:
         ("raises in time", BODY, b"", 30.0, 500),
         ("late", BODY, b"", 30.0, 504),
         ("late in a thread", BODY, b"", 30.0, 504),
-        ("late in a thread", BODY, b"", 0.0, 499),
-        ("late", BODY, b"", 0.0, 499),
+        ("slow in a thread", BODY, b"", 0.0, 499),
+        ("slow", BODY, b"", 0.0, 499),
         ("raises", BOMB, b"gzip", 30.0, 413),
         ("raises", b"{", b"", 30.0, 400),
         ("nobody", BODY, b"", 30.0, 404),

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import anyio
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
-from oip_asgi._runtime.threads import WorkerThreads
 from tests.support.asking import ask, error, outputs
 from tests.support.running import INFER, READY, send, ways
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
@@ -148,39 +146,6 @@ def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_lo
     assert loops.pop().is_closed()
     assert outputs(way(Request("POST", "/models/async/infer", (), INFER.body))) == {"output_0": ["oip_asgi"]}
     server.stop()
-
-
-class Kept:
-    """Keeps the outcome of a job."""
-
-    def __init__(self) -> None:
-        self.arrived = threading.Event()
-        self.outcome: tuple[Any, BaseException | None] | None = None
-
-    def is_gone(self) -> bool:
-        return False
-
-    def receive(self, result: Any, error: BaseException | None) -> None:
-        self.outcome = result, error
-        self.arrived.set()
-
-
-def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = WorkerThreads(2)
-
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        for _ in range(3):
-            with pytest.raises(RuntimeError, match="can't start"):
-                threads.submit(int, Kept())
-    kept = Kept()
-    threads.submit(partial(str, "first"), kept)
-    assert kept.arrived.wait(20)
-    assert kept.outcome == ("first", None)
-    threads.stop()
 
 
 def test_the_background_loop_survives_a_fork() -> None:

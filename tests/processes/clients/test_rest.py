@@ -79,7 +79,11 @@ def test_triton_health_and_metadata(client: Any) -> None:
     assert client.is_model_ready("versioned", "2")
     assert not client.is_model_ready("nope")
     assert not client.is_model_ready("versioned", "3")
-    assert client.get_server_metadata() == {"name": "served", "version": "7", "extensions": ["binary_tensor_data"]}
+    assert client.get_server_metadata() == {
+        "name": "served",
+        "version": "7",
+        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+    }
     assert client.get_model_metadata("declared")["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
     assert client.get_model_metadata("versioned")["versions"] == ["1", "2"]
 

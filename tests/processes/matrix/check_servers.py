@@ -132,7 +132,7 @@ def is_usable(served: Served) -> bool:
 
 
 def test_metadata(connection: HTTPConnection) -> None:
-    expected = b'{"name":"matrix","version":"1","extensions":["binary_tensor_data"]}'
+    expected = b'{"name":"matrix","version":"1","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
     for path in ("/v2", "/v2/"):
         got = ask(connection, "GET", path)
         assert (got.status, got.headers["content-type"], got.body) == (200, "application/json", expected)

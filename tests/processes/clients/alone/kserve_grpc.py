@@ -42,9 +42,14 @@ def request(model: str, array: Array, *, raw: bool, **fields: Any) -> Any:
     return kserve.InferRequest(model_name=model, infer_inputs=[tensor], **fields)
 
 
+OF_THE_PROTOCOL = ("Server", "ModelReady", "ModelMetadata", "ModelInfer", "InferParameter", "InferTensorContents")
+"""How the messages begin that are no extension: those of Triton's extensions are unknown to KServe, or numbered in another way."""
+
+
 def test_every_field_is_numbered_as_in_the_clients_messages() -> None:
-    own = own_fields()
+    own = {name: field for name, field in own_fields().items() if name.removeprefix("inference.").startswith(OF_THE_PROTOCOL)}
     theirs = fields_of(grpc_predict_v2_pb2.DESCRIPTOR.message_types_by_name.values())
+    assert len(own) > 50
     missing = {"inference.InferParameter.double_param", "inference.InferParameter.uint64_param"}  # Triton's
     assert {name: own[name] for name in own.keys() - missing} == {name: theirs[name] for name in own.keys() - missing}
 
@@ -65,13 +70,11 @@ def test_infers_raw(address: str, array: Array) -> None:
 
 
 @pytest.mark.parametrize("array", TYPED, ids=named)
-def test_infers_typed(address: str, array: Array) -> None:
+def test_typed_inputs_come_back_raw(address: str, array: Array) -> None:
     answer = run(address, lambda client: client.infer(request("echo", array, raw=False)))
     [output] = answer.outputs
     assert (output.shape, output.datatype) == (list(array.shape), datatype_of(array.dtype))
-    received = np.empty(len(output.data), array.dtype)
-    received[:] = output.data
-    assert_same(received.reshape(array.shape), array)
+    assert_same(output.as_numpy(), array)
 
 
 def test_requested_outputs_and_parameters(address: str) -> None:

@@ -5,26 +5,30 @@ Specification: Payload Contents, and the binary tensor data extension for `data`
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
+UncheckedParameters: TypeAlias = dict[str, Any]
+"""Parameters of a request whose values are still to be looked at: for values of no type, the decoder can be told how to read floats."""
+
 ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
 """Parameters of a response as a client reads it: MLServer writes null for those it has no value for."""
 
 Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class RequestInput(msgspec.Struct, gc=False):
-    """`$request_input`. `data` is kept as text until its datatype is known; empty where it is absent.
+class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """`$request_input`, with the fields of the specification and no other.
 
-    Python's collector need not look at these, which hold nothing that holds them: of a hundred thousand that is half the time.
+    `data` is kept as text until its datatype is known; empty where it is absent. Python's collector need not look at these, which hold
+    nothing that holds them: of a hundred thousand that is half the time.
     """
 
     name: str
-    shape: list[Dimension]
+    shape: tuple[Dimension, ...]
     datatype: str
     parameters: Parameters | None = None
     data: Raw = Raw()
@@ -44,32 +48,48 @@ class RequestOutput(msgspec.Struct, omit_defaults=True, gc=False):
     parameters: Parameters | None = None
 
 
-class InferenceRequest(msgspec.Struct):
-    """`$inference_request`. `model_name` and `model_version` are no part of it, but KServe's client sends them."""
-
-    inputs: list[RequestInput]
-    id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[RequestOutput] | None = None
-
-
-class StrictRequestInput(RequestInput, forbid_unknown_fields=True):
-    """`RequestInput` with the fields of the specification and no other."""
-
-
 class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
     """`RequestOutput` with the fields of the specification and no other."""
 
 
-class StrictInferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """`InferenceRequest` with the fields of the specification and those that KServe's client adds."""
+class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version.
 
-    inputs: list[StrictRequestInput]
+    Each input is kept as text until it becomes a tensor. Else 100,000 documents of inputs would be in memory beside their tensors.
+    """
+
+    inputs: list[Raw]
     id: str | None = None
     parameters: Parameters | None = None
     outputs: list[StrictRequestOutput] | None = None
     model_name: str | None = None
     model_version: str | None = None
+
+
+class LenientRequestInput(msgspec.Struct, gc=False):
+    """`RequestInput` with any other fields."""
+
+    name: str
+    shape: tuple[Dimension, ...]
+    datatype: str
+    parameters: UncheckedParameters | None = None
+    data: Raw = Raw()
+
+
+class LenientRequestOutput(msgspec.Struct, gc=False):
+    """`RequestOutput` with any other fields."""
+
+    name: str
+    parameters: UncheckedParameters | None = None
+
+
+class LenientInferenceRequest(msgspec.Struct):
+    """`InferenceRequest` with any other fields, its parts as text: so none of them is decoded before its size is known."""
+
+    inputs: list[Raw]
+    id: Raw = Raw()
+    parameters: Raw = Raw()
+    outputs: Raw = Raw()
 
 
 class ResponseOutput(msgspec.Struct, omit_defaults=True):
@@ -105,7 +125,7 @@ class ReceivedOutput(msgspec.Struct):
     """`$response_output` as a client reads it."""
 
     name: str
-    shape: list[Dimension]
+    shape: tuple[Dimension, ...]
     datatype: str
     parameters: ReceivedParameters | None = None
     data: Raw = Raw()

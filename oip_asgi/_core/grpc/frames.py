@@ -1,0 +1,156 @@
+"""Frames: five bytes, and a message of the length that they say. Knows no HTTP, no protobuf and no methods.
+
+A body may hold any number of messages, and they may be split over its chunks in any way.
+
+Specification: gRPC over HTTP2, Length-Prefixed-Message; gRPC-Web, for the body as text and the frame of trailers.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import Error, a2b_base64
+from typing import Final
+
+from ..body import Body
+from ..codings import Coding
+from ..datatypes import Buffer
+from ..errors import InferenceError, InvalidRequest
+
+_HEAD: Final = 5
+_PLAIN, _COMPRESSED = 0, 1
+_TRAILERS: Final = 0x80
+
+_SHORT: Final = 2**16
+"""Bytes up to which a message is cheaper copied than viewed."""
+
+_SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
+"""Base64 up to its padding: writers that encode as they go on pad each piece."""
+
+
+def frame_head(size: int, *, is_compressed: bool = False) -> bytes:
+    """What stands in front of a message of `size` bytes."""
+    return bytes((_COMPRESSED if is_compressed else _PLAIN,)) + size.to_bytes(_HEAD - 1, "big")
+
+
+def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
+    """The frame that gRPC-Web has in place of HTTP's trailers."""
+    text = b"".join(b"%b:%b\r\n" % field for field in fields)
+    return bytes((_TRAILERS,)) + len(text).to_bytes(_HEAD - 1, "big") + text
+
+
+class FrameReader:
+    """Takes the messages out of a request's body as it arrives. It is fed as a `Body` is.
+
+    Args:
+        limit: The most bytes of one message, compressed and not; None for no limit.
+        coding: How messages are compressed whose frame says that they are; None where the request names no coding.
+        is_text: Whether the body is base64.
+        most: How many messages are expected at most; None for any number.
+
+    Attributes:
+        messages: Those that are there and have not been taken, in order.
+    """
+
+    __slots__ = ("_body", "_coding", "_head", "_is_text", "_limit", "_most", "_rest", "messages")
+
+    def __init__(self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None) -> None:
+        self.messages: list[Buffer] = []
+        self._limit = limit
+        self._coding = coding
+        self._is_text = is_text
+        self._most = most
+        self._head = b""
+        self._rest = b""
+        self._body: Body | None = None
+
+    def is_whole(self, _: bytes) -> bool:
+        """A chunk is never the message itself."""
+        return False
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether `feed` takes its time."""
+        return self._coding is not None
+
+    def wanted(self, most: int) -> int:
+        """How many bytes to read next: the body goes on until the client ends it."""
+        return most
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next chunk.
+
+        Raises:
+            TooLarge: A message is above the limit.
+            InvalidRequest: A frame, or the compressed data in it, is malformed.
+            InferenceError: There are more messages than expected.
+        """
+        if self._is_text:
+            chunk = self._decoded(chunk)
+        if self._body is None and not self._head and len(chunk) <= _SHORT and len(chunk) == _HEAD + int.from_bytes(chunk[1:_HEAD], "big"):
+            self._head = chunk[:_HEAD]
+            body = self._begin()
+            if body.coding is None:  # a short message in one chunk, as nearly always
+                self.messages.append(chunk[_HEAD:])
+                return
+            self._body, chunk = body, chunk[_HEAD:]
+        rest = memoryview(chunk)
+        while rest:
+            if self._body is None:
+                missing = _HEAD - len(self._head)
+                self._head += rest[:missing]
+                rest = rest[missing:]
+                if len(self._head) < _HEAD:
+                    return
+                self._body = self._begin()
+            part = rest[: self._body.wanted(len(rest))]
+            rest = rest[len(part) :]
+            self._body.feed(part)
+            if not self._body.wanted(1):
+                self.messages.append(self._body.finish())
+                self._body = None
+
+    def _begin(self) -> Body:
+        flag, size = self._head[0], int.from_bytes(self._head[1:], "big")
+        self._head = b""
+        if self._most is not None:
+            if not self._most:
+                raise InferenceError("the request has more than one message: expected one", status=501)
+            self._most -= 1
+        if flag not in (_PLAIN, _COMPRESSED):
+            raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
+        if flag == _COMPRESSED and self._coding is None:
+            raise InvalidRequest("a frame says that its message is compressed, and grpc-encoding does not say how")
+        body = Body(size, self._limit, self._coding if flag == _COMPRESSED else None)
+        body.check(size)
+        return body
+
+    def _decoded(self, chunk: bytes) -> bytes:
+        text = self._rest + chunk
+        whole = len(text) - len(text) % 4
+        text, self._rest = text[:whole], text[whole:]
+        segments = _SEGMENT.findall(text)
+        try:
+            decoded = b"".join([a2b_base64(segment, strict_mode=True) for segment in segments])
+        except Error:
+            decoded = b""
+        if sum(map(len, segments)) != whole or (not decoded and whole):
+            raise InvalidRequest("the body is not base64, as application/grpc-web-text has it")
+        return decoded
+
+    def take(self) -> list[Buffer]:
+        """The messages that are there and have not been taken."""
+        messages, self.messages = self.messages, []
+        return messages
+
+    def finish(self, *, cut_off: bool = False) -> list[Buffer]:
+        """The messages that have not been taken.
+
+        Args:
+            cut_off: The client went before the end.
+
+        Raises:
+            InvalidRequest: The body ends within a message, or is cut off.
+        """
+        if cut_off or self._head or self._rest or self._body is not None:
+            raise InvalidRequest("the body ended within a message, or before its end: expected more")
+        return self.take()

@@ -1,0 +1,212 @@
+"""gRPC calls as HTTP requests: a request's head and body -> `Answer`. Knows no ASGI, WSGI or protobuf, and neither sync nor async.
+
+Specification: gRPC over HTTP2; gRPC-Web.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from ..codings import Coding, encode, preferred
+from ..datatypes import Buffer
+from ..effects import Read, Run, Steps
+from ..errors import InferenceError, MethodNotAllowed, shown
+from ..http.request import Head, Incoming
+from ..http.response import Response
+from ..http.response import refusal as http_refusal
+from ..limits import ON_LOOP
+from ..serving.engine import Engine
+from ..serving.faults import own_fault
+from ..tensors import joined
+from .exchange import exchange
+from .frames import FrameReader, frame_head, trailers_frame
+from .method import Method, Reply, refusal
+from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
+
+_NO_TRAILERS: Final = (
+    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
+    "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+)
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A response, and the trailers behind it; None where it has none."""
+
+    response: Response
+    trailers: Fields | None = None
+
+
+CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
+"""Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+
+
+class NoTrailers(InferenceError):
+    """The server in front cannot send what ends every answer."""
+
+    status = 501
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """A gRPC call that came as an HTTP request.
+
+    Args:
+        head: The request's head; its `path` is the service's and method's, such as "/inference.GRPCInferenceService/ModelInfer".
+        incoming: What its headers say of its body.
+        protocol: gRPC or gRPC-Web.
+        has_trailers: Whether the server in front can send trailers.
+        fields: The headers of its response.
+    """
+
+    head: Head
+    incoming: Incoming
+    protocol: Protocol
+    has_trailers: bool
+    fields: Fields
+
+    def header(self, name: bytes) -> bytes:
+        """A header of the request, empty where it is absent."""
+        return self.incoming.headers.get(name, b"")
+
+    def reader(self, limit: int | None, most: int | None) -> FrameReader:
+        """What the body is fed into. `limit` and `most` are those of `FrameReader`.
+
+        Raises:
+            NoTrailers: No answer to it would be understood.
+            UnknownCoding: Its messages are compressed in a way that is not decoded.
+        """
+        if self.protocol.has_trailers and not self.has_trailers:
+            raise NoTrailers(_NO_TRAILERS)
+        coding = message_coding(self.header(b"grpc-encoding"))
+        self.incoming.is_left = False
+        return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most)
+
+    def framed(self, message: Buffer, coding: Coding | None = None) -> list[Buffer]:
+        """A message of the response, which is compressed already where `coding` is given, as parts of its body."""
+        return [frame_head(len(message), is_compressed=coding is not None), message]
+
+    def ending(self, reply: Reply) -> tuple[list[Buffer], Fields | None]:
+        """The last parts of the body, and the trailers behind it."""
+        fields = status_fields(reply.code, reply.details)
+        return ([], fields) if self.protocol.has_trailers else ([trailers_frame(fields)], None)
+
+    def written(self, parts: list[Buffer]) -> list[Buffer]:
+        """Parts of the body as they travel."""
+        return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
+
+    def refused(self, error: InferenceError) -> Answer:
+        """The answer that an error is, where no message was sent."""
+        fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
+        reply = refusal(error)
+        if self.protocol.has_trailers and not self.has_trailers:
+            # the client reads the status here, if this server ends the response with its head
+            return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
+        parts, trailers = self.ending(reply)
+        return self.answer(fields, parts, trailers)
+
+    def answer(self, fields: Fields, parts: list[Buffer], trailers: Fields | None) -> Answer:
+        """An answer that is sent as a whole."""
+        parts = self.written(parts)
+        size = sum(map(len, parts))
+        if not self.protocol.has_trailers:
+            fields = [*fields, (b"content-length", b"%d" % size)]
+        return Answer(Response(200, fields, parts, size), trailers)
+
+
+def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
+    """The call that a request is, or the answer to a request that is none.
+
+    Args:
+        head: As in `Call`.
+        limit: The most bytes of its body.
+        has_trailers: As in `Call`.
+    """
+    incoming = _incoming(head, limit)
+    content_type = incoming.headers.get(b"content-type", b"")
+    protocol = protocol_of(content_type)
+    if head.method != "POST":
+        return Answer(http_refusal(MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})))
+    if protocol is None:
+        text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
+        return Answer(http_refusal(InferenceError(text, status=415)))
+    return Call(head, incoming, protocol, has_trailers, [(b"content-type", content_type)])
+
+
+def _incoming(head: Head, limit: int | None) -> Incoming:
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    return Incoming(headers, head.body_is_bounded, limit)
+
+
+class Calls:
+    """The methods that answer one message with one, over HTTP.
+
+    Args:
+        engine: The server.
+        methods: What is answered, by paths such as "/inference.GRPCInferenceService/ModelInfer".
+    """
+
+    def __init__(self, engine: Engine, methods: Mapping[str, Method]) -> None:
+        self._engine = engine
+        self._methods = methods
+        self._is_told = False
+
+    def answer(self, head: Head, *, has_trailers: bool) -> Steps[Answer]:
+        """Answer one request, with the arguments of `begin`. Raises nothing but what is not an `Exception`."""
+        call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
+        if type(call) is Answer:
+            yield from _incoming(head, self._engine.max_body_bytes).drop()
+            return call
+        assert type(call) is Call  # for mypy
+        try:
+            answer = yield from self._called(call)
+        except NoTrailers as error:
+            if not self._is_told:
+                self._is_told = True
+                _logger.error("a gRPC call cannot be answered: %s", error)
+            answer = call.refused(error)
+        except InferenceError as error:
+            answer = call.refused(error)
+        except Exception as error:
+            answer = call.refused(own_fault(error))
+        if call.incoming.is_left:
+            yield from call.incoming.drop()
+        return answer
+
+    def _called(self, call: Call) -> Steps[Answer]:
+        limit = self._engine.max_body_bytes
+        reader = call.reader(limit, most=1)
+        method = self._methods.get(call.head.path)
+        if method is None:
+            call.incoming.is_left = True
+            raise InferenceError(f"unknown method {shown(call.head.path)}", status=501)
+        timeout = timeout_of(call.header(b"grpc-timeout"))
+        messages: list[Buffer] = yield Read(reader)
+        if not messages:
+            raise InferenceError("the request has no message: expected one", status=501)
+        reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout)
+        fields, parts = call.fields, list[Buffer]()
+        if reply.code == "OK":
+            coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if call.head.compress else None
+            message: bytes = reply.message
+            if coding is not None:
+                fields = [*fields, (b"grpc-encoding", coding.encode())]
+                message = yield from _compressed(message, coding)
+            parts = call.framed(message, coding)
+        last, trailers = call.ending(reply)
+        return call.answer(fields, parts + last, trailers)
+
+
+def _compressed(message: bytes, coding: Coding) -> Steps[bytes]:
+    if len(message) <= ON_LOOP:
+        return encode([message], coding)
+    compressed: bytes = yield Run(partial(encode, [message], coding), "conversion", for_client=True)
+    return compressed

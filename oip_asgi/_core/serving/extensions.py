@@ -1,0 +1,98 @@
+"""What models tell tools of themselves: their statistics and configuration, as the documents that REST and gRPC both send.
+
+Knows no transport.
+
+Specification: Triton's Statistics Extension and Model Configuration Extension.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..models.model import Model
+from ..models.specs import TensorSpec
+from ..models.statistics import Batch, Duration, Responses
+from ..rest import extension_schemas as schemas
+from .engine import Engine
+
+_UNVERSIONED = "1"
+"""The version in statistics of a model without versions: perf_analyzer reads a number there."""
+
+_NOTHING = Duration()
+
+
+def statistics_of(engine: Engine, name: str | None, version: str | None) -> schemas.Statistics:
+    """The statistics of models, sorted by name.
+
+    Args:
+        engine: The server.
+        name: Of the model of this name, which is registered; None for all.
+        version: Of this version of it; None for all.
+    """
+    models = [model for model in engine.models if name is None or (model.name == name and (version is None or model.version == version))]
+    return schemas.Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
+
+
+def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
+    taken = model.statistics.snapshot()
+    answered = taken.last_answered
+    return schemas.ModelStatistics(
+        name=model.name,
+        version=_UNVERSIONED if model.version is None else model.version,
+        last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
+        inference_count=taken.inference_count,
+        execution_count=taken.execution_count,
+        inference_stats=schemas.InferStatistics(
+            _duration(taken.success),
+            _duration(taken.fail),
+            _duration(taken.queue),
+            _duration(taken.compute_input),
+            _duration(taken.compute_infer),
+            _duration(taken.compute_output),
+            _duration(_NOTHING),
+            _duration(_NOTHING),
+        ),
+        response_stats={str(index): _responses(responses) for index, responses in taken.responses.items()},
+        batch_stats=[_batch(rows, batch) for rows, batch in taken.batches.items()],
+        memory_usage=[],
+    )
+
+
+def _duration(duration: Duration) -> schemas.StatisticDuration:
+    return schemas.StatisticDuration(duration.count, round(duration.seconds * 1e9))
+
+
+def _batch(rows: int, batch: Batch) -> schemas.InferBatchStatistics:
+    return schemas.InferBatchStatistics(
+        rows, _duration(batch.compute_input), _duration(batch.compute_infer), _duration(batch.compute_output)
+    )
+
+
+def _responses(responses: Responses) -> schemas.InferResponseStatistics:
+    names = schemas.InferResponseStatistics.__struct_fields__
+    return schemas.InferResponseStatistics(*(_duration(responses.get(name, _NOTHING)) for name in names))
+
+
+def model_config(model: Model) -> schemas.ModelConfig:
+    """A model's configuration: what tools read before they send load."""
+    options = model.options
+    config = schemas.ModelConfig(
+        name=model.name,
+        platform=options.platform,
+        backend="python",
+        version_policy=schemas.VersionPolicy({}),
+        max_batch_size=0,
+        input=[
+            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape), spec.name in model.optional)
+            for spec in model.inputs
+        ],
+        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
+        instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
+    )
+    if options.content_type is not None:
+        config.parameters = {"content_type": schemas.ModelParameter(options.content_type)}
+    return config
+
+
+def _data_type(spec: TensorSpec) -> str:
+    return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"

@@ -1,0 +1,191 @@
+"""gRPC and gRPC-Web over ASGI: an application for the paths of the services. It translates messages and decides nothing.
+
+Knows scopes, messages and protobuf's classes, and no gRPC library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ._core.errors import InferenceError
+from ._core.grpc.http import CANCELLED, Answer, Call, Calls, begin
+from ._core.grpc.method import Reply, refusal
+from ._core.grpc.protocols import Fields, metadata, protocol_of
+from ._core.http.request import Head
+from ._runtime.drive import drive_async
+from ._runtime.waiting import ClientGone
+from ._services import REFLECTION, Services
+from .asgi import AnyASGIApp, ClientOf, own_lifespan
+from .server import InferenceServer
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+_EXTENSION: Final = "http.response.trailers"
+_LAID: Final = "oip_asgi.trailers"
+"""The key in a scope of the list that `TrailersMiddleware` has laid there."""
+
+
+class OIPGRPCApp:
+    """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service.
+
+    `OIPApp(server).install(app, grpc=True)` mounts it at its `paths`; the first is "/inference.GRPCInferenceService". gRPC needs a server
+    that speaks HTTP/2 and sends trailers; gRPC-Web works with every server.
+
+    Args:
+        server: The server whose models it serves.
+        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready.
+        reflection: Whether server reflection, v1 and v1alpha, describes the services.
+        compress_responses: Whether responses are compressed for clients that accept gzip or deflate. Clients of grpcio always do, and
+            numbers hardly compress: leave it to text, or to a slow line.
+    """
+
+    def __init__(self, server: InferenceServer, *, health: bool = True, reflection: bool = True, compress_responses: bool = False) -> None:
+        self._server = server
+        self._compress = compress_responses
+        services = Services(_metadata, health=health, reflection=reflection)
+        self.paths = [f"/{name}" for name in services.names]
+        methods = {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)}
+        self._calls = Calls(server._inside.engine, methods)
+        streams = [name for name in services.names if name in REFLECTION]
+        self._streams = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in streams}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
+        else:
+            await own_lifespan(self._server, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = Head(scope["method"], _method_path(scope), list(scope["headers"]), True, scope, self._compress)
+        laid: Fields | None = scope.get(_LAID)
+        has_trailers = laid is not None or _has_trailers(scope)
+        engine, runtime = self._server._inside
+        respond = self._streams.get(head.path)
+        if respond is not None:
+            call = begin(head, engine.max_body_bytes, has_trailers=has_trailers)
+            if isinstance(call, Call):
+                await _converse(call, respond, receive, send, laid, engine.max_body_bytes)
+                return
+        try:
+            client = ClientOf(receive, runtime)
+            answer = await drive_async(self._calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
+        except ClientGone:
+            answer = CANCELLED
+        await _send(answer, send, laid)
+
+
+async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
+    response, trailers = answer.response, answer.trailers
+    if laid is not None and trailers is not None:
+        laid += trailers
+        trailers = None
+    await send(_start(response.status, response.headers, trailers is not None))
+    for body, more in response.messages():
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+    if trailers is not None:
+        await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
+
+
+async def _converse(
+    call: Call, respond: Callable[[bytes], bytes], receive: Receive, send: Send, laid: Fields | None, limit: int | None
+) -> None:
+    """Answer each message as it comes."""
+    try:
+        reader = call.reader(limit, most=None)
+    except InferenceError as error:
+        await _send(call.refused(error), send, laid)
+        return
+    await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
+    reply, more = Reply(b""), True
+    try:
+        while more:
+            message = await receive()
+            more = message.get("more_body", False)
+            reader.feed(message.get("body", b""))
+            for question in reader.take():
+                body = b"".join(call.written(call.framed(respond(bytes(question)))))
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        reader.finish(cut_off=message["type"] == "http.disconnect")
+    except InferenceError as error:
+        reply = refusal(error)
+    last, trailers = call.ending(reply)
+    if laid is not None and trailers is not None:
+        laid += trailers
+        trailers = None
+    await send({"type": "http.response.body", "body": b"".join(call.written(last)), "more_body": False})
+    if trailers is not None:
+        await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
+
+
+def _start(status: int, headers: Fields, has_trailers: bool) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers, "trailers": has_trailers}
+
+
+def _metadata(scope: Scope) -> Iterable[tuple[str, str]]:
+    return metadata(scope["headers"])
+
+
+def _has_trailers(scope: Scope) -> bool:
+    return _EXTENSION in (scope.get("extensions") or ())
+
+
+def _method_path(scope: Scope) -> str:
+    """The last two segments of the whole path: service and method. Some hosts have cut the mount's part off `path`."""
+    path: str = scope["path"]
+    if path.count("/") < 2:
+        path = scope.get("root_path", "").rstrip("/") + path
+    *_, service, method = ("", "", *path.split("/"))[-3:]
+    return f"/{service}/{method}"
+
+
+class TrailersMiddleware:
+    """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do.
+
+    `OIPApp(server).install(app, grpc=True)` puts it around the application by itself. By hand, it belongs outside all other middleware.
+
+    Args:
+        app: The application around which it is put, with an `OIPGRPCApp` somewhere inside.
+    """
+
+    def __init__(self, app: AnyASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _LAID not in scope and _has_trailers(scope) and _is_grpc(scope["headers"]):
+            trailers: Fields = []
+            await self._app({**scope, _LAID: trailers}, receive, _Sender(send, trailers))
+        else:
+            await self._app(scope, receive, send)
+
+
+class _Sender:
+    """Adds trailers to a response of gRPC."""
+
+    def __init__(self, send: Send, trailers: Fields) -> None:
+        self._send = send
+        self._trailers = trailers
+        self._is_grpc = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            # what middleware answers itself, such as 401, has another type: clients read its status
+            self._is_grpc = _is_grpc(message.get("headers", ()))
+            if self._is_grpc:
+                message = {**message, "trailers": True}
+        await self._send(message)
+        if self._is_grpc and message["type"] == "http.response.body" and not message.get("more_body", False):
+            await self._send({"type": _EXTENSION, "headers": self._trailers, "more_trailers": False})
+
+
+def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the content type among headers is that of gRPC, whose status is in trailers."""
+    for name, value in headers:
+        if name.lower() == b"content-type":
+            protocol = protocol_of(value)
+            return protocol is not None and protocol.has_trailers
+    return False

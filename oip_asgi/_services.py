@@ -1,0 +1,128 @@
+"""The services and messages of gRPC as protobuf's classes, in a pool of their own, and server reflection, which describes them.
+
+Knows protobuf, and no gRPC library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib.resources import files
+from typing import Any, Final
+
+from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from ._core.errors import InvalidRequest
+from ._core.grpc.exchange import HEALTH, METHODS, SERVICE
+from ._core.grpc.method import Method
+
+Metadata = Callable[[Any], Iterable[tuple[str, str]]]
+"""Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
+
+_V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
+REFLECTION: Final = (f"{_V1}.ServerReflection", f"{_V1ALPHA}.ServerReflection")
+
+_INVALID_ARGUMENT, _NOT_FOUND = 3, 5
+
+
+class Services:
+    """What is served over gRPC.
+
+    Args:
+        metadata: As in `Method`.
+        health: Whether `grpc.health.v1.Health/Check` is served.
+        reflection: Whether server reflection is.
+    """
+
+    def __init__(self, metadata: Metadata, *, health: bool, reflection: bool) -> None:
+        # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
+        self._pool = DescriptorPool()
+        for name in ("grpc_predict_v2.binpb", "services.binpb"):
+            for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
+                self._pool.Add(file)
+                if file.package == _V1:
+                    self._pool.Add(_renamed(file))
+        self.unary = [SERVICE, HEALTH] if health else [SERVICE]
+        self.names = [*self.unary, *REFLECTION] if reflection else self.unary
+        self._metadata = metadata
+
+    def methods(self, service: str) -> list[Method]:
+        """The methods of a service that answer one message with one."""
+        described = self._pool.FindServiceByName(service).methods_by_name
+        return [_method(described[name], self._metadata) for name in METHODS[service]]
+
+    def method(self, service: str, name: str) -> Method:
+        """One method of a service, whatever it takes and answers."""
+        return _method(self._pool.FindServiceByName(service).methods_by_name[name], self._metadata)
+
+    def reflect(self, service: str, data: bytes) -> bytes:
+        """The answer to one question of server reflection.
+
+        Args:
+            service: One of `REFLECTION`.
+            data: The serialized question.
+
+        Raises:
+            InvalidRequest: It is no question.
+        """
+        [described] = self._pool.FindServiceByName(service).methods
+        question: Any = _parse(GetMessageClass(described.input_type), data)
+        answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
+        answer.original_request.CopyFrom(question)
+        asked = question.WhichOneof("message_request")
+        try:
+            if asked == "list_services":
+                for name in sorted(self.names):
+                    answer.list_services_response.service.add(name=name)
+            elif asked == "file_by_filename":
+                _describe(answer, self._pool.FindFileByName(question.file_by_filename))
+            elif asked == "file_containing_symbol":
+                _describe(answer, self._pool.FindFileContainingSymbol(question.file_containing_symbol))
+            elif asked == "all_extension_numbers_of_type":
+                message = self._pool.FindMessageTypeByName(question.all_extension_numbers_of_type)
+                answer.all_extension_numbers_response.base_type_name = message.full_name
+            elif asked == "file_containing_extension":
+                raise KeyError("these messages have no extensions")
+            else:
+                _refuse(answer, _INVALID_ARGUMENT, "the question is none that is known")
+        except KeyError:
+            _refuse(answer, _NOT_FOUND, "not found")
+        return bytes(answer.SerializeToString())
+
+
+def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Reflection's older version, which has the same messages in another package."""
+    older = FileDescriptorProto()
+    older.CopyFrom(file)
+    older.name, older.package = "reflection_v1alpha.proto", _V1ALPHA
+    fields = [field for message in older.message_type for field in message.field if field.type_name]
+    for field in fields:
+        field.type_name = field.type_name.replace(_V1, _V1ALPHA)
+    for method in older.service[0].method:
+        method.input_type, method.output_type = method.input_type.replace(_V1, _V1ALPHA), method.output_type.replace(_V1, _V1ALPHA)
+    return older
+
+
+def _method(described: MethodDescriptor, metadata: Metadata) -> Method:
+    request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
+    return Method(described.name, partial(_parse, request), response, metadata)
+
+
+def _parse(kind: type[Message], data: bytes) -> Message:
+    try:
+        return kind.FromString(data)
+    except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
+        raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+
+
+def _describe(answer: Any, file: FileDescriptor) -> None:
+    # none of these files needs another one
+    answer.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
+
+
+def _refuse(answer: Any, code: int, text: str) -> None:
+    answer.error_response.error_code, answer.error_response.error_message = code, text

@@ -1,0 +1,320 @@
+"""gRPC and gRPC-Web in the ASGI application, by ASGI's messages: frames, headers, statuses, trailers, middleware, clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
+from tests.support.grpc_asgi import GRPC, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
+from tests.support.grpc_demo import TWO_FLOATS, fp32
+from tests.support.grpc_ways import MESSAGES, SERVICE, made, run_alone, wire_request
+from tests.support.running import send
+from tests.support.ways import Request as AnyRequest
+from tests.support.ways import other_asgi_app, over_asgi
+
+INFER = f"/{SERVICE}/ModelInfer"
+ECHO = wire_request("echo", [fp32()], [TWO_FLOATS]).SerializeToString()
+
+
+def make_server(**options: Any) -> InferenceServer:
+    server = InferenceServer("demo", **options)
+    server.register("echo", lambda x: x)
+    return server
+
+
+def ask(body: bytes | list[bytes], content_type: str | None = GRPC, *headers: tuple[str, str], path: str = INFER, **options: Any) -> Got:
+    return asyncio.run(call(OIPGRPCApp(make_server()), path, body, content_type, headers, **options))
+
+
+def outputs(got: Got) -> list[bytes]:
+    assert got.refusal == ("OK", "")
+    [message] = got.messages
+    return list(MESSAGES["ModelInferResponse"].FromString(message).raw_output_contents)
+
+
+def test_a_call() -> None:
+    got = ask(frame(ECHO))
+    assert (got.status, got.headers, got.trailers) == (200, {"content-type": "application/grpc"}, {"grpc-status": "0"})
+    assert outputs(got) == [TWO_FLOATS]
+
+
+CONTENT_TYPES = [GRPC, "application/grpc+proto", "application/grpc-web", WEB, WEB_TEXT, "application/grpc-web-text+proto"]
+
+
+@pytest.mark.parametrize("content_type", CONTENT_TYPES)
+def test_the_response_has_the_content_type_of_its_request(content_type: str) -> None:
+    body = b64encode(frame(ECHO)) if "text" in content_type else frame(ECHO)
+    got = ask(body, content_type)
+    assert got.headers["content-type"] == content_type
+    assert outputs(got) == [TWO_FLOATS]
+
+
+def test_text_whose_pieces_are_padded_each() -> None:
+    body = frame(ECHO)
+    assert outputs(ask(b64encode(body[:4]) + b64encode(body[4:]), WEB_TEXT)) == [TWO_FLOATS]
+
+
+def test_grpc_web_ends_with_its_trailers_in_the_body() -> None:
+    got = ask(frame(b"\xff"), WEB, has_trailers=False)
+    assert [message["type"] for message in got.sent] == ["http.response.start", "http.response.body"]
+    assert got.headers["content-length"] == str(len(got.body))
+    text = "the request cannot be parsed: expected the bytes of inference.ModelInferRequest"
+    assert frames_of(got.body) == [(0x80, f"grpc-status:3\r\ngrpc-message:{text}\r\n".encode())]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        (b"", "UNIMPLEMENTED", "the request has no message: expected one"),
+        (frame(ECHO) * 2, "UNIMPLEMENTED", "the request has more than one message: expected one"),
+        (frame(ECHO)[:3], "INVALID_ARGUMENT", "the body ended within a message, or before its end: expected more"),
+        (frame(ECHO)[:-1], "INVALID_ARGUMENT", "the body ended within a message, or before its end: expected more"),
+        (frame(ECHO, 2), "INVALID_ARGUMENT", "a frame begins with the byte 2: expected 0, or 1 for a compressed message"),
+        (frame(ECHO, 1), "INVALID_ARGUMENT", "a frame says that its message is compressed, and grpc-encoding does not say how"),
+    ],
+)
+def test_frames_that_are_wrong(body: bytes, code: str, text: str) -> None:
+    assert ask(body).refusal == (code, text)
+
+
+@pytest.mark.parametrize("text", [b"AAA", b"====", b"=AAA", b"A A A A ", b"AAAAA==="])
+def test_a_body_that_is_no_base64(text: bytes) -> None:
+    assert ask(text, WEB_TEXT).refusal[0] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_message(coding: str, compress: Callable[[bytes], bytes]) -> None:
+    assert outputs(ask(frame(compress(ECHO), 1), GRPC, ("grpc-encoding", coding))) == [TWO_FLOATS]
+    assert outputs(ask(frame(ECHO), GRPC, ("grpc-encoding", coding))) == [TWO_FLOATS]  # a message may be left as it is
+    code, text = ask(frame(b"nonsense", 1), GRPC, ("grpc-encoding", coding)).refusal
+    assert (code, text.partition(":")[0]) == ("INVALID_ARGUMENT", f"the {coding} body is corrupt")
+
+
+def test_an_unknown_coding_is_answered_with_the_known_ones() -> None:
+    got = ask(frame(ECHO, 1), GRPC, ("grpc-encoding", "zstd"))
+    assert got.refusal == ("UNIMPLEMENTED", "grpc-encoding 'zstd' is not supported: expected identity, gzip or deflate")
+    assert got.headers["grpc-accept-encoding"] == "gzip, deflate"
+
+
+def test_responses_are_compressed_where_both_sides_want_it() -> None:
+    accepted = [("grpc-accept-encoding", "identity, deflate, gzip")]
+    for compress, coding in ((True, "gzip"), (False, None)):
+        app = OIPGRPCApp(make_server(), compress_responses=compress)
+        got = asyncio.run(call(app, INFER, frame(ECHO), GRPC, accepted))
+        assert got.headers.get("grpc-encoding") == coding
+        [(flag, message)] = got.frames
+        assert flag == compress
+        response = MESSAGES["ModelInferResponse"].FromString(gzip.decompress(message) if compress else message)
+        assert list(response.raw_output_contents) == [TWO_FLOATS]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_message_above_the_limit(compressed: bool) -> None:
+    app = OIPGRPCApp(make_server(max_body_bytes=1000))
+    body = gzip.compress(bytes(10_000)) if compressed else bytes(1001)
+    got = asyncio.run(call(app, INFER, frame(body, compressed), GRPC, [("grpc-encoding", "gzip")] if compressed else []))
+    text = "the body is larger than 1000 bytes, the most that this server takes (max_body_bytes)"
+    assert got.refusal == ("RESOURCE_EXHAUSTED", text)
+
+
+def test_what_is_no_call() -> None:
+    got = ask(b"", GRPC, method="GET")
+    assert (got.status, got.headers["allow"], got.body) == (405, "POST", b'{"error":"gRPC is asked by POST, not by GET"}')
+    for content_type in ("application/json", "application/grpc+json", "application/grpcx", None):
+        assert ask(b"{}", content_type).status == 415
+    assert ask(frame(b""), path=f"/{SERVICE}/Nope").refusal == ("UNIMPLEMENTED", f"unknown method '/{SERVICE}/Nope'")
+    assert ask(frame(b""), path="/").refusal[0] == "UNIMPLEMENTED"
+
+
+def test_a_server_without_trailers_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = OIPGRPCApp(make_server())
+    for _ in range(2):
+        got = asyncio.run(call(app, INFER, frame(ECHO), has_trailers=False))
+        assert got.headers["grpc-status"] == "12"
+        assert "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web" in got.headers["grpc-message"].replace("%20", " ")
+    [record] = caplog.records
+    assert record.getMessage().startswith("a gRPC call cannot be answered: the server of this application cannot send the HTTP/2 trailers")
+
+
+def test_texts_are_percent_encoded() -> None:
+    server = InferenceServer()
+    got = asyncio.run(call(OIPGRPCApp(server), INFER, frame(wire_request("é%\n").SerializeToString())))
+    assert got.trailers["grpc-message"].isascii()
+    assert got.refusal[0] == "NOT_FOUND"
+    assert "'é%\\n'" in got.refusal[1]
+
+
+def test_metadata_reaches_the_model_as_over_grpcio() -> None:
+    server, seen = InferenceServer(), dict[str, Any]()
+
+    @server.model("look")
+    def look(context: InferenceContext) -> Any:
+        seen.update(context.headers, path=context.transport["path"])
+        return 1
+
+    headers = [("x-many", "1"), ("x-many", "2"), ("x-some-bin", "/wA"), ("grpc-timeout", "1H"), ("user-agent", "test")]
+    got = asyncio.run(call(OIPGRPCApp(server), INFER, frame(wire_request("look").SerializeToString()), GRPC, headers))
+    assert got.refusal == ("OK", "")
+    assert seen == {"x-many": "1, 2", "x-some-bin": "/wA=", "user-agent": "test", "path": INFER}
+
+
+class Held:
+    """An async model that says when it has begun, and when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.is_cancelled = False
+
+    async def __call__(self) -> Any:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.is_cancelled = True
+            raise
+
+
+def test_a_client_that_goes_cancels_an_async_model() -> None:
+    async def main() -> None:
+        server, held, gone = InferenceServer(), Held(), asyncio.Event()
+        server.register("held", held)
+        body = frame(wire_request("held").SerializeToString())
+        calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone))
+        await held.begun.wait()
+        gone.set()
+        got = await calling
+        assert held.is_cancelled
+        assert got.status == 499
+
+    asyncio.run(main())
+
+
+def test_grpc_timeout_is_the_deadline() -> None:
+    async def main() -> None:
+        server, held = InferenceServer(), Held()
+        server.register("held", held, timeout=60)
+        body = frame(wire_request("held").SerializeToString())
+        got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "50m")])
+        text = "model 'held' did not answer within 0.05 seconds, the shorter of its own timeout and the request's"
+        assert got.refusal == ("DEADLINE_EXCEEDED", text)
+        assert held.is_cancelled
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("value", ["99999999H", "1H", "30S", "30000m", "30000000u"])
+def test_a_timeout_that_is_long_enough(value: str) -> None:
+    assert outputs(ask(frame(ECHO), GRPC, ("grpc-timeout", value))) == [TWO_FLOATS]
+
+
+@pytest.mark.parametrize("value", ["1", "S", "1.5S", "-1S", "123456789S", "1s"])
+def test_a_timeout_that_is_malformed(value: str) -> None:
+    code, text = ask(frame(ECHO), GRPC, ("grpc-timeout", value)).refusal
+    assert (code, text) == ("INVALID_ARGUMENT", f"header grpc-timeout is '{value}': expected up to 8 digits and one of H, M, S, m, u, n")
+
+
+def refuses(app: FastAPI) -> FastAPI:
+    @app.middleware("http")
+    async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.headers.get("authorization") != "please":
+            return JSONResponse({"error": "say please"}, 401)
+        return await call_next(request)
+
+    return app
+
+
+def installed(server: InferenceServer) -> Any:
+    app = FastAPI()
+    OIPApp(server).install(app, "/v2", grpc=True)
+    refuses(app).add_middleware(GZipMiddleware)
+    app.add_middleware(CORSMiddleware, allow_origins=["*"])
+    return refuses(app)
+
+
+def mounted(server: InferenceServer) -> Any:
+    app = FastAPI()
+    app.mount(f"/{SERVICE}", OIPGRPCApp(server))
+    OIPApp(server).install(app, "/v2")
+    return TrailersMiddleware(refuses(app))
+
+
+def around(server: InferenceServer) -> Any:
+    return TrailersMiddleware(refuses(FastAPI(middleware=[Middleware(OIPMiddleware, server=server, grpc=True)])))
+
+
+@pytest.mark.parametrize("make", [installed, mounted, around])
+@pytest.mark.parametrize("content_type", [GRPC, WEB])
+def test_behind_a_hosts_authentication(make: Callable[[InferenceServer], Any], content_type: str) -> None:
+    calls, server = list[str](), InferenceServer()
+
+    @server.model("echo")
+    def echo(x: np.ndarray) -> np.ndarray:
+        calls.append("echo")
+        return x
+
+    client = ASGIClient(make(server), content_type)
+    refused = client.got("ModelInfer", ECHO)
+    assert (refused.status, refused.body, calls) == (401, b'{"error":"say please"}', [])  # which clients call UNAUTHENTICATED
+    allowed = [("authorization", "please")]
+    assert list(client.ask("ModelInfer", ECHO, headers=allowed).raw_output_contents) == [TWO_FLOATS]
+    assert client.refusal("ModelMetadata", made("ModelMetadataRequest", name="nope"), headers=allowed)[0] == "NOT_FOUND"
+    assert calls == ["echo"]
+    rest = over_asgi(make(server), "/v2")
+    assert rest(AnyRequest("GET", "/health/live", [("authorization", "please")])).status == 200
+    assert rest(AnyRequest("GET", "/health/live")).status == 401
+
+
+def test_middleware_hands_other_paths_on() -> None:
+    app = OIPMiddleware(other_asgi_app, make_server(), grpc=True)
+    assert asyncio.run(send(OIPMiddleware(other_asgi_app, make_server()), AnyRequest("GET", "/v2/health/live")))[0] == 200
+    assert asyncio.run(call(app, "/other/Method", b"")).status == 418
+    assert ASGIClient(app).ask("ServerLive").live is True
+
+
+def test_health_and_reflection_are_served_unless_they_are_left_out() -> None:
+    for wanted in (True, False):
+        app = OIPGRPCApp(make_server(), health=wanted, reflection=wanted)
+        check = asyncio.run(call(app, "/grpc.health.v1.Health/Check", frame(b"")))
+        assert check.refusal[0] == ("OK" if wanted else "UNIMPLEMENTED")
+        for version in ("v1", "v1alpha"):
+            path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+            listing = asyncio.run(call(app, path, frame(b"\x3a\x00") + frame(b"\x22\x04nope")))
+            assert listing.refusal[0] == ("OK" if wanted else "UNIMPLEMENTED")
+            if wanted:
+                services, unknown = listing.messages
+                assert SERVICE.encode() in services
+                assert b"not found" in unknown
+
+
+def test_protobuf_is_enough() -> None:
+    code = "import sys; sys.modules['grpc'] = None\nfrom oip_asgi import InferenceServer\nfrom oip_asgi.grpc import OIPGRPCApp\n"
+    run_alone(code + "OIPGRPCApp(InferenceServer())")
+
+
+def test_the_models_load_with_the_lifespan() -> None:
+    app, loaded = Starlette(), list[str]()
+    server = InferenceServer()
+    server.register("m", lambda: 1, load=lambda: loaded.append("m"))
+    OIPApp(server).install(app, grpc=True)
+
+    async def main() -> None:
+        async with app.router.lifespan_context(app):
+            assert loaded == ["m"]
+
+    asyncio.run(main())

@@ -1,0 +1,164 @@
+"""Spans of requests, with the SDK's exporter in memory and the instrumentation that users install."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk.trace", reason="needs the SDK of OpenTelemetry: tox -e otel")
+pytest.importorskip("opentelemetry.instrumentation.asgi", reason="needs opentelemetry-instrumentation-asgi")
+pytest.importorskip("opentelemetry.instrumentation.wsgi", reason="needs opentelemetry-instrumentation-wsgi")
+from opentelemetry import trace
+from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware as ASGIMiddleware
+from opentelemetry.instrumentation.wsgi import OpenTelemetryMiddleware as WSGIMiddleware
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi.opentelemetry import instrument
+from tests.support.ways import Request, Way, over_asgi, over_wsgi
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACE = 0x0AF7651916CD43DD8448EB211C80319C
+
+
+class Traced:
+    """A server whose models open spans of their own, and where those go."""
+
+    def __init__(self, **options: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(**options)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.server = InferenceServer()
+        self.leave = threading.Event()
+        tracer = self.provider.get_tracer("models")
+
+        @self.server.model("def", version="7", max_concurrency=1)
+        def in_thread() -> int:
+            with tracer.start_as_current_span("inner"):
+                self.leave.wait(20)
+                return 1
+
+        @self.server.model("async")
+        async def awaited() -> int:
+            with tracer.start_as_current_span("inner"):
+                await asyncio.sleep(0)
+                return 1
+
+        @self.server.model("inline", run="inline")
+        def inline() -> int:
+            with tracer.start_as_current_span("inner"):
+                return 1
+
+        @self.server.model("raises")
+        def raises() -> int:
+            raise ValueError("on purpose")
+
+        @self.server.model("speaks")
+        def speaks() -> int:
+            raise InferenceError("not you", status=422)
+
+        instrument(self.server, self.provider)
+
+    def ways(self) -> dict[str, Way]:
+        asgi = ASGIMiddleware(OIPApp(self.server), tracer_provider=self.provider)
+        wsgi = WSGIMiddleware(OIPWSGIApp(self.server), tracer_provider=self.provider)
+        return {"asgi": over_asgi(asgi, ""), "wsgi": over_wsgi(wsgi, "")}
+
+    def spans(self) -> dict[str, ReadableSpan]:
+        return {span.name: span for span in self.exporter.get_finished_spans()}
+
+
+@pytest.fixture
+def traced() -> Iterator[Traced]:
+    made = Traced()
+    made.leave.set()
+    yield made
+    made.server.stop()
+
+
+def infer(model: str, body: bytes = b'{"id":"r-1","inputs":[]}') -> Request:
+    return Request("POST", f"/models/{model}/infer", (("traceparent", PARENT),), body)
+
+
+def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
+    return span.parent is not None and parent.context is not None and span.parent.span_id == parent.context.span_id
+
+
+@pytest.mark.parametrize("adapter", ["asgi", "wsgi"])
+@pytest.mark.parametrize("model", ["def", "async", "inline"])
+def test_the_span_is_between_the_servers_and_the_models(traced: Traced, adapter: str, model: str) -> None:
+    assert traced.ways()[adapter](infer(model)).status == 200
+    spans = traced.spans()
+    ours, inner = spans[f"infer {model}"], spans["inner"]
+    [outer] = [span for span in spans.values() if span.kind is trace.SpanKind.SERVER]
+    assert is_child(ours, outer)
+    assert is_child(inner, ours)
+    assert ours.kind is trace.SpanKind.INTERNAL
+    assert {span.context.trace_id for span in (outer, ours, inner) if span.context is not None} == {TRACE}
+    attributes = dict(ours.attributes or {})
+    queue = attributes.pop("oip.queue.seconds")
+    assert isinstance(queue, float)
+    assert queue >= 0
+    expected = {"oip.model.name": model, "oip.request.id": "r-1", "oip.outcome": "ok"}
+    assert attributes == (expected | {"oip.model.version": "7"} if model == "def" else expected)
+    assert ours.status.status_code is trace.StatusCode.UNSET
+
+
+@pytest.mark.parametrize("adapter", ["asgi", "wsgi"])
+def test_a_failure_is_an_error_with_its_exception(traced: Traced, adapter: str) -> None:
+    assert traced.ways()[adapter](infer("raises")).status == 500
+    span = traced.spans()["infer raises"]
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert span.status.description == "model 'raises' failed: see the server's log"
+    attributes = span.attributes or {}
+    assert (attributes["error.type"], attributes["oip.outcome"]) == ("ValueError", "failed")
+    [event] = span.events
+    assert (event.attributes or {})["exception.message"] == "on purpose"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "kind"), [(infer("speaks"), 422, "InferenceError"), (infer("def", b"["), 400, "InvalidRequest")]
+)
+def test_what_is_refused_is_no_error_of_the_server(traced: Traced, request_: Request, status: int, kind: str) -> None:
+    assert traced.ways()["asgi"](request_).status == status
+    [span] = [span for span in traced.exporter.get_finished_spans() if span.name.startswith("infer")]
+    assert span.status.status_code is trace.StatusCode.UNSET
+    attributes = span.attributes or {}
+    assert (attributes["error.type"], attributes["oip.outcome"]) == (kind, "invalid")
+
+
+def test_nothing_is_begun_where_nobody_traces(traced: Traced) -> None:
+    assert over_asgi(OIPApp(traced.server), "")(infer("raises")).status == 500
+    assert traced.exporter.get_finished_spans() == ()
+
+
+def test_a_request_that_is_not_sampled_has_no_span() -> None:
+    traced = Traced(sampler=ALWAYS_OFF)
+    traced.leave.set()
+    assert traced.ways()["asgi"](infer("def")).status == 200
+    assert traced.exporter.get_finished_spans() == ()
+
+
+def test_a_queued_call_runs_in_its_own_trace() -> None:
+    traced = Traced()
+    way = traced.ways()["asgi"]
+    parents = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2, 3)]
+    with ThreadPoolExecutor(3) as threads:
+        calls = [
+            threads.submit(way, Request("POST", "/models/def/infer", (("traceparent", parent),), b'{"inputs":[]}')) for parent in parents
+        ]
+        traced.leave.set()
+        assert [call.result(30).status for call in calls] == [200] * 3
+    spans = traced.exporter.get_finished_spans()
+    ours = {span.context.span_id: span.context.trace_id for span in spans if span.name == "infer def" and span.context is not None}
+    inner = {span.parent.span_id: span.context.trace_id for span in spans if span.name == "inner" and span.parent and span.context}
+    assert set(ours.values()) == {1, 2, 3}
+    assert inner == ours

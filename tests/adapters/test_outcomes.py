@@ -1,0 +1,257 @@
+"""What is sent equals what is counted, over every adapter: good, bad, late, failing, refused and cancelled requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer, TensorSpec
+from tests.support.grpc_ways import SERVINGS, Client, wire_request
+from tests.support.inside import is_idle, outcomes, statistics_of, waiting_calls
+from tests.support.limited import Awaiting, Blocking
+from tests.support.talk import Talk, block_until, until
+from tests.support.ways import Request, Way, ways_into
+
+ROUNDS = 3
+TOGETHER = 8
+GRPC_STATUS = {"OK": 200, "INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500}
+OUTCOME = {200: "ok", 400: "invalid", 404: "invalid", 413: "invalid", 500: "failed", 502: "failed", 503: "busy", 504: "timeout"}
+
+GOOD = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
+BAD = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2]}]}
+LARGE = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": list(range(30_000))}]}
+"""Too large to be decoded before it has a slot."""
+NONE: dict[str, Any] = {"inputs": []}
+
+Sender = Callable[[str, dict[str, Any]], int]
+"""Sends a request to a model, and gives the answer's status, by gRPC's code where it came so."""
+
+STORM = [
+    ("echo", GOOD),
+    ("echo", BAD),
+    ("echo", LARGE),
+    ("echo", {**GOOD, "parameters": {"content_type": "odd"}}),
+    ("inline", GOOD),
+    ("awaited", GOOD),
+    ("unknown", GOOD),
+    ("raises", GOOD),
+    ("speaks", GOOD),
+    ("gateway", GOOD),
+    ("late", NONE),
+    ("full", NONE),
+]
+
+
+def make_server(blocking: Blocking) -> InferenceServer:
+    server = InferenceServer(max_body_bytes=10**6)
+    declared = [TensorSpec("x", "FP32", [-1])]
+    server.register("echo", lambda x: x, inputs=declared)
+    server.register("inline", lambda x: x, inputs=declared, run="inline")
+
+    @server.model("awaited", inputs=declared)
+    async def awaited(x: Any) -> Any:
+        await asyncio.sleep(0)
+        return x
+
+    @server.model("raises", inputs=declared)
+    def raises(x: Any) -> Any:
+        raise ValueError("on purpose")
+
+    @server.model("speaks", inputs=declared)
+    def speaks(x: Any) -> Any:
+        raise InferenceError("not this one", status=400)
+
+    @server.model("gateway", inputs=declared)
+    def gateway(x: Any) -> Any:
+        raise InferenceError("behind me", status=500)
+
+    @server.model("late", timeout=0.02)
+    async def late() -> int:
+        await asyncio.sleep(60)
+        return 1
+
+    server.register("full", blocking, max_concurrency=1, max_queue=0)
+    return server
+
+
+def over_http(way: Way) -> Sender:
+    def send(model: str, body: dict[str, Any]) -> int:
+        return way(Request("POST", f"/models/{model}/infer", (), json.dumps(body).encode())).status
+
+    return send
+
+
+def over_grpc(client: Client) -> Sender:
+    def send(model: str, body: dict[str, Any]) -> int:
+        tensors = [
+            {"name": item["name"], "shape": item["shape"], "datatype": "FP32", "contents": {"fp32_contents": item["data"]}}
+            for item in body["inputs"]
+        ]
+        parameters = {name: {"string_param": value} for name, value in body.get("parameters", {}).items()}
+        error = client.begin("ModelInfer", wire_request(model, tensors, parameters=parameters)).exception()
+        return GRPC_STATUS["OK" if error is None else error.code().name]
+
+    return send
+
+
+@pytest.fixture
+def held() -> Iterator[Blocking]:
+    model = Blocking()
+    yield model
+    model.leave.set()
+
+
+NAMES = [*ways_into(InferenceServer()), *SERVINGS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_sent_is_counted(name: str, held: Blocking) -> None:
+    server = make_server(held)
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        stack.callback(held.leave.set)
+        send = over_grpc(Client(stack.enter_context(SERVINGS[name](server)))) if name in SERVINGS else over_http(ways_into(server)[name])
+        threads = stack.enter_context(ThreadPoolExecutor(TOGETHER + 1))
+        holds = threads.submit(send, "full", NONE)
+        block_until(lambda: held.started == 1)
+        requests = STORM * ROUNDS
+        statuses = list(threads.map(lambda request: send(*request), requests))
+        held.leave.set()
+        sent = [*zip((model for model, _ in requests), statuses, strict=True), ("full", holds.result(30))]
+    expected: dict[str, Counter[str]] = {model: Counter() for model in outcomes(server)}
+    for model, status in sent:
+        expected["" if model == "unknown" else model][OUTCOME[status]] += 1
+    assert outcomes(server) == {model: dict(counted) for model, counted in expected.items()}
+    assert expected == {
+        "echo": {"ok": ROUNDS, "invalid": 3 * ROUNDS},
+        "inline": {"ok": ROUNDS},
+        "awaited": {"ok": ROUNDS},
+        "raises": {"failed": ROUNDS},
+        "speaks": {"invalid": ROUNDS},
+        "gateway": {"failed": ROUNDS},
+        "late": {"timeout": ROUNDS},
+        "full": {"ok": 1, "busy": ROUNDS},
+        "": {"invalid": ROUNDS},
+    }
+    echo, speaks = statistics_of(server, "echo").snapshot(), statistics_of(server, "speaks").snapshot()
+    assert (echo.execution_count, echo.queue.count, echo.success.count, echo.fail.count) == (ROUNDS, ROUNDS, ROUNDS, 0)
+    assert (speaks.execution_count, speaks.queue.count, speaks.success.count, speaks.fail.count) == (ROUNDS, ROUNDS, 0, ROUNDS)
+
+
+def test_clients_that_go_while_they_wait_and_while_they_run_are_cancelled() -> None:
+    server = InferenceServer()
+
+    async def main() -> None:
+        model = Awaiting()
+        server.register("m", model, max_concurrency=1)
+        runs = Talk(server)
+        await until(lambda: model.started == 1)
+        waits, begins = Talk(server), Talk(server, body=b"{", ends=False)
+        await until(lambda: waiting_calls(server, "m") == 1)
+        for talk in (waits, runs):
+            talk.go()
+            await talk.task
+        begins.task.cancel()  # the host gives up a request whose body is not there yet
+        with pytest.raises(asyncio.CancelledError):
+            await begins.task
+        model.leave.set()
+        assert (await Talk(server).answer())[0] == 200
+
+    asyncio.run(main())
+    assert is_idle(server)
+    assert outcomes(server) == {"m": {"ok": 1, "cancelled": 3}, "": {}}
+    taken = statistics_of(server, "m").snapshot()
+    assert (taken.fail.count, taken.execution_count) == (2, 2)  # the one whose body never came did not wait for a slot
+
+
+@pytest.mark.parametrize("name", SERVINGS)
+def test_a_call_of_grpc_that_is_cancelled(name: str) -> None:
+    server = InferenceServer()
+    entered = asyncio.Event()
+
+    @server.model("m")
+    async def model() -> int:
+        entered.set()
+        await asyncio.sleep(60)
+        return 1
+
+    with SERVINGS[name](server) as address:
+        call = Client(address).begin("ModelInfer", wire_request("m"))
+        block_until(entered.is_set)
+        call.cancel()
+        block_until(lambda: outcomes(server)["m"])
+        assert outcomes(server) == {"m": {"cancelled": 1}, "": {}}
+
+
+def test_a_body_that_is_too_large_and_a_message_that_cannot_be_parsed_are_invalid(held: Blocking) -> None:
+    server = make_server(held)
+    way = ways_into(server)["OIPApp"]
+    assert way(Request("POST", "/models/echo/infer", (), b" " * (10**6 + 1))).status == 413
+    with SERVINGS["grpc"](server) as address:
+        assert Client(address).refusal("ModelInfer", b"\xff\xff")[0] == "INVALID_ARGUMENT"
+    counted = outcomes(server)
+    assert (counted["echo"], counted[""]) == ({"invalid": 1}, {"invalid": 1})
+
+
+def test_questions_that_are_no_inference_count_nothing(held: Blocking) -> None:
+    server = make_server(held)
+    way = ways_into(server)["OIPApp"]
+    for path in ("", "/models/unknown", "/models/unknown/ready", "/models/unknown/stats", "/models/echo", "/models/echo/ready"):
+        way(Request("GET", path))
+    assert way(Request("GET", "/models/echo/infer")).status == 405
+    assert not any(outcomes(server).values())
+
+
+def test_times_add_up(held: Blocking) -> None:
+    server = make_server(held)
+    send = over_http(ways_into(server)["OIPApp"])
+    for model in ("echo", "inline", "awaited"):
+        assert send(model, GOOD) == 200
+        taken = statistics_of(server, model).snapshot()
+        stages = (taken.queue, taken.compute_input, taken.compute_infer, taken.compute_output)
+        assert [stage.count for stage in stages] == [1, 1, 1, 1]
+        assert all(stage.seconds >= 0 for stage in stages)
+        assert np.isclose(sum(stage.seconds for stage in stages), taken.success.seconds)
+
+
+def test_a_model_that_is_unloaded_or_registered_again_counts_from_zero(held: Blocking) -> None:
+    server = make_server(held)
+    send = over_http(ways_into(server)["OIPApp"])
+    assert send("echo", GOOD) == 200
+    server.unload_sync("echo")
+    assert outcomes(server)["echo"] == {}
+    assert send("echo", GOOD) == 503
+    server.load_sync("echo")
+    assert send("echo", GOOD) == 200
+    assert outcomes(server)["echo"] == {"busy": 1, "ok": 1}
+    server.unregister_sync("echo")
+    assert send("echo", GOOD) == 404
+    server.register("echo", lambda x: x)
+    assert send("echo", GOOD) == 200
+    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1}, {"invalid": 1})
+
+
+def test_calls_from_python_count_too(held: Blocking) -> None:
+    server = make_server(held)
+    values = {"x": np.array([1, 2], np.float32)}
+    server.infer_sync("echo", values)
+    for model, error in (("echo", {"y": values["x"]}), ("unknown", values)):
+        with pytest.raises(InferenceError):
+            server.infer_sync(model, error)
+    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1, "invalid": 1}, {"invalid": 1})
+
+
+def test_a_server_that_begins_anew_counts_from_zero(held: Blocking) -> None:
+    for _ in range(2):
+        server = make_server(held)
+        send = over_http(ways_into(server)["OIPApp"])
+        assert send("echo", GOOD) == 200
+        assert outcomes(server)["echo"] == {"ok": 1}

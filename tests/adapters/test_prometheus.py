@@ -1,0 +1,238 @@
+"""A server's numbers on a page of Prometheus, read by the client's own parsers."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("prometheus_client", reason="needs the extra [prometheus]")
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi.prometheus import instrument
+from tests.support.inside import statistics_of
+from tests.support.limited import Blocking
+from tests.support.ways import Request, over_asgi
+
+EMPTY = Request("POST", "/models/m/infer", (), b'{"inputs":[]}')
+BUCKETS = ["0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "30.0", "+Inf"]
+KINDS = {
+    "oip_requests": "counter",
+    "oip_inferences": "counter",
+    "oip_executions": "counter",
+    "oip_request_duration_seconds": "histogram",
+    "oip_queue_duration_seconds": "histogram",
+    "oip_execution_duration_seconds": "histogram",
+    "oip_first_response_duration_seconds": "histogram",
+    "oip_batch_rows": "histogram",
+    "oip_requests_in_progress": "gauge",
+    "oip_model_ready": "gauge",
+    "oip_model_load_duration_seconds": "gauge",
+}
+
+
+def make_server(name: str = "shop", **options: Any) -> InferenceServer:
+    server = InferenceServer(name)
+    server.register("m", lambda: 1, **options)
+    return server
+
+
+def send(server: InferenceServer, request: Request = EMPTY) -> int:
+    return over_asgi(OIPApp(server), "")(request).status
+
+
+class Page:
+    """A page, parsed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.families = list(parse_text(generate_latest(registry).decode()))
+        self.samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value for family in self.families for sample in family.samples
+        }
+
+    def value(self, name: str, /, server: str = "shop", model: str = "m", version: str = "", **labels: str) -> float | None:
+        wanted = {"server": server, "model": model, "version": version, **labels}
+        return self.samples.get((name, frozenset(wanted.items())))
+
+    def models(self) -> set[str]:
+        return {dict(labels)["model"] for _, labels in self.samples}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: CollectorRegistry) -> None:
+    server = make_server()
+    instrument(server, registry)
+    assert send(server) == 200
+    statistics_of(server, "m").record_response(0, "success", 0.1, 0.1, since=0.3)
+    text = generate_latest(registry).decode()
+    assert {family.name: family.type for family in parse_text(text)} == KINDS
+    page = openmetrics.generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    assert page.endswith("# EOF\n")
+    families = list(parse_openmetrics(page))  # type: ignore[no-untyped-call]
+    assert {family.name: family.type for family in families} == KINDS
+    assert {family.name: family.unit for family in families} == {name: "seconds" if name.endswith("_seconds") else "" for name in KINDS}
+    for family in families:
+        for sample in family.samples:
+            more = {"oip_requests": {"outcome"}, "oip_requests_in_progress": {"state"}}.get(family.name, set())
+            assert set(sample.labels) - {"le"} == {"server", "model", "version"} | more
+
+
+def test_outcomes_and_durations_are_counted(registry: CollectorRegistry) -> None:
+    server = make_server()
+
+    @server.model("raises", version="3")
+    def raises() -> int:
+        time.sleep(0.011)
+        raise ValueError("on purpose")
+
+    instrument(server, registry)
+    assert [send(server) for _ in range(3)] == [200] * 3
+    assert send(server, Request("POST", "/models/m/infer", (), b"[]")) == 400
+    assert send(server, Request("POST", "/models/raises/infer", (), b'{"inputs":[]}')) == 500
+    page = Page(registry)
+    for outcome, count in {"ok": 3, "invalid": 1, "busy": 0, "timeout": 0, "cancelled": 0, "failed": 0}.items():
+        assert page.value("oip_requests_total", outcome=outcome) == count
+    assert page.value("oip_requests_total", model="raises", version="3", outcome="failed") == 1
+    assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (3, 3)
+    assert (page.value("oip_executions_total", model="raises", version="3"), page.value("oip_batch_rows_sum")) == (1, 3)
+    for name in ("request", "queue", "execution"):
+        bounds = [page.value(f"oip_{name}_duration_seconds_bucket", le=bound) for bound in BUCKETS]
+        assert None not in bounds
+        assert bounds == sorted(bounds, key=float)  # type: ignore[arg-type]
+        assert bounds[-1] == page.value(f"oip_{name}_duration_seconds_count") == 3
+        total = page.value(f"oip_{name}_duration_seconds_sum")
+        assert total is not None
+        assert 0 <= total < math.inf
+    assert page.value("oip_request_duration_seconds_bucket", model="raises", version="3", le="0.01") == 0
+    assert page.value("oip_request_duration_seconds_count", model="raises", version="3") == 1
+
+
+def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRegistry) -> None:
+    server = InferenceServer("shop")
+    seen: list[Page] = []
+
+    @server.model("m", max_concurrency=1, run="inline")
+    def model() -> int:
+        seen.append(Page(registry))
+        return 1
+
+    server.register("loads", lambda: 1, load=lambda: time.sleep(0.002))
+    instrument(server, registry)
+    before = Page(registry)
+    assert (before.value("oip_model_ready"), before.value("oip_model_ready", model="loads")) == (1, 0)
+    assert before.value("oip_model_load_duration_seconds", model="loads") is None
+    assert send(server) == 200
+    server.start()
+    after = Page(registry)
+    assert [page.value("oip_requests_in_progress", state="running") for page in (before, *seen, after)] == [0, 1, 0]
+    assert after.value("oip_requests_in_progress", state="waiting") == 0
+    assert after.value("oip_model_ready", model="loads") == 1
+    assert (after.value("oip_model_load_duration_seconds", model="loads") or 0) >= 0.002
+    server.stop()
+    assert Page(registry).value("oip_model_ready", model="loads") == 0
+
+
+def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) -> None:
+    server = make_server()
+    instrument(server, registry)
+    for name in ("none", "m%0A", "another", "m/versions/9"):
+        assert send(server, Request("POST", f"/models/{name}/infer", (), b'{"inputs":[]}')) == 404
+    page = Page(registry)
+    assert page.models() == {"m", ""}
+    assert page.value("oip_requests_total", model="", outcome="invalid") == 4
+    assert page.value("oip_requests_total", model="", outcome="ok") is None
+
+
+def test_a_model_that_is_registered_later_is_shown(registry: CollectorRegistry) -> None:
+    server = make_server()
+    instrument(server, registry)
+    assert Page(registry).models() == {"m"}
+    server.register("later", lambda: 1, version="2")
+    assert Page(registry).value("oip_requests_total", model="later", version="2", outcome="ok") == 0
+
+
+def test_two_servers_are_told_apart_by_their_names(registry: CollectorRegistry) -> None:
+    one, two = make_server("one"), make_server("two")
+    instrument(one, registry)
+    instrument(two, registry)
+    assert [send(one), send(one), send(two)] == [200] * 3
+    page = Page(registry)
+    assert [page.value("oip_requests_total", server=name, outcome="ok") for name in ("one", "two")] == [2, 1]
+    assert [family.name for family in page.families].count("oip_requests") == 1
+    with pytest.raises(ValueError, match=r"a server named 'one' is in this registry already: give each a name"):
+        instrument(make_server("one"), registry)
+    other = CollectorRegistry()
+    instrument(one, other)
+    assert Page(other).value("oip_requests_total", server="one", outcome="ok") == 2
+
+
+def test_a_server_that_nobody_has_any_more_leaves_the_page(registry: CollectorRegistry) -> None:
+    server = make_server()
+    instrument(server, registry)
+    del server
+    gc.collect()
+    assert Page(registry).models() == set()
+    again = make_server()
+    instrument(again, registry)
+    assert send(again) == 200
+    assert Page(registry).value("oip_requests_total", outcome="ok") == 1
+
+
+def test_metrics_of_the_host_with_the_same_name_are_refused(registry: CollectorRegistry) -> None:
+    Counter("oip_requests", "The host's own.", registry=registry)
+    with pytest.raises(ValueError, match="oip_requests"):
+        instrument(make_server(), registry)
+
+
+def test_statistics_that_are_cleared_begin_again_at_zero(registry: CollectorRegistry) -> None:
+    server = make_server()
+    instrument(server, registry)
+    assert send(server) == 200
+    statistics_of(server, "m").clear()
+    assert Page(registry).value("oip_requests_total", outcome="ok") == 0
+
+
+def test_a_scrape_during_a_call_does_not_wait_for_it(registry: CollectorRegistry) -> None:
+    import threading
+
+    blocking = Blocking()
+    server = InferenceServer("shop")
+    server.register("m", blocking)
+    instrument(server, registry)
+    caller = threading.Thread(target=send, args=[server])
+    caller.start()
+    try:
+        while not blocking.started:
+            time.sleep(0.001)
+        assert Page(registry).value("oip_requests_in_progress", state="running") == 1
+    finally:
+        blocking.leave.set()
+        caller.join(30)
+    assert json.dumps(Page(registry).value("oip_requests_total", outcome="ok")) == "1.0"
+
+
+def test_the_page_that_prometheus_client_makes() -> None:
+    import prometheus_client
+    from starlette.applications import Starlette
+
+    registry = CollectorRegistry()
+    server = make_server()
+    instrument(server, registry)
+    app = Starlette()
+    app.mount("/metrics", prometheus_client.make_asgi_app(registry))
+    assert send(server) == 200
+    answer = over_asgi(app, "")(Request("GET", "/metrics/"))
+    assert answer.status == 200
+    assert b'oip_requests_total{model="m",outcome="ok",server="shop",version=""} 1.0' in answer.body

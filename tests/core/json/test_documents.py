@@ -1,0 +1,210 @@
+"""Requests as JSON: the quick way to read one, and the close look, make the same of every text, or the quick one leaves it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi import InferenceRequest
+from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json import documents
+from oip_asgi._core.rest import body as rest
+from tests.core.rest.test_properties import assert_equal
+
+TEXTS: Final = {
+    "as clients write it": b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2.5]}]}',
+    "without spaces": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2.5]}]}',
+    "nested": b'{"inputs":[{"name":"x","shape":[2,2],"datatype":"INT8","data":[[1,2],[3,4]]}]}',
+    "ragged": b'{"inputs":[{"name":"x","shape":[2,2],"datatype":"INT8","data":[[1,2,3],[4]]}]}',
+    "data first": b'{"inputs":[{"data":[1,2],"name":"x","shape":[2],"datatype":"FP32","parameters":{"a":"]"}}]}',
+    "parameters behind": b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"a":1}}],"id":"7"}',
+    "outputs behind": (
+        b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"outputs":[{"name":"y","parameters":{"binary_data":true}}]}'
+    ),
+    "no output's parameters": (
+        b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"outputs":[{"name":"y"},{"name":"z","parameters":{}}]}'
+    ),
+    "called data": b'{"inputs":[{"name":"data","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "called a lot": b'{"inputs":[{"name":"\\"data\\":[1]}","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "called as the placeholder": b'{"inputs":[{"name":"[7.77e-77]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id in front": b'{"id": "7\xe2\x98\x83" , "inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id of no text": b'{"id":"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is null": b'{"id":null,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is no text": b'{"id":7,"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id with an escape": b'{"id":"\\u0041\\"","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id that is no UTF-8": b'{"id":"\xff","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "an id with a control character": b'{"id":"\n","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "two ids": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"b"}',
+    "an id and null": b'{"id":"a","inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":null}',
+    "an id at the end": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}] , "id" : "7\xe2\x98\x83" } \n',
+    "an id in the middle": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7","parameters":{}}',
+    "an id of an input": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2],"id":"7"}]}',
+    "an id among parameters": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{"a":1,"id":"7"}}',
+    "an id and something behind": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}],"id":"7"}}',
+    "an id alone": b'{"id":"a"}',
+    "an id and nothing": b'{"id":"a",}',
+    "called id": b'{"id":"a","inputs":[{"name":"id","shape":[2],"datatype":"FP32","data":[1,2]}]}',
+    "the placeholder": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}]}',
+    "space before the colon": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data" : [1,2]}]}',
+    "data twice": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"data":[2]}]}',
+    "inputs twice": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"inputs":[]}',
+    "two inputs": (
+        b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"z","shape":[1],"datatype":"FP32","data":[2]}]}'
+    ),
+    "a scalar": b'{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":5}]}',
+    "a scalar in an array": b'{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":[5]}]}',
+    "a scalar, and an array": b'{"inputs":[{"name":"x","datatype":"FP32","data":5,"shape":[]}],"outputs":[]}',
+    "nothing": b'{"inputs":[{"name":"x","shape":[0],"datatype":"FP32","data":[]}]}',
+    "no inputs": b'{"inputs":[]}',
+    "no array": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":"x"}]}',
+    "strings": b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":["a]","b}"]}]}',
+    "strings without brackets": b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":["a","b"]}]}',
+    "truth": b'{"inputs":[{"name":"x","shape":[3],"datatype":"BOOL","data":[true,0,1]}]}',
+    "a string among numbers": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,"Infinity"]}]}',
+    "a mistake among numbers": b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT8","data":[1,300]}]}',
+    "too few": b'{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2]}]}',
+    "literals of Python's": b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[NaN,-Infinity]}]}',
+    "an unknown field": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"more":[2]}],"even":"more"}',
+    "an unknown datatype": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP31","data":[1]}]}',
+    "no flag": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"parameters":{"binary_data_output":1}}',
+    "unfinished": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}',
+    "something behind": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}]',
+    "no UTF-8": b'{"inputs":[{"name":"\xff","shape":[1],"datatype":"FP32","data":[1]}]}',
+    "long": b'{"inputs":[{"name":"x","shape":[3000],"datatype":"FP32","data":[%s]}]}' % b",".join([b"0.125"] * 3000),
+    "long around": b'{"inputs":[{"name":"%s","shape":[1],"datatype":"FP32","data":[1]}]}' % (b"x" * 3000),
+    "nested deep": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":%s1%s}]}' % (b"[" * 99, b"]" * 99),
+    "two long": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"FP32","data":[%s]},'
+    b'{"name":"z","shape":[1000,2],"datatype":"INT8","data":[%s]}]}' % (b",".join([b"0.125"] * 2000), b",".join([b"[1,2]"] * 1000)),
+    "long strings": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"BYTES","data":[%s]}]}' % b",".join([b'"a]b"'] * 2000),
+    "long strings that begin with a bracket": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"BYTES","data":[%s]}]}'
+    % b",".join([b'"]b"'] * 2000),
+    "long strings that look like data": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"BYTES","data":[%s]}]}'
+    % b",".join([b'"\\"data\\":["'] * 2000),
+    "long data twice": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"FP32","data":[%s],"data":[%s]}]}'
+    % ((b",".join([b"0.125"] * 2000),) * 2),
+    "long data elsewhere": b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}],"more":[{"data":[%s]}]}'
+    % b",".join([b"1"] * 5000),
+    "long literals": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"FP32","data":[%s]}]}' % b",".join([b"NaN"] * 2000),
+    "long literals among integers": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"INT8","data":[%s]}]}' % b",".join([b"NaN"] * 2000),
+    "a long array that goes on": b'{"inputs":[{"name":"x","shape":[2000],"datatype":"FP32","data":[%s],3]}]}' % b",".join([b"1.25"] * 2000),
+}
+
+HEADS: Final = {
+    "one": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00\x02\x00"),
+    "two": (
+        b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4,"a":"b"}},'
+        b'{"name":"z","shape":[],"datatype":"BOOL","parameters":{"binary_data_size":1}}],"parameters":{"binary_data_output":true}}',
+        b"\x01\x00\x02\x00\x01",
+    ),
+    "no truth": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"BOOL","parameters":{"binary_data_size":1}}]}', b"\x02"),
+    "strings": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":5}}]}', b"\x01\0\0\0a"),
+    "nothing": (b'{"inputs":[]}', b""),
+    "nothing, and something behind": (b'{"inputs":[]}', b"a"),
+    "too short": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00"),
+    "too long": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":4}}]}', b"\x01\x00\x02\x00\x03"),
+    "another size": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","parameters":{"binary_data_size":2}}]}', b"\x01\x00"),
+    "in the JSON": (b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT16","data":[1,2]}]}', b""),
+    "the placeholder in the JSON": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}]}', b""),
+    "half of it": (
+        b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]},'
+        b'{"name":"z","shape":[1],"datatype":"INT8","parameters":{"binary_data_size":1}}]}',
+        b"\x07",
+    ),
+    "both": (b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1}}]}', b"\x07"),
+    "no JSON": (b"{", b"\x07"),
+}
+
+
+def outcome(body: bytes, header_length: int | None) -> InferenceRequest | str:
+    """The request, or why it is none."""
+    try:
+        return rest.decode_request(body, header_length)
+    except InvalidRequest as error:
+        return str(error)
+
+
+def closely(body: bytes, header_length: int | None) -> InferenceRequest | str:
+    """The same by the close look alone."""
+
+    def leave(text: bytes) -> None:
+        raise msgspec.DecodeError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "plain_request", leave)
+        return outcome(body, header_length)
+
+
+def assert_same_request(found: InferenceRequest | str, expected: InferenceRequest | str) -> None:
+    if isinstance(found, str) or isinstance(expected, str):
+        assert found == expected
+        return
+    assert (found.id, found.parameters) == (expected.id, expected.parameters)
+    assert [(output.name, output.parameters) for output in found.outputs] == [(each.name, each.parameters) for each in expected.outputs]
+    for tensor, other in zip(found.inputs, expected.inputs, strict=True):
+        assert (tensor.name, tensor.parameters) == (other.name, other.parameters)
+        assert_equal(tensor.array, other.array)
+
+
+def assert_no_difference(body: bytes, header_length: int | None) -> None:
+    assert_same_request(outcome(body, header_length), closely(body, header_length))
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_text_means_the_same_to_both_ways(text: bytes) -> None:
+    assert_no_difference(text, None)
+    assert_no_difference(text, len(text))
+
+
+@pytest.mark.parametrize(("head", "data"), HEADS.values(), ids=HEADS)
+def test_a_head_means_the_same_to_both_ways(head: bytes, data: bytes) -> None:
+    assert_no_difference(head + data, len(head))
+    assert_no_difference(head + data, len(head) - 1)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_long_data_is_read_apart_as_where_it_stands(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = outcome(text, None)
+    for long in (0, 10**9):
+        monkeypatch.setattr(documents, "LONG", long)
+        apart = outcome(text, None)
+        if isinstance(whole, str) and isinstance(apart, str):
+            continue  # which of several mistakes is told may differ
+        assert_same_request(apart, whole)
+        assert_same_request(outcome(text, None), closely(text, None))
+
+
+PIECES: Final = [
+    b'"id":"b",',
+    b'"id"',
+    b'"data":',
+    b'"data"',
+    b"[",
+    b"]",
+    b"[1,2]",
+    b"}",
+    b"{",
+    b",",
+    b'"x"',
+    b":",
+    b"1",
+    b" ",
+    b'\\"',
+    b"[7.77e-77]",
+    b"[%s]" % b",".join([b"0.125"] * 1000),
+    b'["%s"]' % (b"a" * 5000),
+]
+
+
+@given(st.sampled_from(sorted(TEXTS)), st.data())
+def test_no_change_of_a_text_makes_a_difference(name: str, data: st.DataObject) -> None:
+    text = TEXTS[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 12)))
+        text = text[:start] + data.draw(st.sampled_from([b"", *PIECES])) + text[end:]
+    assert_no_difference(text, None)
+    assert_no_difference(text + b"\1\0", data.draw(st.integers(1, len(text) + 2)))

@@ -1,0 +1,224 @@
+"""The statistics and configuration of models, as their tools read them, over REST and gRPC."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from oip_asgi import InferenceServer, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made
+from tests.support.inside import statistics_of
+
+DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+BATCH = ("compute_input", "compute_infer", "compute_output")
+NOTHING = {"count": 0, "ns": 0}
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer("tools")
+    server.register("iris", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 4])], outputs=[TensorSpec("y", "FP32", [-1, 4])])
+    for version in ("1", "2"):
+        server.register("a", lambda x: x, version=version)
+
+    @server.model("words", inputs=[TensorSpec("n", "INT64", [1]), TensorSpec("text", "BYTES", [-1])], platform="mine", max_concurrency=3)
+    def words(n: np.ndarray, text: Any = None) -> Any:
+        if n[0] < 0:
+            raise ValueError("on purpose")
+        time.sleep(0.002)
+        return n
+
+    server.register("frame", lambda frame: frame, content_type="pd")
+    return server
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    return make_server()
+
+
+def statistics(server: InferenceServer, path: str) -> list[dict[str, Any]]:
+    status, document = get(server, path)
+    assert status == 200
+    assert list(document) == ["model_stats"]
+    stats: list[dict[str, Any]] = document["model_stats"]
+    return stats
+
+
+def test_all_statistics_are_sorted_by_name_and_have_every_field(server: InferenceServer) -> None:
+    stats = statistics(server, "/models/stats")
+    assert [(each["name"], each["version"]) for each in stats] == [("a", "1"), ("a", "2"), ("frame", "1"), ("iris", "1"), ("words", "1")]
+    for each in stats:
+        assert list(each) == [
+            "name", "version", "last_inference", "inference_count", "execution_count", "inference_stats", "response_stats", "batch_stats",
+            "memory_usage",
+        ]  # fmt: skip
+        assert each["inference_stats"] == dict.fromkeys(DURATIONS, NOTHING)
+        assert (each["last_inference"], each["inference_count"], each["execution_count"]) == (0, 0, 0)
+        assert (each["response_stats"], each["batch_stats"], each["memory_usage"]) == ({}, [], [])
+
+
+def test_requests_count_in_the_statistics_of_their_model_and_version(server: InferenceServer) -> None:
+    before = time.time() * 1000
+    for _ in range(3):
+        assert outputs(ask(server, "words", n=[2])) == {"output_0": [2]}
+    assert error(ask(server, "words", n=[-1]))[0] == 500
+    assert error(ask(server, "words", m=[1]))[0] == 400
+    [words] = statistics(server, "/models/words/stats")
+    assert before - 1 <= words["last_inference"] <= time.time() * 1000 + 1
+    assert (words["inference_count"], words["execution_count"]) == (3, 4)
+    durations = words["inference_stats"]
+    assert {name: durations[name]["count"] for name in DURATIONS} == {
+        "success": 3, "fail": 1, "queue": 4, "compute_input": 4, "compute_infer": 3, "compute_output": 3, "cache_hit": 0, "cache_miss": 0
+    }  # fmt: skip
+    assert durations["compute_infer"]["ns"] >= 3 * 2_000_000  # what the function sleeps
+    assert durations["success"]["ns"] >= durations["compute_infer"]["ns"]
+    [batch] = words["batch_stats"]
+    assert (batch["batch_size"], list(batch)) == (1, ["batch_size", *BATCH])
+    assert batch["compute_infer"] == durations["compute_infer"]
+    assert statistics(server, "/models/iris/stats")[0]["inference_stats"]["fail"] == NOTHING
+
+
+def test_a_path_with_a_version_gives_that_version_and_one_without_gives_all(server: InferenceServer) -> None:
+    assert outputs(ask(server, "a", x=[1.5])) == {"output_0": [1.5]}
+    assert [each["version"] for each in statistics(server, "/models/a/stats")] == ["1", "2"]
+    [second] = statistics(server, "/models/a/versions/2/stats")
+    assert (second["version"], second["inference_count"]) == ("2", 1)
+    [first] = statistics(server, "/models/a/versions/1/stats/")
+    assert (first["version"], first["inference_count"]) == ("1", 0)
+
+
+@pytest.mark.parametrize("what", ["stats", "config"])
+def test_unknown_models_and_versions_are_404(server: InferenceServer, what: str) -> None:
+    for path, named in ((f"/models/none/{what}", "'none'"), (f"/models/a/versions/3/{what}", "'a' version '3'")):
+        status, document = get(server, path)
+        assert status == 404
+        assert document["error"].startswith(f"Request for unknown model: {named} is not found")
+
+
+def test_a_registered_model_called_stats_goes_before_all_statistics(server: InferenceServer) -> None:
+    server.register("stats", lambda x: x)
+    assert get(server, "/models/stats") == (200, {"name": "stats", "platform": "python", "inputs": [], "outputs": []})
+    assert statistics(server, "/models/stats/stats")[0]["name"] == "stats"
+
+
+def test_batches_and_responses_of_streams_are_in_the_statistics(server: InferenceServer) -> None:
+    counted = statistics_of(server, "iris")
+    counted.record_execution(8, 0.001, 0.5, 0.002)
+    counted.record_execution(2, 0.001, 0.25, 0.002)
+    counted.record_response(0, "success", 0.5, 0.25, since=1.0)
+    counted.record_response(1, "cancel", 0.125, 0.0, since=2.0)
+    [iris] = statistics(server, "/models/iris/stats")
+    assert [(batch["batch_size"], batch["compute_infer"]) for batch in iris["batch_stats"]] == [
+        (2, {"count": 1, "ns": 250_000_000}),
+        (8, {"count": 1, "ns": 500_000_000}),
+    ]
+    names = ["compute_infer", "compute_output", "success", "fail", "empty_response", "cancel"]
+    assert list(iris["response_stats"]) == ["0", "1"]
+    assert iris["response_stats"]["0"] == dict.fromkeys(names, NOTHING) | {
+        "compute_infer": {"count": 1, "ns": 500_000_000},
+        "compute_output": {"count": 1, "ns": 250_000_000},
+        "success": {"count": 1, "ns": 750_000_000},
+    }
+    assert iris["response_stats"]["1"] == dict.fromkeys(names, NOTHING) | {"cancel": {"count": 1, "ns": 125_000_000}}
+
+
+IRIS = {
+    "name": "iris",
+    "platform": "python",
+    "backend": "python",
+    "version_policy": {"all": {}},
+    "max_batch_size": 0,
+    "input": [{"name": "x", "data_type": "TYPE_FP32", "format": "FORMAT_NONE", "dims": [-1, 4], "optional": False}],
+    "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 4]}],
+}
+
+
+def test_the_configuration_of_a_model(server: InferenceServer) -> None:
+    status, iris = get(server, "/models/iris/config")
+    [group] = iris.pop("instance_group")
+    assert (status, iris) == (200, IRIS)
+    assert group == {"name": "iris", "kind": "KIND_CPU", "count": group["count"]}
+    assert group["count"] >= 2
+    _, words = get(server, "/models/words/config")
+    assert words["platform"] == "mine"
+    assert [(each["name"], each["data_type"], each["dims"], each["optional"]) for each in words["input"]] == [
+        ("n", "TYPE_INT64", [1], False),
+        ("text", "TYPE_STRING", [-1], True),
+    ]
+    assert words["instance_group"][0]["count"] == 3
+    assert get(server, "/models/frame/config")[1]["parameters"] == {"content_type": {"string_value": "pd"}}
+    assert get(server, "/models/a/versions/2/config")[1]["name"] == "a"
+
+
+@pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
+def test_grpc_says_the_same_as_rest(server: InferenceServer, serving: Any) -> None:
+    ask(server, "words", n=[2])
+    ask(server, "a", x=[2])
+    statistics_of(server, "iris").record_response(0, "success", 0.5, 0.25, since=1.0)
+    with serving(server) as address:
+        client = Client(address)
+        for name, version, path in (("", "", ""), ("a", "", "/a"), ("a", "2", "/a/versions/2"), ("iris", "", "/iris")):
+            message = client.ask("ModelStatistics", made("ModelStatisticsRequest", name=name, version=version))
+            over_rest = statistics(server, f"/models{path}/stats")
+            assert [near(each) for each in as_json(message)["model_stats"]] == [near(each) for each in over_rest]
+        for name in ("iris", "words", "frame"):
+            config = client.ask("ModelConfig", made("ModelConfigRequest", name=name)).config
+            assert config.version_policy.HasField("all")
+            expected = get(server, f"/models/{name}/config")[1]
+            assert kept(as_json(config), expected) == expected
+        for method in ("ModelStatistics", "ModelConfig"):
+            code, text = client.refusal(method, made(f"{method}Request", name="none"))
+            assert (code, text[:34]) == ("NOT_FOUND", "Request for unknown model: 'none' ")
+
+
+def as_json(message: Any) -> Any:
+    """A message as REST has it: defaults are there, and 64-bit numbers are numbers."""
+    to_dict: Any = MessageToDict
+    try:
+        document = to_dict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    except TypeError:  # protobuf below 5
+        document = to_dict(message, preserving_proto_field_name=True, including_default_value_fields=True)
+    return _numbers(document)
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: item if key in ("version", "name") else _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_numbers, value))
+    return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
+
+
+def kept(found: Any, expected: Any) -> Any:
+    """What was found, without fields that are not expected: a message has all of its own."""
+    if isinstance(expected, dict) and expected:
+        return {key: kept(found[key], value) for key, value in expected.items()}
+    if isinstance(expected, list) and len(found) == len(expected):
+        return [kept(one, other) for one, other in zip(found, expected, strict=True)]
+    return found
+
+
+def near(stats: dict[str, Any]) -> dict[str, Any]:
+    """Statistics without the last digits of a time that is read from two clocks at each answer."""
+    return {**stats, "last_inference": stats["last_inference"] // 1000 // 60}
+
+
+def test_our_messages_have_the_fields_of_the_documents() -> None:
+    from oip_asgi._core.rest import extension_schemas as schemas
+
+    for document, message in (
+        (schemas.ModelStatistics, "ModelStatistics"),
+        (schemas.InferStatistics, "InferStatistics"),
+        (schemas.InferResponseStatistics, "InferResponseStatistics"),
+        (schemas.InferBatchStatistics, "InferBatchStatistics"),
+        (schemas.StatisticDuration, "StatisticDuration"),
+    ):
+        fields = {field.name for field in msgspec.structs.fields(document)}
+        kind = MESSAGES["ModelInfer.request"].DESCRIPTOR.file.message_types_by_name[message]
+        assert {field.name for field in kind.fields} == fields

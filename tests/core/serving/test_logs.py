@@ -1,0 +1,120 @@
+"""What the log says of requests that were refused or failed, and of what keeps the server from being ready."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp
+from tests.support.asking import get
+from tests.support.ways import Request, over_asgi
+
+FORGED = "a\nERROR forged \x1b[31m" + "b" * 200
+
+
+@pytest.fixture
+def server(caplog: pytest.LogCaptureFixture) -> Iterator[InferenceServer]:
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+    server = InferenceServer()
+
+    @server.model("speaks", version="2")
+    def speaks(status: list[str]) -> int:
+        raise InferenceError(f"no: {FORGED}", status=int(status[0]))
+
+    @server.model("raises")
+    def raises() -> int:
+        raise ValueError(FORGED)
+
+    yield server
+    server.stop()
+
+
+def send(server: InferenceServer, model: str, **fields: Any) -> int:
+    body = json.dumps({"inputs": [], **fields}).encode()
+    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/{model}/infer", (), body)).status
+
+
+def said(status: int) -> list[dict[str, Any]]:
+    return [{"name": "status", "shape": [1], "datatype": "BYTES", "data": [str(status)]}]
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name.startswith("oip_")}
+
+
+def test_a_refused_request_is_one_line_at_debug(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert send(server, "speaks", id="r 1", inputs=said(422)) == 422
+    [record] = caplog.records
+    text = record.getMessage()
+    assert record.levelno == logging.DEBUG
+    assert text.startswith(r"model 'speaks' version '2': a request was refused with 422: no: a\nERROR forged \x1b[31mb")
+    assert text.isprintable()
+    found = fields(record)
+    assert 0 <= found.pop("oip_seconds") < 60
+    assert found == {"oip_model": "speaks", "oip_version": "2", "oip_request_id": "r 1"}
+
+
+def test_an_error_that_a_model_speaks_of_itself_is_one_line_at_error(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert send(server, "speaks", inputs=said(502)) == 502
+    [record] = caplog.records
+    assert (record.levelno, record.exc_info) == (logging.ERROR, None)
+    assert record.getMessage().startswith("model 'speaks' version '2': a request failed with 502: no: ")
+
+
+def test_what_a_model_raises_is_one_record_with_its_traceback_and_the_same_fields(
+    server: InferenceServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert send(server, "raises", id=FORGED) == 500
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    found = fields(record)
+    assert (found["oip_model"], found["oip_version"]) == ("raises", None)
+    assert found["oip_request_id"].startswith(r"a\nERROR forged \x1b[31mb")
+    assert found["oip_request_id"].isprintable()
+    assert len(found["oip_request_id"]) < 150
+    lines = caplog.text.splitlines()
+    assert not any(line.startswith("ERROR") for line in lines[1:])
+
+
+def test_a_request_for_an_unknown_model_names_no_model_in_its_fields(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert send(server, "none%0Aforged") == 404
+    [record] = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert record.getMessage().startswith(r"a request was refused with 404: Request for unknown model: 'none\nforged' is not found")
+    assert fields(record) == {"oip_model": "", "oip_version": None, "oip_request_id": None, "oip_seconds": 0.0}
+
+
+def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(
+    server: InferenceServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ready = [False, False, True, True, False]
+    server.register("moody", lambda: 1, ready=ready.pop)
+    ready.reverse()
+    statuses = []
+    said = []
+    for _ in range(5):
+        caplog.clear()
+        statuses.append(get(server, "/health/ready"))
+        said.append([(record.levelname, record.getMessage()) for record in caplog.records])
+    not_ready, is_ready = (503, {"ready": False, "live": True}), (200, {"ready": True, "live": True})
+    assert statuses == [not_ready, not_ready, is_ready, is_ready, not_ready]
+    line = [("WARNING", "the server is not ready, because of model 'moody': its ready= says so")]
+    assert said == [line, [], [("WARNING", "the server is ready again")], [], line]
+
+
+def test_a_model_that_is_loading_is_named_too(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[tuple[int, object]] = []
+
+    def load() -> None:
+        seen.append(get(server, "/health/ready"))
+
+    server.register("m", lambda: 1, load=load)
+    server.start()
+    assert seen == [(503, {"ready": False, "live": True})]
+    assert [record.getMessage() for record in caplog.records] == ["the server is not ready, because of model 'm': it is still loading"]
+    assert get(server, "/health/ready")[0] == 200
+    assert caplog.records[-1].getMessage() == "the server is ready again"

@@ -1,0 +1,415 @@
+"""Models that are called from Python: `server.infer` and `server.infer_sync`."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import (
+    InferenceContext,
+    InferenceError,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    RequestOutput,
+    Tensor,
+    TensorSpec,
+)
+from oip_asgi.codecs import InputCodec
+from tests.support.asking import ask, error
+from tests.support.inside import is_idle, is_stopping
+from tests.support.talk import block_until, until
+
+Infer: TypeAlias = Callable[..., InferenceResponse]
+
+
+class Point(tuple[float, float]):
+    pass
+
+
+class PointCodec(InputCodec[list[Point]]):
+    content_type = "point"
+    type_hint = list[Point]
+    datatype = "FP64"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload, list) and all(isinstance(item, Point) for item in payload)
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Point], use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array(payload, float), {"content_type": "point"})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Point]:
+        return [Point(row) for row in request_input.array.tolist()]
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("echo", lambda **inputs: inputs)
+    server.register(
+        "double", lambda x: {"y": x * 2}, inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])], version="1"
+    )
+    return server
+
+
+@pytest.fixture(params=["infer", "infer_sync"])
+def infer(request: pytest.FixtureRequest, server: InferenceServer) -> Infer:
+    if request.param == "infer_sync":
+        return server.infer_sync
+    return lambda *args, **options: asyncio.run(server.infer(*args, **options))
+
+
+def refusal(infer: Infer, *args: Any, **options: Any) -> tuple[int, str]:
+    with pytest.raises(InferenceError) as refused:
+        infer(*args, **options)
+    return refused.value.status, str(refused.value)
+
+
+def test_values_become_tensors_and_the_response_is_whole(infer: Infer) -> None:
+    response = infer("double", {"x": np.array([1, 2], "f4")}, id="seven")
+    assert response["y"].tolist() == [2, 4]
+    assert (response.model_name, response.model_version, response.id, response.parameters) == ("double", "1", "seven", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "datatype", "elements"),
+    [
+        (np.arange(6).reshape(2, 3), "INT64", [[0, 1, 2], [3, 4, 5]]),
+        (np.float16(1.5), "FP16", [1.5]),
+        (np.array([1, 2], ">i4"), "INT32", [1, 2]),
+        ([[1, 2], [3, 4]], "INT64", [[1, 2], [3, 4]]),
+        ([1.5, 2], "FP64", [1.5, 2]),
+        (7, "INT64", [7]),
+        (True, "BOOL", [True]),
+        ("text", "BYTES", [b"text"]),
+        (["ä", "b"], "BYTES", ["ä".encode(), b"b"]),
+        (b"\xff", "BYTES", [b"\xff"]),
+        ([datetime.datetime(2026, 1, 2)], "BYTES", [b"2026-01-02T00:00:00"]),
+        (pd.Series([1.0, 2.0]), "FP64", [1, 2]),
+        (pd.Series(["a", "b"]), "BYTES", [b"a", b"b"]),
+        (Tensor("other", np.array([1], "u1")), "UINT8", [1]),
+    ],
+)
+def test_what_can_be_given(infer: Infer, value: Any, datatype: str, elements: Any) -> None:
+    [output] = infer("echo", {"a": value}).outputs
+    assert (output.name, output.datatype, output.array.tolist()) == ("a", datatype, elements)
+
+
+def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
+    assert infer("double", {"x": [1, 2.5]})["y"].tolist() == [2, 5]
+    assert infer("double", {"x": []})["y"].tolist() == []
+    assert infer("double", {"x": 3})["y"].tolist() == [6]
+    assert refusal(infer, "double", {"x": [1e300]}) == (400, "input 'x' has values that are out of range for FP32")
+    assert refusal(infer, "double", {"x": ["1"]}) == (400, "input 'x' has datatype BYTES: expected FP32")
+    assert refusal(infer, "double", {"x": [True]}) == (400, "input 'x' has datatype BOOL: expected FP32")
+    # an array has said what it is
+    assert refusal(infer, "double", {"x": np.array([1.0])}) == (400, "input 'x' has datatype FP64: expected FP32")
+
+
+def test_integers_of_a_list_must_be_in_range(server: InferenceServer, infer: Infer) -> None:
+    server.register("bytes", lambda x: x, inputs=[TensorSpec("x", "UINT8", [-1])])
+    assert infer("bytes", {"x": [0, 255]})["output_0"].tolist() == [0, 255]
+    assert refusal(infer, "bytes", {"x": [1, 256]}) == (400, "input 'x': element 1 is out of range for UINT8: expected 0 to 255")
+    assert refusal(infer, "bytes", {"x": [1.5]}) == (400, "input 'x' has datatype FP64: expected UINT8")
+
+
+def test_a_frame_is_its_columns(server: InferenceServer, infer: Infer) -> None:
+    @server.model("score")
+    def score(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(total=frame["a"] + frame["b"])
+
+    frame = pd.DataFrame({"a": [1, 2], "b": [3.5, 4.5], "c": ["x", "y"]})
+    response = infer("score", frame)
+    assert response["total"].tolist() == [4.5, 6.5]
+    assert response.parameters == {"content_type": "pd"}
+    assert refusal(infer, "score", {"frame": frame})[1].startswith("input 'frame' is a data frame, whose columns are inputs")
+
+
+def test_what_a_codec_of_the_server_encodes() -> None:
+    server = InferenceServer(codecs=[PointCodec])
+
+    @server.model("norm")
+    def norm(points: list[Point]) -> list[float]:
+        assert type(points[0]) is Point
+        return [sum(x * x for x in point) for point in points]
+
+    assert server.infer_sync("norm", {"points": [Point((3, 4))]})["output_0"].tolist() == [25]
+    with pytest.raises(InferenceError, match="missing input 'points'"):
+        server.infer_sync("norm", {})
+
+
+def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Infer) -> None:
+    kept = np.arange(10_000, dtype="f4")
+    small = np.zeros(3, "f4")
+
+    @server.model("keeps")
+    def keeps(x: np.ndarray[Any, Any]) -> dict[str, Any]:
+        assert not x.flags.writeable
+        return {"same": x, "kept": kept, "small": small}
+
+    @server.model("writes", writable=True)
+    def writes(x: np.ndarray[Any, Any]) -> Any:
+        x += 1
+        return x
+
+    words = np.array([b"a", b"b"], object)
+    frame = pd.DataFrame({"x": np.zeros(5)})
+    for x in (np.zeros(10_000, "f4"), np.zeros(2, "f4"), words):
+        before = x.copy()
+        response = infer("keeps", {"x": x})
+        for output in response.outputs:
+            assert output.array.flags.writeable
+            output.array[:] = 9
+        assert x.flags.writeable
+        np.testing.assert_array_equal(x, before)
+        if x is not words:
+            assert infer("writes", {"x": x})["output_0"].tolist() == [1] * len(x)
+            np.testing.assert_array_equal(x, before)
+    assert (kept[1], small[0]) == (1, 0)
+    infer("echo", frame)
+    frame.loc[0, "x"] = 5.0  # it can be written to
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "status", "text"),
+    [
+        (["nope", {}], {}, 404, "Request for unknown model: 'nope' is not found"),
+        (["double", {"x": [1]}, "2"], {}, 404, "Request for unknown model: 'double' version '2' is not found"),
+        (["double", {}], {}, 400, "missing input 'x'"),
+        (["double", {"z": [1]}], {}, 400, "unknown input 'z'"),
+        (["double", {1: [1]}], {}, 400, "an input is called 1: expected a string"),
+        (["double", {"x": None}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
+        (["double", {"x": object()}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
+        (["double", {"x": [1, [2]]}], {}, 400, "input 'x': "),
+        (["double", [1]], {}, 400, "the inputs are [1]: expected values by name"),
+        (["double", {"x": [1]}], {"outputs": ["z"]}, 400, "unknown output 'z'"),
+        (["double", {"x": [1]}], {"outputs": ["y", "y"]}, 400, "output 'y' is asked for twice"),
+        (["double", {"x": [1]}], {"parameters": {"timeout": "1"}}, 400, "parameters.timeout is '1'"),
+        (["double", {"x": [1]}], {"parameters": {"a": []}}, 400, "the request has the parameter 'a' = []: expected a str, int"),
+        (["double", {"x": [1]}], {"parameters": {"content_type": "jpeg"}}, 400, "the request has the unknown content_type 'jpeg'"),
+    ],
+)
+def test_what_is_wrong_is_told_as_to_a_client(infer: Infer, args: Any, options: Any, status: int, text: str) -> None:
+    told = refusal(infer, *args, **options)
+    assert told[0] == status
+    assert told[1].startswith(text)
+
+
+def test_outputs_come_as_asked(infer: Infer) -> None:
+    inputs = {"a": [1], "b": ["x"]}
+    assert [output.name for output in infer("echo", inputs, outputs=["b"]).outputs] == ["b"]
+    [output] = infer("echo", inputs, outputs=[RequestOutput("b", {"content_type": "base64"})]).outputs
+    assert (output.parameters, output.array.tolist()) == ({"content_type": "base64"}, [b"eA=="])
+
+
+def test_a_model_sees_a_request_without_a_transport(server: InferenceServer, infer: Infer) -> None:
+    seen: list[Any] = []
+
+    @server.model("sees")
+    def sees(request: InferenceRequest, context: InferenceContext) -> int:
+        seen.append((request.inputs[0].name, dict(context.headers), context.transport, context.parameters, context.id))
+        return 1
+
+    infer("sees", {"x": [1]}, parameters={"a": 1}, id="i")
+    assert seen == [("x", {}, None, {"a": 1}, "i")]
+
+
+def test_a_failing_model_is_told_and_logged_as_to_a_client(server: InferenceServer, infer: Infer, caplog: pytest.LogCaptureFixture) -> None:
+    @server.model("fails")
+    def fails() -> None:
+        raise RuntimeError("a secret")
+
+    @server.model("speaks")
+    async def speaks() -> None:
+        raise InferenceError("no tea", status=418)
+
+    assert refusal(infer, "fails", {}) == (500, "model 'fails' failed: see the server's log")
+    assert "a secret" in caplog.text
+    assert refusal(infer, "speaks", {}) == (418, "no tea")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_timeout(server: InferenceServer, infer: Infer, is_async: bool) -> None:
+    leave = threading.Event()
+
+    async def slow_async() -> int:
+        await asyncio.sleep(60)
+        return 1
+
+    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60)
+    status, text = refusal(infer, "slow", {}, parameters={"timeout": 20_000})
+    leave.set()
+    assert (status, text) == (504, "model 'slow' did not answer within 0.02 seconds, the shorter of its own timeout and the request's")
+
+
+def test_a_call_takes_a_slot_and_waits_for_one() -> None:
+    server = InferenceServer()
+    entered, leave = threading.Event(), threading.Event()
+
+    @server.model("m", max_concurrency=1, max_queue=1)
+    def model() -> int:
+        entered.set()
+        assert leave.wait(20)
+        return 1
+
+    async def main() -> None:
+        first = asyncio.create_task(server.infer("m", {}))
+        await asyncio.to_thread(entered.wait)
+        second = asyncio.create_task(server.infer("m", {}))
+        await asyncio.sleep(0.01)
+        with pytest.raises(InferenceError, match="model 'm' is busy: 1 calls run and 1 wait, which is all it takes") as busy:
+            await server.infer("m", {})
+        assert busy.value.status == 503
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        leave.set()
+        assert (await first)["output_0"].tolist() == [1]
+        await until(lambda: is_idle(server))
+
+    asyncio.run(main())
+
+
+def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() -> None:
+    server = InferenceServer(worker_threads=1)
+    server.register("inner", lambda x: x * 2, max_concurrency=1, timeout=20)
+    server.register("sync", lambda x: server.infer_sync("inner", {"x": x})["output_0"], max_concurrency=3, timeout=20)
+
+    @server.model("async", max_concurrency=3)
+    async def outer(x: np.ndarray[Any, Any]) -> Any:
+        return (await server.infer("inner", {"x": x}))["output_0"]
+
+    async def main() -> list[Any]:
+        calls = [server.infer(name, {"x": [number]}) for number in range(10) for name in ("sync", "async")]
+        return [response["output_0"].tolist() for response in await asyncio.gather(*calls)]
+
+    assert asyncio.run(main()) == [[2 * number] for number in range(10) for _ in range(2)]
+    assert json.loads(ask(server, "sync", x=[3]).body)["outputs"][0]["data"] == [6]
+    assert is_idle(server)
+
+
+def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_request() -> None:
+    who: ContextVar[str] = ContextVar("who")
+    server = InferenceServer()
+    server.register("m", lambda: who.get(), max_concurrency=1)
+
+    async def one(name: str) -> Any:
+        who.set(name)
+        return (await server.infer("m", {}))["output_0"].tolist()
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*[one(str(number)) for number in range(20)])
+
+    assert asyncio.run(main()) == [[str(number).encode()] for number in range(20)]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_that_would_wait_for_itself_is_refused(is_async: bool) -> None:
+    server = InferenceServer()
+    if is_async:
+
+        @server.model("a", max_concurrency=1)
+        async def a_async() -> Any:
+            return (await asyncio.create_task(server.infer("b", {})))["output_0"]
+
+        @server.model("b")
+        async def b_async() -> Any:
+            return (await server.infer("a", {}))["output_0"]
+    else:
+        server.register("a", lambda: server.infer_sync("b", {})["output_0"], max_concurrency=1)
+        server.register("b", lambda: server.infer_sync("a", {})["output_0"])
+    text = (
+        "'a' calls 'b' calls 'a': the last call would wait for itself, as calls that it is made within hold all 1 slots of model 'a': "
+        "give it a larger max_concurrency, or do not call it from within"
+    )
+    assert error(ask(server, "a")) == (500, text)
+    assert is_idle(server)
+
+
+def test_a_call_within_one_of_the_same_model_does_not_wait_for_others() -> None:
+    """Two calls that hold a slot each, and want another each, would wait for each other."""
+    server = InferenceServer()
+    both = threading.Barrier(2)
+
+    @server.model("m", max_concurrency=2)
+    def model(depth: np.ndarray[Any, Any]) -> Any:
+        if depth[0] == 0:
+            return 0
+        both.wait(20)
+        try:
+            return server.infer_sync("m", {"depth": [0]})["output_0"]
+        except InferenceError as error:
+            return str(error)
+
+    async def main() -> list[Any]:
+        return [response["output_0"].tolist() for response in await asyncio.gather(*[server.infer("m", {"depth": [1]}) for _ in range(2)])]
+
+    told = asyncio.run(main())
+    busy = [b"model 'm' is busy: 2 calls run, and a call within one of its own does not wait"]
+    assert busy in told
+    assert all(answer in (busy, [0]) for answer in told)
+
+
+def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
+    server = InferenceServer()
+    tasks: list[asyncio.Task[Any]] = []
+    leave = asyncio.Event()
+
+    @server.model("m", max_concurrency=1)
+    async def model(late: np.ndarray[Any, Any]) -> int:
+        async def ask_again() -> Any:
+            await leave.wait()
+            return await server.infer("m", {"late": [1]})
+
+        if not late[0]:
+            tasks.append(asyncio.create_task(ask_again()))
+        await asyncio.sleep(0.01)
+        return 1
+
+    async def main() -> None:
+        await server.infer("m", {"late": [0]})
+        running = asyncio.create_task(server.infer("m", {"late": [1]}))
+        await asyncio.sleep(0)
+        leave.set()
+        assert (await tasks[0])["output_0"].tolist() == [1]
+        await running
+
+    asyncio.run(main())
+
+
+def test_calls_that_run_when_the_server_stops_may_call_others_to_their_end() -> None:
+    server = InferenceServer(shutdown_timeout=20)
+    entered, leave = threading.Event(), threading.Event()
+    server.register("inner", lambda: 2)
+
+    @server.model("outer")
+    def outer() -> Any:
+        entered.set()
+        assert leave.wait(20)
+        return server.infer_sync("inner", {})["output_0"]
+
+    answers: list[Any] = []
+    asking = threading.Thread(target=lambda: answers.append(server.infer_sync("outer", {})["output_0"].tolist()))
+    asking.start()
+    assert entered.wait(20)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    block_until(lambda: is_stopping(server))
+    with pytest.raises(InferenceError, match="model 'inner' is not ready: the server is stopping"):
+        server.infer_sync("inner", {})
+    leave.set()
+    asking.join(20)
+    stopping.join(20)
+    assert answers == [[2]]

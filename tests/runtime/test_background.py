@@ -1,0 +1,153 @@
+"""The background event loop by itself: what is handed to it ends with a result, or because the loop was stopped, and never hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from oip_asgi._core.effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
+from oip_asgi._runtime.background import BackgroundLoop
+from oip_asgi._runtime.waiting import ClientGone
+
+ROUNDS = 2000
+
+
+@pytest.fixture
+def often_switching() -> Iterator[None]:
+    """Threads take turns a thousand times as often as usual, so that they meet everywhere."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(interval / 1000)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> None:
+    background = BackgroundLoop()
+    found: list[Any] = []
+    asking = 4
+
+    async def answer(number: int) -> int:
+        if pauses:
+            await asyncio.sleep(0)
+        return number
+
+    def run() -> None:
+        for number in range(ROUNDS // asking):
+            try:
+                found.append(background.run(answer(number)) == number)
+            except Stopped:
+                found.append("stopped")
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(asking)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60
+    while any(thread.is_alive() for thread in threads):
+        assert time.monotonic() < end, "a run hangs"
+        background.stop()
+        if len(found) % 2:
+            time.sleep(0.0001)
+    assert len(found) == ROUNDS
+    assert set(found) - {"stopped"} == {True}
+    background.stop()
+    gc.collect()  # would tell of a coroutine that was never awaited, or of a task that was destroyed
+
+
+def test_what_runs_when_the_loop_stops_is_cancelled_and_awaited() -> None:
+    background = BackgroundLoop()
+    begun = threading.Event()
+    events: list[str] = []
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            events.append("cleaned up")
+
+    def run() -> None:
+        with pytest.raises(Stopped):
+            background.run(waits())
+        events.append("told")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(20)
+    background.stop()
+    thread.join(20)
+    assert events == ["cleaned up", "told"]
+
+
+def test_it_starts_when_it_is_needed_and_again_after_a_stop() -> None:
+    background = BackgroundLoop()
+    before = threading.active_count()
+    background.stop()
+
+    async def where() -> tuple[Any, Any]:
+        return asyncio.get_running_loop(), threading.current_thread()
+
+    assert threading.active_count() == before
+    loops = []
+    for _ in range(2):
+        (loop, thread), (again, _) = background.run(where()), background.run(where())
+        assert loop is again
+        assert (thread.name, thread.daemon) == ("oip_asgi", True)
+        loops.append(loop)
+        background.stop()
+        assert loop.is_closed()
+        assert not thread.is_alive()
+    assert loops[0] is not loops[1]
+
+
+async def raises(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("no"), ValueError),
+        (SystemExit(), QuitWithin),
+        (KeyboardInterrupt(), QuitWithin),
+        (asyncio.CancelledError(), CancelledWithin),
+        (CancelledError(), CancelledWithin),
+    ],
+    ids=repr,
+)
+def test_what_a_coroutine_raises_reaches_its_caller_and_the_loop_goes_on(error: BaseException, expected: type[Exception]) -> None:
+    background = BackgroundLoop()
+    for _ in range(2):
+        with pytest.raises(expected):
+            background.run(raises(error))
+    background.stop()
+
+
+def test_a_deadline_and_a_client_that_goes_cancel_it() -> None:
+    background = BackgroundLoop()
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    with pytest.raises(DeadlinePassed):
+        background.run(waits(), time.monotonic() + 0.01)
+    gone = Signal()
+    threading.Timer(0.05, gone.set).start()
+    with pytest.raises(ClientGone):
+        background.run(waits(), gone=gone)
+    assert ended == ["cancelled"] * 2
+    background.stop()

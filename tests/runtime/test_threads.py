@@ -1,0 +1,326 @@
+"""Worker threads by themselves: no job waits long behind one that blocks, and none is lost, in a thread or behind a fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import pytest
+
+from oip_asgi._runtime import threads as threads_module
+from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
+
+
+class Outcome:
+    """Where the outcome of one job arrives."""
+
+    def __init__(self, *, is_left: bool = False) -> None:
+        self.has_come = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.times = 0
+        self._is_left = is_left
+
+    def is_gone(self) -> bool:
+        return self._is_left
+
+    def receive(self, result: Any, error: BaseException | None) -> None:
+        self.result, self.error = result, error
+        self.times += 1
+        self.has_come.set()
+
+    def wait(self) -> Any:
+        assert self.has_come.wait(20)
+        return self.result
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerThreads]:
+    before = set(threading.enumerate())
+    made = WorkerThreads(40)
+    yield made
+    made.stop()
+    assert set(threading.enumerate()) <= before
+
+
+class Blocked:
+    """A job that blocks until it is let go."""
+
+    def __init__(self, pool: WorkerThreads) -> None:
+        self.leave = threading.Event()
+        self._entered = threading.Event()
+        self.outcome = Outcome()
+        pool.submit(self._block, self.outcome)
+        assert self._entered.wait(20)
+
+    def _block(self) -> None:
+        self._entered.set()
+        assert self.leave.wait(20)
+
+
+class Clock:
+    """Stands until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(threads_module, "time", clock)
+    return clock
+
+
+def test_a_job_waits_for_a_thread_that_is_awake_no_longer_than_its_patience(pool: WorkerThreads, clock: Clock) -> None:
+    blocked = Blocked(pool)
+    threads = threading.active_count()
+    outcomes = [Outcome() for _ in range(3)]
+    assert [pool.submit(lambda: 7, outcome, is_patient=True) for outcome in outcomes] == [True] * 3
+    assert pool.hurry()
+    assert threading.active_count() == threads
+    clock.now += PATIENCE
+    pool.hurry()
+    assert [outcome.wait() for outcome in outcomes] == [7] * 3
+    assert not blocked.outcome.has_come.is_set()
+    assert not pool.hurry()
+    blocked.leave.set()
+
+
+def test_a_job_does_not_wait_for_a_thread_that_is_known_to_block(pool: WorkerThreads, clock: Clock) -> None:
+    blocked = Blocked(pool)
+    clock.now += PATIENCE
+    outcome = Outcome()
+    assert pool.submit(lambda: 7, outcome, is_patient=True) is False
+    assert outcome.wait() == 7
+    assert not blocked.outcome.has_come.is_set()
+    blocked.leave.set()
+
+
+def test_short_jobs_share_the_thread_that_is_awake(pool: WorkerThreads, clock: Clock) -> None:
+    """That is what patience buys: one wake-up for all of them."""
+    blocked = Blocked(pool)
+    outcomes = [Outcome() for _ in range(100)]
+    for outcome in outcomes:
+        assert pool.submit(threading.get_ident, outcome, is_patient=True)
+    blocked.leave.set()
+    assert len({outcome.wait() for outcome in outcomes}) == 1
+
+
+def test_a_job_without_patience_starts_at_once(pool: WorkerThreads) -> None:
+    blocked = Blocked(pool)
+    outcome = Outcome()
+    assert pool.submit(lambda: 7, outcome) is False
+    assert outcome.wait() == 7
+    assert not blocked.outcome.has_come.is_set()
+    blocked.leave.set()
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_forty_jobs_that_block_run_at_once_and_no_more(pool: WorkerThreads, is_patient: bool) -> None:
+    all_in = threading.Barrier(41)
+    outcomes = [Outcome() for _ in range(40)]
+    for outcome in outcomes:
+        pool.submit(partial(all_in.wait, 20), outcome, is_patient=is_patient)
+    one_more = Outcome()
+    pool.submit(lambda: 7, one_more, is_patient=is_patient)
+    for _ in range(2000):
+        if all_in.n_waiting == 40:
+            break
+        time.sleep(PATIENCE)
+        pool.hurry()
+    assert all_in.n_waiting == 40
+    assert not one_more.has_come.is_set()
+    all_in.wait(20)
+    assert one_more.wait() == 7
+    assert [outcome.wait() is not None and outcome.error for outcome in outcomes] == [None] * 40
+
+
+def test_what_nobody_waits_for_never_starts() -> None:
+    pool = WorkerThreads(1)
+    blocked = Blocked(pool)
+    ran: list[str] = []
+    left, waited = Outcome(is_left=True), Outcome()
+    pool.submit(partial(ran.append, "left"), left)
+    pool.submit(partial(ran.append, "waited"), waited)
+    blocked.leave.set()
+    waited.wait()
+    assert ran == ["waited"]
+    assert left.times == 0
+    pool.stop()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), KeyboardInterrupt()])
+def test_what_a_job_raises_is_its_outcome_and_the_thread_goes_on(pool: WorkerThreads, error: BaseException) -> None:
+    def raises() -> None:
+        raise error
+
+    for _ in range(2):
+        outcome = Outcome()
+        pool.submit(raises, outcome)
+        assert outcome.wait() is None
+        assert outcome.error is error
+    behind = Outcome()
+    pool.submit(lambda: 7, behind)
+    assert behind.wait() == 7
+
+
+def test_a_job_sees_the_context_variables_of_its_caller(pool: WorkerThreads) -> None:
+    variable: ContextVar[int] = ContextVar("variable")
+    variable.set(7)
+    outcome = Outcome()
+    pool.submit(variable.get, outcome)
+    variable.set(8)
+    assert outcome.wait() == 7
+
+
+def test_each_of_many_jobs_of_many_callers_runs_once(pool: WorkerThreads) -> None:
+    outcomes: list[list[Outcome]] = [[] for _ in range(8)]
+    counter: list[int] = []
+
+    def submit(own: list[Outcome]) -> None:
+        for number in range(500):
+            outcome = Outcome()
+            own.append(outcome)
+            pool.submit(partial(counter.append, number), outcome, is_patient=number % 2 == 0)
+
+    callers = [threading.Thread(target=submit, args=[own]) for own in outcomes]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(20)
+    while pool.hurry():
+        time.sleep(PATIENCE)
+    for own in outcomes:
+        for outcome in own:
+            outcome.wait()
+    assert len(counter) == 4000
+    assert {outcome.times for own in outcomes for outcome in own} == {1}
+
+
+def test_threads_that_were_stopped_start_again(pool: WorkerThreads) -> None:
+    for _ in range(3):
+        outcome = Outcome()
+        pool.submit(threading.current_thread, outcome)
+        thread = outcome.wait()
+        pool.stop()
+        assert not thread.is_alive()
+
+
+def test_a_thread_that_nobody_needs_for_long_ends(pool: WorkerThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "_IDLE_SECONDS", 0.01)
+    outcome = Outcome()
+    pool.submit(threading.current_thread, outcome)
+    outcome.wait().join(20)
+    assert not outcome.result.is_alive()
+    again = Outcome()
+    pool.submit(lambda: 7, again)
+    assert again.wait() == 7
+
+
+def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerThreads(2)
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ran: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="can't start"):
+                pool.submit(partial(ran.append, "refused"), Outcome())
+    outcome = Outcome()
+    pool.submit(partial(ran.append, "first"), outcome)
+    outcome.wait()
+    assert ran == ["first"]
+    pool.stop()
+
+
+def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerThreads(2)
+    blocked = Blocked(pool)
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    outcome = Outcome()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        pool.submit(lambda: 7, outcome)
+    blocked.leave.set()
+    assert outcome.wait() == 7
+    pool.stop()
+
+
+def test_two_callers_that_both_see_the_threads_of_another_process_share_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both make some, as after a fork; none of their jobs may end up with those that are thrown away."""
+    others = set(threading.enumerate())
+    pool = WorkerThreads(2)
+    in_the_other = Outcome()
+    pool.submit(lambda: 1, in_the_other)
+    in_the_other.wait()
+    made = threading.Barrier(2)
+    make: Callable[[int], Any] = threads_module._Threads
+
+    def make_together(most: int) -> Any:
+        made.wait(20)
+        return make(most)
+
+    outcomes = [Outcome(), Outcome()]
+    with monkeypatch.context() as patch:
+        patch.setattr(threads_module, "_Threads", make_together)
+        patch.setattr(os, "getpid", lambda: -1)
+        callers = [threading.Thread(target=pool.submit, args=[lambda: 7, outcome]) for outcome in outcomes]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(20)
+        assert [outcome.wait() for outcome in outcomes] == [7, 7]
+        assert [outcome.times for outcome in outcomes] == [1, 1]
+        pool.stop()
+    pool.stop()
+    assert set(threading.enumerate()) <= others
+
+
+FORKS = """
+import os, threading, time, warnings
+from oip_asgi._core.effects import Run
+from oip_asgi._runtime.runtime import Runtime
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which is the point
+runtime = Runtime(40)
+assert runtime.call(Run(os.getpid, "model")) == os.getpid()
+for _ in range(25):
+    child = os.fork()
+    if child == 0:
+        together, found = threading.Barrier(8), []
+
+        def ask():
+            together.wait(20)
+            found.append(runtime.call(Run(os.getpid, "model", deadline=time.monotonic() + 20)))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        os._exit(found != [os.getpid()] * 8)
+    assert os.waitpid(child, 0)[1] == 0
+print("none was lost")
+"""
+
+
+def test_no_job_is_lost_behind_a_fork() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "none was lost\n", done.stderr
