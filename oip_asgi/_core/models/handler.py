@@ -74,13 +74,13 @@ class Handler:
         return bindings
 
     def _check_members(self) -> None:
-        for what, specs, reserved in (("input", self.inputs, RESERVED_INPUTS), ("output", self.outputs, RESERVED_OUTPUTS)):
-            for spec in specs:
-                if spec.name in reserved:
-                    raise ValueError(
-                        f"{self._options}: {what} {spec.name!r} of a generator has the name of another member of generate's JSON objects "
-                        f"({', '.join(sorted(reserved))}): give it another name"
-                    )
+        outputs = [spec.name for spec in self.outputs]
+        for what, names, reserved in (("input", self.binding.claimed, RESERVED_INPUTS), ("output", outputs, RESERVED_OUTPUTS)):
+            for name in reserved.intersection(names):
+                raise ValueError(
+                    f"{self._options}: {what} {name!r} of a generator has the name of another member of generate's JSON objects "
+                    f"({', '.join(sorted(reserved))}): give it another name"
+                )
 
     def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
         options, codecs = self._options, self._codecs

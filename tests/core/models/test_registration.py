@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
 
 import numpy as np
@@ -371,6 +371,18 @@ def declared_context(x: Any, context: Annotated[InferenceContext, Y]) -> Any: ..
 def declared_request(request: Annotated[InferenceRequest, X]) -> Any: ...
 def declared_frame(frame: Annotated[pd.DataFrame, X]) -> Any: ...
 def declared_rest(**inputs: Annotated[Any, X]) -> Any: ...
+def yields(x: Any) -> Iterator[Any]:
+    yield x
+
+
+def yields_id(id: Any) -> Iterator[Any]:  # noqa: A002
+    yield id
+
+
+async def yields_async(x: Any) -> AsyncIterator[Any]:
+    yield x
+
+
 def half_declared() -> tuple[Annotated[np.ndarray, X], np.ndarray]:
     return np.ones(1), np.ones(1)
 
@@ -390,6 +402,12 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"version": ""}, TypeError, "must be a non-empty string"),
     ({"function": 5}, TypeError, "5 cannot be called: register a function, or a method such as model.predict"),
     ({"function": Scaler}, TypeError, "Scaler is a class: register an instance, or one of its methods"),
+    ({"function": yields, "run": "inline"}, ValueError, "a generator runs in a worker thread, one item at a time"),
+    ({"function": yields_async, "run": "inline"}, ValueError, "an async def always runs on the event loop: leave run"),
+    ({"function": yields, "stream_timeout": 0}, ValueError, "stream_timeout=0 must be a positive number of seconds"),
+    ({"stream_timeout": 1.0}, ValueError, "stream_timeout= is for generators, which answer more than once: use timeout="),
+    ({"function": yields, "outputs": [TensorSpec("model_name", "FP32", [1])]}, ValueError, "has the name of another member of generate"),
+    ({"function": yields_id}, ValueError, "input 'id' of a generator has the name of another member of generate"),
     ({"function": max}, TypeError, "the signature of max cannot be read: declare its inputs"),
     ({"function": no_name}, TypeError, "does not name its inputs: declare them"),
     ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),

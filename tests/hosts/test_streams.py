@@ -1,0 +1,240 @@
+"""Streams behind hosts: the table through each of them, middleware that must not hold them back, and clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.core.wsgi import get_wsgi_application
+from django.test import override_settings
+from django.urls import include, path
+from fastapi import FastAPI
+from flask import Flask, g
+from starlette.middleware.gzip import GZipMiddleware
+from werkzeug.test import EnvironBuilder
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi.django import urls
+from oip_asgi.flask import blueprint
+from tests.support.host_ways import configure_django, host_ways
+from tests.support.inside import is_idle
+from tests.support.streaming import KINDS, Noted, numbers, serve_stream
+from tests.support.talk import Talk, block_until, until
+from tests.support.threads import serving
+from tests.support.ways import Way
+from tests.table.stream_rows import EVENTS, StreamRow, stream_rows, stream_server
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[dict[str, Way]]:
+    with host_ways(stream_server()) as ways:
+        yield ways
+
+
+@pytest.mark.parametrize("row", stream_rows(), ids=str)
+def test_every_host_answers_alike(row: StreamRow, hosts: dict[str, Way]) -> None:
+    answers = {name: way(row.request) for name, way in hosts.items()}
+    first = next(iter(answers.values()))
+    # Django under ASGI with a plain view cannot stream, and gathers
+    gathered = {"Django, ASGI"} if row.kind == EVENTS else set()
+    assert {name: answer for name, answer in answers.items() if name not in gathered} == dict.fromkeys(answers.keys() - gathered, first)
+    for answer in answers.values():
+        assert (answer.status, answer.headers["content-type"], answer.body) == (row.status, row.kind, row.body)
+
+
+@kinds
+def test_middleware_of_starlette_lets_each_item_through(kind: str) -> None:
+    noted = Noted(silent_after=0)
+    server = serve_stream(KINDS[kind](noted))
+    app = FastAPI()
+    app.add_middleware(GZipMiddleware, minimum_size=1)
+
+    @app.middleware("http")
+    async def stamp(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["x-stamp"] = "yes"
+        return response
+
+    OIPApp(server).install(app)
+
+    async def main() -> None:
+        talk = Talk(server, body=b'{"n": 3}', action="generate_stream", app=behind(app))
+        await until(lambda: len(talk.sent) > 1 and numbers(talk) == [0])
+        assert talk.header("x-stamp") == "yes"
+        talk.go()
+        await asyncio.wait_for(talk.task, 20)
+        noted.go_on.set()
+        await until(lambda: is_idle(server))
+
+    asyncio.run(main())
+    assert noted.ended[-1] == "finally"
+    server.stop()
+
+
+def behind(app: Any, prefix: str = "/v2") -> Any:
+    """An application whose requests come to a prefix, and say that they take gzip."""
+
+    async def prefixed(scope: Any, receive: Any, send: Any) -> None:
+        headers = [*scope["headers"], (b"accept-encoding", b"gzip"), (b"host", b"x")]
+        await app({**scope, "path": prefix + scope["path"], "query_string": b"", "headers": headers}, receive, send)
+
+    return prefixed
+
+
+@kinds
+def test_a_client_of_uvicorn_that_goes_ends_the_generator(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted))
+    with serving(OIPApp(server, path="/v2")) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", "/v2/models/m/generate_stream", b'{"n": 1000000}')
+        assert connection.getresponse().read(6) == b"data: "
+        connection.close()
+        block_until(lambda: noted.ended[-1:] == ["finally"])
+        block_until(lambda: is_idle(server))
+        assert noted.made < 1_000_000
+    server.stop()
+
+
+@kinds
+def test_wsgi_makes_an_item_when_it_is_asked_for_and_close_ends_the_generator(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted))
+    pieces, started = ask_wsgi(OIPWSGIApp(server), "/models/m/generate_stream", b'{"n": 9}')
+    assert started == ["200 OK"]
+    assert noted.made == 1  # it is known before the head is sent
+    iterator = iter(pieces)
+    for number in range(3):
+        assert next(iterator) == b'data: {"model_name":"m","output_0":%d}\n\n' % number
+        assert noted.made == number + 1
+    assert not is_idle(server)
+    pieces.close()
+    assert noted.ended == ["closed", "finally"]
+    assert is_idle(server)
+    assert list(iterator) == []
+    pieces.close()
+    server.stop()
+
+
+@kinds
+def test_a_wsgi_stream_that_is_never_read_is_ended_by_close(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted))
+    pieces, _ = ask_wsgi(OIPWSGIApp(server), "/models/m/generate_stream", b'{"n": 9}')
+    pieces.close()
+    assert noted.ended == ["closed", "finally"]
+    assert is_idle(server)
+    server.stop()
+
+
+@kinds
+def test_the_timeouts_of_a_stream_hold_over_wsgi(kind: str) -> None:
+    noted = Noted(silent_after=1)
+    server = serve_stream(KINDS[kind](noted), stream_timeout=0.3)
+    pieces, _ = ask_wsgi(OIPWSGIApp(server), "/models/m/generate_stream", b'{"n": 9}')
+    *_, last = pieces
+    assert last == b'data: {"error":"model \'m\' did not end its stream within 0.3 seconds, its stream_timeout"}\n\n'
+    pieces.close()
+    noted.go_on.set()
+    block_until(lambda: is_idle(server))
+    server.stop()
+
+
+def ask_wsgi(app: Any, where: str, body: bytes) -> tuple[Any, list[str]]:
+    environ = EnvironBuilder(path=where, method="POST", data=body).get_environ()
+    started: list[str] = []
+    return app(environ, lambda status, headers, exc_info=None: started.append(status)), started
+
+
+@kinds
+def test_flask_streams_within_its_context(kind: str) -> None:
+    noted = Noted()
+    server = InferenceServer()
+
+    def blocking(n: Any) -> Iterator[Any]:
+        for number in range(int(n[0])):
+            yield number + g.offset
+        noted.ended.append("finally")
+
+    server.register("m", blocking if kind == "def" else noted.awaiting)
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(server))
+    torn_down: list[bool] = []
+
+    @app.before_request
+    def remember() -> None:
+        g.offset = 0
+
+    @app.teardown_request
+    def tear_down(_: object) -> None:
+        torn_down.append(True)
+
+    response = app.test_client().post("/v2/models/m/generate_stream", data=b'{"n": 3}', buffered=False)
+    assert response.headers["content-type"] == EVENTS
+    chunks = response.iter_encoded()
+    assert json.loads(next(iter(chunks)).removeprefix(b"data: ")) == {"model_name": "m", "output_0": 0}
+    before = len(torn_down)
+    assert len(list(chunks)) == 2
+    response.close()
+    assert noted.ended == ["finally"]
+    assert len(torn_down) == before + 1  # the stream's own, behind its end
+    assert is_idle(server)
+    server.stop()
+
+
+@kinds
+def test_a_client_of_flask_that_goes_ends_the_generator(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted))
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(server))
+    response = app.test_client().post("/v2/models/m/generate_stream", data=b'{"n": 9}', buffered=False)
+    next(iter(response.iter_encoded()))
+    response.close()
+    assert noted.ended == ["closed", "finally"]
+    assert is_idle(server)
+    server.stop()
+
+
+@kinds
+def test_django_streams_under_wsgi(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted))
+    configure_django()
+    patterns: Any = [path("v2", include(urls(server)))]
+    with override_settings(ROOT_URLCONF=tuple(patterns)):
+        response, _ = ask_wsgi(get_wsgi_application(), "/v2/models/m/generate_stream", b'{"n": 3}')
+        chunks = iter(response)
+        assert next(chunks) == b'data: {"model_name":"m","output_0":0}\n\n'
+        response.close()
+    block_until(lambda: noted.ended[-1:] == ["finally"])
+    block_until(lambda: is_idle(server))
+    server.stop()
+
+
+@kinds
+def test_django_streams_under_asgi_and_a_client_that_goes_ends_the_generator(kind: str) -> None:
+    noted = Noted(silent_after=0)
+    server = serve_stream(KINDS[kind](noted))
+    configure_django()
+    patterns: Any = [path("v2", include(urls(server)))]
+    with override_settings(ROOT_URLCONF=tuple(patterns)):
+
+        async def main() -> None:
+            talk = Talk(server, body=b'{"n": 3}', action="generate_stream", app=behind(ASGIHandler()))
+            await until(lambda: len(talk.sent) > 1 and numbers(talk) == [0])
+            talk.go()
+            await asyncio.wait([talk.task], timeout=20)
+            noted.go_on.set()
+            await until(lambda: is_idle(server))
+
+        asyncio.run(main())
+    assert noted.ended[-1] == "finally"
+    server.stop()
