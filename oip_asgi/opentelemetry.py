@@ -53,7 +53,8 @@ class _Span:
 
     def active(self) -> AbstractContextManager[object]:
         # `end` says what was raised
-        return trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
+        used: AbstractContextManager[object] = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
+        return used
 
     def end(self, outcome: Outcome, call: Noted | None, error: BaseException | None) -> None:
         span = self._span
