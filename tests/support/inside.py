@@ -27,7 +27,7 @@ from oip_asgi._core.http.infer import RestForm
 from oip_asgi._core.http.request import Head, Incoming
 from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
-from oip_asgi._core.json.data import from_json
+from oip_asgi._core.json.data import read_closely
 from oip_asgi._core.models.limiter import Limiter
 from oip_asgi._core.models.repository import Repository
 from oip_asgi._core.models.statistics import Statistics
@@ -107,7 +107,7 @@ def decode_request(body: Buffer, header_length: int | None = None) -> InferenceR
 def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
     """The same by the decoder of any JSON, without the quicker one before it."""
     head, behind = rest._split(body, header_length)
-    return rest._to_request(documents.request_closely(head), behind, from_json)
+    return rest._to_request(documents.request_closely(head), behind, read_closely)
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:

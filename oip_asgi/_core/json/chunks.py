@@ -67,7 +67,8 @@ def read(text: Buffer, shape: tuple[int, ...], array: Array, decode: Decode, *, 
             flat, elements = b"[%b]" % chunk, None
         values = decode(flat, filled)
         size = len(values)
-        if elements not in (size, None) or filled + size > len(array):
+        # there is never nothing between two commas
+        if not size or elements not in (size, None) or filled + size > len(array):
             raise Mismatch(filled, is_long=filled + size > len(array))
         array[filled : filled + size] = values
         filled += size
@@ -166,7 +167,7 @@ def _check(chars: Array, brackets: Array, first: int, blocks: list[tuple[int, in
         or not _is_same(before[~is_opening], ends)
         or not _is_around_elements(chars, brackets, is_opening)
     ):
-        raise Mismatch(first)
+        raise Mismatch(first, is_long=first + elements > blocks[-1][0])
     return elements
 
 

@@ -122,9 +122,9 @@ def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
 def _read_long(text: memoryview, dtype: DType, shape: tuple[int, ...], size: int, kind: str) -> Array:
     if not size:
         return _read_empty(text, dtype, shape)
+    text, nesting = _peeled(text, shape)
     if _LIST.match(text) is None:
         raise NotPlain
-    text, nesting = _peeled(text, shape)
     if len(text) <= chunks.CHUNK and len(nesting) < 2:
         values = _decode_plain(bytes(text), dtype, kind)
         if len(values) != size:

@@ -51,7 +51,7 @@ _LONGER: Final = 2**20
 _UNCHECKED: Final = 2**10
 """Bytes of JSON up to which it does not matter how slow its numbers are to read."""
 
-_CHUNK: Final = 2**20
+_CHUNK: Final = 2**16
 
 _NAME: Final = b'"data"'
 _OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[(?=.)")

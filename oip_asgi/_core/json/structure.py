@@ -13,7 +13,7 @@ import numpy as np
 from ..datatypes import Array, Buffer
 from .chunks import without_escapes
 
-_WINDOW: Final = 2**16
+_WINDOW: Final = 2**15
 """Bytes that are looked at together: numpy takes a fraction of a millisecond."""
 
 _QUOTE: Final = 2
@@ -56,7 +56,7 @@ def _windows(text: Buffer) -> Iterator[_Window]:
         steps = np.frombuffer(without_escapes(chars).translate(_STEPS), np.int8)
         is_quote = steps == _QUOTE
         is_outside = (np.cumsum(is_quote, dtype=np.uint8) + np.uint8(is_inside)) % 2 == 0
-        depths = depth + np.cumsum(np.where(is_outside & ~is_quote, steps, 0), dtype=np.int64)
+        depths = np.int32(depth) + np.cumsum(np.where(is_outside & ~is_quote, steps, 0), dtype=np.int32)
         yield _Window(start, chars, is_outside, is_quote & ~is_outside, depths)
         is_inside, depth = int(not is_outside[-1]), int(depths[-1])
         start += len(chars)

@@ -280,12 +280,19 @@ def decoding_cost(body: Buffer, header_length: int | None) -> int:
     behind = (len(body) - header_length) // _RAW_BYTES
     if header_length > _SHORT_HEAD or behind <= 0:
         return header_length
+    head = memoryview(body)[:header_length]
     try:
-        document = documents.plain_request(memoryview(body)[:header_length])
-        sizes = [_bytes_size(item) for item, _ in document.inputs()]
+        size = _bytes_sizes(documents.plain_request(head))
     except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return header_length + behind
-    return header_length + min(sum(sizes) // _RAW_BYTES, behind)
+        try:
+            size = _bytes_sizes(documents.request_closely(head))
+        except InvalidRequest:
+            return header_length  # as it is refused for its JSON
+    return header_length + min(size // _RAW_BYTES, behind)
+
+
+def _bytes_sizes(document: documents.Request) -> int:
+    return sum([_bytes_size(item) for item, _ in document.inputs()])
 
 
 def _bytes_size(item: schemas.RequestInput) -> int:
