@@ -5,15 +5,20 @@ Knows scopes, messages and protobuf's classes, and no gRPC library.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ._core.errors import InferenceError
+from ._core.grpc.exchange import SERVICE
 from ._core.grpc.http import CANCELLED, Answer, Call, Calls, begin
 from ._core.grpc.method import Reply, refusal
-from ._core.grpc.protocols import Fields, metadata, protocol_of
+from ._core.grpc.protocols import Fields, metadata, protocol_of, timeout_of
+from ._core.grpc.stream import STREAM, stream_exchange
 from ._core.http.request import Head
+from ._grpc_asgi_stream import Requests, answer_stream
 from ._runtime.drive import drive_async
 from ._runtime.waiting import ClientGone
 from ._services import REFLECTION, Services
@@ -22,6 +27,8 @@ from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
+
+_INFER_STREAM: Final = f"/{SERVICE}/{STREAM}"
 
 _EXTENSION: Final = "http.response.trailers"
 _LAID: Final = "oip_asgi.trailers"
@@ -51,6 +58,7 @@ class OIPGRPCApp:
         self._calls = Calls(server._inside.engine, methods)
         streams = [name for name in services.names if name in REFLECTION]
         self._streams = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in streams}
+        self._infer_stream = services.method(SERVICE, STREAM)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -66,10 +74,13 @@ class OIPGRPCApp:
         has_trailers = laid is not None or _has_trailers(scope)
         engine, runtime = self._server._inside
         respond = self._streams.get(head.path)
-        if respond is not None:
+        if respond is not None or head.path == _INFER_STREAM:
             call = begin(head, engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
-                await _converse(call, respond, receive, send, laid, engine.max_body_bytes)
+                if respond is not None:
+                    await _converse(call, respond, receive, send, laid, engine.max_body_bytes)
+                else:
+                    await self._stream(call, receive, send, laid)
                 return
         try:
             client = ClientOf(receive, runtime)
@@ -77,6 +88,24 @@ class OIPGRPCApp:
         except ClientGone:
             answer = CANCELLED
         await _send(answer, send, laid)
+
+    async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
+        engine, runtime = self._server._inside
+        try:
+            reader = call.reader(engine.max_body_bytes, most=None)
+            deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
+        except InferenceError as error:
+            await _send(call.refused(error), send, laid)
+            return
+
+        async def put(message: bytes) -> None:
+            await send({"type": "http.response.body", "body": b"".join(call.written(call.framed(message))), "more_body": True})
+
+        await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
+        requests = Requests(receive, reader, runtime)
+        steps = stream_exchange(engine, self._infer_stream, call.head.transport, requests.next)
+        with suppress(ClientGone):
+            await _end(call, await answer_stream(steps, requests, put, runtime, deadline), send, laid)
 
 
 async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
@@ -113,6 +142,11 @@ async def _converse(
         reader.finish(cut_off=message["type"] == "http.disconnect")
     except InferenceError as error:
         reply = refusal(error)
+    await _end(call, reply, send, laid)
+
+
+async def _end(call: Call, reply: Reply, send: Send, laid: Fields | None) -> None:
+    """End a response whose messages have been sent."""
     last, trailers = call.ending(reply)
     if laid is not None and trailers is not None:
         laid += trailers

@@ -53,8 +53,11 @@ class Got:
 
     @property
     def frames(self) -> list[tuple[int, bytes]]:
-        is_text = self.headers["content-type"].startswith(WEB_TEXT)
-        return frames_of(b64decode(self.body, validate=True) if is_text else self.body)
+        if not self.headers["content-type"].startswith(WEB_TEXT):
+            return frames_of(self.body)
+        # each piece is padded
+        pieces = [message["body"] for message in self.sent if message["type"] == "http.response.body"]
+        return frames_of(b"".join(b64decode(piece, validate=True) for piece in pieces))
 
     @property
     def messages(self) -> list[bytes]:

@@ -1,0 +1,115 @@
+"""`ModelStreamInfer` over ASGI: the messages of one call, both ways. It translates messages and decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ._core.effects import DeadlinePassed, Run, Send, Steps
+from ._core.errors import InferenceError
+from ._core.grpc.frames import FrameReader
+from ._core.grpc.method import Reply, refusal
+from ._runtime.drive import abandon_async, advance_async
+from ._runtime.runtime import Runtime
+from ._runtime.waiting import ClientGone, attended
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
+
+_TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+
+
+@final
+class Requests:
+    """The messages that a client sends, and then the message that it has gone.
+
+    Args:
+        receive: ASGI's `receive`.
+        reader: What takes the messages out of the body.
+        runtime: What decompresses long ones.
+    """
+
+    def __init__(self, receive: Receive, reader: FrameReader, runtime: Runtime) -> None:
+        self.error: InferenceError | None = None
+        self._receive = receive
+        self._reader = reader
+        self._runtime = runtime
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_taken = asyncio.Event()
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def next(self) -> bytes | None:
+        """The next message; None where there are no more."""
+        message = await self._messages.get()
+        self._is_taken.set()
+        return message
+
+    async def is_gone(self) -> bool:
+        """Wait until the client has gone, or has sent what is no message."""
+        await asyncio.wait([self._reading])
+        return True
+
+    async def end(self) -> None:
+        """Read no more."""
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._receive())["type"] != "http.disconnect":
+                feed = partial(self._reader.feed, message.get("body", b""))
+                if self._reader.is_compressed:
+                    await self._runtime.run(Run(feed, "conversion"))
+                else:
+                    feed()
+                for each in self._reader.take():
+                    self._messages.put_nowait(bytes(each))
+                if not message.get("more_body", False):
+                    self._reader.finish()
+                    self._messages.put_nowait(None)
+                while not self._messages.empty():  # one message waits here, and others on the connection
+                    self._is_taken.clear()
+                    await self._is_taken.wait()
+        except InferenceError as error:
+            self.error = error
+
+
+async def answer_stream(
+    steps: Steps[Reply], requests: Requests, put: Callable[[bytes], Awaitable[None]], runtime: Runtime, deadline: float
+) -> Reply:
+    """Hand on what `steps` answer, and return how the call ended.
+
+    Args:
+        steps: What takes requests and hands on messages.
+        requests: Where they come from.
+        put: Sends a message of the response.
+        runtime: What carries out the rest.
+        deadline: When the call ends, in seconds of `time.monotonic`.
+
+    Raises:
+        ClientGone: The client has gone.
+    """
+
+    async def hand_on() -> Reply:
+        try:
+            reply = await advance_async(steps, runtime)
+            while type(reply) is Send:
+                await put(reply.piece)
+                reply = await advance_async(steps, runtime)
+            assert isinstance(reply, Reply)  # a call has no head of its own
+            return reply
+        finally:
+            await abandon_async(steps, runtime)
+
+    try:
+        return await attended(hand_on(), deadline, requests.is_gone)
+    except DeadlinePassed:
+        return _TOO_LATE
+    except ClientGone:
+        if requests.error is None:
+            raise
+        return refusal(requests.error)
+    finally:
+        await requests.end()

@@ -1,0 +1,151 @@
+"""`ModelStreamInfer` over ASGI, message by message: what each protocol carries, and how a call ends."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer
+from oip_asgi.grpc import OIPGRPCApp
+from tests.support.grpc_asgi import GRPC, WEB, WEB_TEXT, Got, call, frame
+from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
+from tests.support.inside import is_idle
+from tests.support.streaming import Noted
+from tests.support.talk import until
+
+PATH = f"/{SERVICE}/ModelStreamInfer"
+
+
+def asked(model: str, n: int, request_id: str = "") -> bytes:
+    numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [n]}}
+    return frame(wire_request(model, [numbers], id=request_id).SerializeToString())
+
+
+def served(noted: Noted) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", noted.awaiting)
+    server.register("plain", lambda n: n)
+    return server
+
+
+def ask(body: bytes, content_type: str = GRPC, size: int = 10**6, headers: Any = ()) -> Got:
+    """The answer to a body that comes in chunks of some size."""
+    server = served(Noted())
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, chunks, content_type, headers))
+    assert is_idle(server)
+    server.stop()
+    return got
+
+
+def ids(got: Got) -> list[str]:
+    return [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response.id for message in got.messages]
+
+
+@pytest.mark.parametrize("size", [10**6, 7, 1])
+@pytest.mark.parametrize("content_type", [GRPC, WEB, WEB_TEXT])
+def test_every_protocol_carries_many_messages_both_ways(content_type: str, size: int) -> None:
+    body = asked("m", 2, "a") + asked("plain", 1, "b") + asked("plain", 1, "c")
+    got = ask(b64encode(body) if content_type == WEB_TEXT else body, content_type, size)
+    assert got.refusal == ("OK", "")
+    assert sorted(ids(got)) == ["a", "a", "b", "c"]
+    assert [each for each in ids(got) if each != "a"] == ["b", "c"]
+
+
+def test_a_call_without_requests_ends_at_once() -> None:
+    assert (ask(b"").refusal, ask(b"").messages) == (("OK", ""), [])
+
+
+def test_what_is_no_frame_ends_the_call() -> None:
+    assert ask(b"\x07\0\0\0\0").refusal == ("INVALID_ARGUMENT", "a frame begins with the byte 7: expected 0, or 1 for a compressed message")
+    assert ask(asked("plain", 1)[:-1]).refusal[0] == "INVALID_ARGUMENT"
+
+
+def test_headers_that_are_wrong_are_answered_before_any_message() -> None:
+    got = ask(asked("plain", 1), headers=[("grpc-encoding", "br")])
+    assert got.refusal == ("UNIMPLEMENTED", "grpc-encoding 'br' is not supported: expected identity, gzip or deflate")
+    assert ask(asked("plain", 1), headers=[("grpc-timeout", "soon")]).refusal[0] == "INVALID_ARGUMENT"
+
+
+class Line:
+    """A call whose client goes, or takes nothing for a while, when a test says so."""
+
+    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = ()) -> None:
+        self.sent: list[Any] = []
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.messages: asyncio.Queue[Any] = asyncio.Queue()
+        for each in frames:
+            self.messages.put_nowait({"type": "http.request", "body": each, "more_body": True})
+        scope: Any = {
+            "type": "http",
+            "method": "POST",
+            "path": PATH,
+            "headers": [(b"content-type", GRPC.encode()), *headers],
+            "extensions": {"http.response.trailers": {}},
+        }
+        self.task = asyncio.ensure_future(OIPGRPCApp(server)(scope, self.messages.get, self._send))
+
+    async def _send(self, message: Any) -> None:
+        await self.takes.wait()
+        self.sent.append(message)
+
+    @property
+    def bodies(self) -> int:
+        return sum(message["type"] == "http.response.body" for message in self.sent)
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["before it has sent all", "when it has sent all"])
+def test_a_client_that_goes_ends_its_generators(has_ended: bool) -> None:
+    noted = Noted(silent_after=0)
+    server = served(noted)
+
+    async def main() -> None:
+        line = Line(server, asked("m", 2), asked("m", 2))
+        if has_ended:
+            line.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+        await until(lambda: line.bodies == 2)
+        line.messages.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait_for(line.task, 20)
+        assert noted.ended == ["cancelled", "finally"] * 2
+
+    asyncio.run(main())
+    assert is_idle(server)
+
+
+def test_the_next_item_is_made_when_the_last_was_taken() -> None:
+    noted = Noted()
+    server = served(noted)
+
+    async def main() -> None:
+        line = Line(server, asked("m", 5))
+        await until(lambda: line.sent)
+        line.takes.clear()
+        await until(lambda: noted.made >= 1)
+        made = noted.made
+        await asyncio.sleep(0.05)
+        assert noted.made <= made + 1
+        line.takes.set()
+        line.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+        await asyncio.wait_for(line.task, 20)
+        assert line.sent[-1]["headers"] == [(b"grpc-status", b"0")]
+        assert noted.made == 5
+
+    asyncio.run(main())
+
+
+def test_the_time_of_a_call_is_its_grpc_timeout() -> None:
+    noted = Noted(silent_after=0)
+    server = served(noted)
+
+    async def main() -> None:
+        line = Line(server, asked("m", 2), headers=[(b"grpc-timeout", b"200m")])
+        await asyncio.wait_for(line.task, 20)
+        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
+        assert noted.ended == ["cancelled", "finally"]
+
+    asyncio.run(main())
+    assert is_idle(server)
