@@ -25,7 +25,12 @@ ITEMS: Final = 2_000
 ROUNDS: Final = 7
 STREAMS: Final = (1, 8)
 
-WAYS: Final = {"bare": "/bare", "async def": "/v2/models/async/generate_stream", "def": "/v2/models/thread/generate_stream"}
+WAYS: Final = {
+    "bare": "/bare",
+    "async def": "/v2/models/async/generate_stream",
+    "async def, mappings": "/v2/models/mappings/generate_stream",
+    "def": "/v2/models/thread/generate_stream",
+}
 
 
 def make_app() -> Any:
@@ -36,21 +41,25 @@ def make_app() -> Any:
     from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
-    from oip_asgi import InferenceServer, OIPApp
+    from oip_asgi import InferenceServer, OIPApp, TensorSpec
 
     encode = msgspec.json.Encoder().encode
     server = InferenceServer()
 
-    async def items(n: np.ndarray) -> AsyncIterator[dict[str, np.ndarray]]:
+    async def items(n: np.ndarray) -> AsyncIterator[np.ndarray]:
+        for index in range(int(n[0])):
+            yield np.array([index])
+
+    async def mappings(n: np.ndarray) -> AsyncIterator[dict[str, np.ndarray]]:
         for index in range(int(n[0])):
             yield {"text_output": np.array([index])}
 
-    def blocking_items(n: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    def blocking_items(n: np.ndarray) -> Iterator[np.ndarray]:
         for index in range(int(n[0])):
-            yield {"text_output": np.array([index])}
+            yield np.array([index])
 
-    server.register("async", items)
-    server.register("thread", blocking_items)
+    for name, model in (("async", items), ("mappings", mappings), ("thread", blocking_items)):
+        server.register(name, model, outputs=[TensorSpec("text_output", "INT64", [1])])
 
     async def bare(request: Request) -> StreamingResponse:
         count = int((await request.json())["n"])
