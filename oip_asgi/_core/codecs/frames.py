@@ -41,7 +41,7 @@ def frame_of(tensors: Sequence[Tensor], others: Mapping[str, Decode], index: Map
     Args:
         tensors: Each of shape `[N]` or `[N, 1]`, with the same N.
         others: The decoders of content types that are not this package's. Each returns N values.
-        index: What was prepared at registration: an index of columns, by its names.
+        index: What was prepared for the declared inputs: an index of columns, by its names.
 
     Raises:
         InvalidRequest: A tensor has another shape or does not hold what its content type says, or two have the same name.

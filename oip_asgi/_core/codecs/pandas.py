@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import shown
@@ -48,15 +49,20 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
-        """A `decode_request` that has prepared the columns of a frame.
+        """A `decode_request` that makes the index of the columns once.
 
         Args:
             names: The names of the declared inputs, in order. Requests with other inputs are decoded too, only slower.
         """
-        import pandas as pd
+        columns = tuple(names)
 
-        index = {tuple(names): pd.Index(names)}
-        return lambda request: frame_of(request.inputs, request.decoders, index)
+        @cache  # at the first frame, since most models that could take one never do, and need no pandas
+        def index() -> dict[tuple[str, ...], pd.Index[Any]]:
+            import pandas as pd
+
+            return {columns: pd.Index(columns)}
+
+        return lambda request: frame_of(request.inputs, request.decoders, index())
 
     @classmethod
     def encode_response(

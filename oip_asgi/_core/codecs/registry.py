@@ -115,7 +115,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
             raise InvalidRequest(f"the request: {error}") from error
 
     def of_inputs(self, names: Sequence[str]) -> WholeReader:
-        """A reader that is prepared for inputs of these names, if any are declared and the codec is this package's own."""
+        """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
         if self.codec is not PandasCodec or not names:
             return self
         return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))

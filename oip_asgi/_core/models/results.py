@@ -90,7 +90,7 @@ def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec
     try:
         tensor = _written(name, value, codecs.inputs[asked])
     except ModelFault as error:
-        raise _unlike(name, asked, error) from None
+        raise _refused(name, asked, error) from None
     return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.of_value(value), spec))
 
 
@@ -113,10 +113,10 @@ def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable
         return _cast(tensor, spec)
     except ModelFault as error:
         _cast(plainly(), spec)  # if this raises too, the result itself is not as declared
-        raise _unlike(tensor.name, asked, error) from None
+        raise _refused(tensor.name, asked, error) from None
 
 
-def _unlike(name: str, content_type: str, error: Exception) -> InvalidRequest:
+def _refused(name: str, content_type: str, error: Exception) -> InvalidRequest:
     return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
 
 
@@ -199,7 +199,7 @@ def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
         value = tensor.array if own is None else own.decode_output(tensor)
         return _written(tensor.name, value, codecs.inputs[content_type])
     except (InferenceError, ModelFault, ValueError) as error:
-        raise _unlike(tensor.name, content_type, error) from None
+        raise _refused(tensor.name, content_type, error) from None
 
 
 def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:

@@ -290,7 +290,7 @@ def test_what_a_codec_does_not_encode(codec: Any, value: Any, error: type[Except
 
 def test_a_whole_that_is_not_one_tensor() -> None:
     two = InferenceRequest([bytes_tensor(b"a"), bytes_tensor(b"b")])
-    with pytest.raises(InferenceError, match="'str' of the whole is for one tensor, but there are 2"):
+    with pytest.raises(InferenceError, match="'str' is for a request or response of one tensor, but there are 2"):
         StringRequestCodec.decode_request(two)
     with pytest.raises(InferenceError, match="there are 0"):
         NumpyRequestCodec.decode_response(InferenceResponse([]))

@@ -290,7 +290,7 @@ class Lengths(InputCodec[Any]):
     ("first", "message"),
     [
         (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
-        (-1.0, "column 'x': its content_type 'lengths' makes no list of it: 'int' object is not iterable"),
+        (-1.0, "column 'x': its content_type 'lengths' does not make a list of it: 'int' object is not iterable"),
         (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
     ],
 )

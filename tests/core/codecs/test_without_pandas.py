@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Annotated, Any
 
@@ -49,6 +50,23 @@ def test_a_model_that_needs_it_names_the_extra_at_registration(server: Inference
         with pytest.raises(ValueError, match=r"needs pandas: pip install 'oip_asgi\[pandas\]'"):
             server.register("m", function, **more)
     assert get(server, "/models")[1] == {"models": []}
+
+
+UNUSED = """
+import sys
+from oip_asgi import InferenceServer, TensorSpec
+
+server = InferenceServer()
+server.register("free", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])])
+server.register("strings", lambda x: [x], inputs=[TensorSpec("x", "BYTES", [-1], content_type="str")])
+print("pandas" in sys.modules)
+"""
+
+
+def test_servers_without_frames_do_not_import_it() -> None:
+    """It would take 35 MB and most of a second."""
+    done = subprocess.run([sys.executable, "-c", UNUSED], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False"]
 
 
 def test_results_without_it(server: InferenceServer) -> None:
