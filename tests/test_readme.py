@@ -5,6 +5,7 @@ The snippets of hosts that not every environment has are run in hosts/test_readm
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Callable
@@ -166,3 +167,12 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
+
+
+def test_the_snippets_of_streams(run_snippet: Run) -> None:
+    names = run_snippet('@server.model("writer")')
+    got = over_asgi(names["app"], "/v2")(Request("POST", "/models/writer/generate_stream", (), b'{"text_input": "to be"}'))
+    assert got.body == b"".join(b'data: {"model_name":"writer","text_output":"%b"}\n\n' % word for word in (b"to", b"be"))
+    first_words = run_snippet("def first_words")["first_words"]
+    first_words.__globals__["server"] = names["server"]
+    assert asyncio.run(first_words("to be or not to be", 3)) == ["to", "be", "or"]

@@ -19,13 +19,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.support.processes import free_port, serving
+from tests.support.processes import Served, free_port, serving
 
-ITEMS: Final = 2_000
+from .machine import cpu_seconds
+
+ITEMS: Final = 5_000
 ROUNDS: Final = 7
 STREAMS: Final = (1, 8)
 
-WAYS: Final = {"bare": "/bare", "async def": "/v2/models/async/generate_stream", "def": "/v2/models/thread/generate_stream"}
+WAYS: Final = {
+    "bare": "/bare",
+    "async def": "/v2/models/async/generate_stream",
+    "async def, mappings": "/v2/models/mappings/generate_stream",
+    "def": "/v2/models/thread/generate_stream",
+}
 
 
 def make_app() -> Any:
@@ -36,21 +43,25 @@ def make_app() -> Any:
     from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
-    from oip_asgi import InferenceServer, OIPApp
+    from oip_asgi import InferenceServer, OIPApp, TensorSpec
 
     encode = msgspec.json.Encoder().encode
     server = InferenceServer()
 
-    async def items(n: np.ndarray) -> AsyncIterator[dict[str, np.ndarray]]:
+    async def items(n: np.ndarray) -> AsyncIterator[np.ndarray]:
+        for index in range(int(n[0])):
+            yield np.array([index])
+
+    async def mappings(n: np.ndarray) -> AsyncIterator[dict[str, np.ndarray]]:
         for index in range(int(n[0])):
             yield {"text_output": np.array([index])}
 
-    def blocking_items(n: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    def blocking_items(n: np.ndarray) -> Iterator[np.ndarray]:
         for index in range(int(n[0])):
-            yield {"text_output": np.array([index])}
+            yield np.array([index])
 
-    server.register("async", items)
-    server.register("thread", blocking_items)
+    for name, model in (("async", items), ("mappings", mappings), ("thread", blocking_items)):
+        server.register(name, model, outputs=[TensorSpec("text_output", "INT64", [1])])
 
     async def bare(request: Request) -> StreamingResponse:
         count = int((await request.json())["n"])
@@ -68,10 +79,11 @@ def make_app() -> Any:
 
 @dataclass
 class Measured:
-    """What one way did: seconds to the first item, and items a second, of each round."""
+    """What one way did: seconds to the first item, items a second, and the server's seconds of CPU for all items, of each round."""
 
     first: list[float] = field(default_factory=list)
     rate: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
 
 async def _stream(port: int, path: str, items: int) -> tuple[float, float]:
@@ -96,22 +108,23 @@ async def _stream(port: int, path: str, items: int) -> tuple[float, float]:
     return first, last
 
 
-async def _round(port: int, path: str, streams: int, into: Measured) -> None:
-    firsts = [(await _stream(port, path, 1))[0] for _ in range(20)]
-    begun = time.perf_counter()
-    await asyncio.gather(*(_stream(port, path, ITEMS) for _ in range(streams)))
+async def _round(server: Served, path: str, streams: int, into: Measured) -> None:
+    firsts = [(await _stream(server.port, path, 1))[0] for _ in range(20)]
+    cpu, begun = cpu_seconds(server.process.pid), time.perf_counter()
+    await asyncio.gather(*(_stream(server.port, path, ITEMS) for _ in range(streams)))
     into.rate.append(streams * ITEMS / (time.perf_counter() - begun))
+    into.cpu.append(cpu_seconds(server.process.pid) - cpu)
     into.first.append(median(firsts))
 
 
-async def measure(port: int, streams: int, rounds: int) -> dict[str, Measured]:
+async def measure(server: Served, streams: int, rounds: int) -> dict[str, Measured]:
     """All ways, round by round."""
     measured = {way: Measured() for way in WAYS}
     for path in WAYS.values():
-        await _round(port, path, streams, Measured())  # to warm up
+        await _round(server, path, streams, Measured())  # to warm up
     for _ in range(rounds):
         for way, path in WAYS.items():
-            await _round(port, path, streams, measured[way])
+            await _round(server, path, streams, measured[way])
     return measured
 
 
@@ -127,16 +140,18 @@ def main() -> None:
         return
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.streams", "--serve", str(port)]
-    with TemporaryDirectory() as folder, serving(command, port, Path(folder) / "log"):
-        print("| streams | generator | first item, ms | times bare | items a second | of bare |")
-        print("|---|---|---|---|---|---|")
+    with TemporaryDirectory() as folder, serving(command, port, Path(folder) / "log") as server:
+        print("| streams | generator | first item, ms | times bare | items a second | of bare | us of CPU an item |")
+        print("|---|---|---|---|---|---|---|")
         for streams in STREAMS:
-            measured = asyncio.run(measure(port, streams, options.rounds))
+            measured = asyncio.run(measure(server, streams, options.rounds))
             floor = measured["bare"]
             for way, of_way in measured.items():
                 first = median(a / b for a, b in zip(of_way.first, floor.first, strict=True))
                 rate = median(a / b for a, b in zip(of_way.rate, floor.rate, strict=True))
-                print(f"| {streams} | {way} | {median(of_way.first) * 1e3:.2f} | {first:.2f} | {median(of_way.rate):,.0f} | {rate:.2f} |")
+                cpu = sum(of_way.cpu) / (options.rounds * streams * ITEMS) * 1e6
+                speed = f"{median(of_way.rate):,.0f} | {rate:.2f} | {cpu:.1f}"
+                print(f"| {streams} | {way} | {median(of_way.first) * 1e3:.2f} | {first:.2f} | {speed} |")
 
 
 if __name__ == "__main__":

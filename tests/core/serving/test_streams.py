@@ -494,6 +494,7 @@ def test_what_load_returns_may_be_a_generator_function() -> None:
 @pytest.mark.slow
 @kinds
 def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
+    before = set(threading.enumerate())
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_queue=1000)
     body = b'{"n": 100}'
@@ -510,7 +511,7 @@ def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
 
     asyncio.run(main())
     server.stop()
-    block_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("oip_asgi")])
+    block_until(lambda: set(threading.enumerate()) <= before)
     gc.collect()
     left = [
         each
