@@ -303,6 +303,7 @@ def test_a_start_waits_for_what_a_request_loads(how: str) -> None:
     async def live() -> None:
         async with server.lifespan():
             is_loaded.append(states(server)["m"])
+            await asyncio.to_thread(asking.join, 10)  # before the server forgets what it has loaded
 
     server = loading_server(load)
     is_loaded: list[str] = []
