@@ -11,8 +11,9 @@ from typing import Final
 from .errors import InvalidRequest
 
 ON_LOOP: Final = 2**16
-"""Above this cost, in bytes that are looked at one by one, a body is decoded or a response encoded in a worker thread under an event
-loop: it takes as long as a few trips to a thread."""
+"""Above this cost a body is decoded, or a response encoded, in a worker thread under an event loop. It counts bytes that are looked at one
+by one, 75 nanoseconds each at most: so what stays on the loop takes 5 milliseconds at most, and nearly always a tenth of that. What costs
+more for each byte counts more, such as JSON."""
 
 MAX_TENSORS: Final = 100_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""

@@ -114,6 +114,7 @@ assert (config.max_batch_size, config.input[0].name, list(config.input[0].dims))
 
 
 @pytest.mark.clients
+@pytest.mark.clients
 @pytest.mark.parametrize(
     ("serve", "script"),
     [

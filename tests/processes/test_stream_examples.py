@@ -15,6 +15,8 @@ from tests.support.grpc_ways import SERVINGS
 from tests.support.processes import ROOT
 from tests.support.threads import serving
 
+pytestmark = pytest.mark.clients
+
 TEXT = "one two three"
 
 

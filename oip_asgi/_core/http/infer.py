@@ -11,7 +11,6 @@ import msgspec
 from ..datatypes import Buffer
 from ..effects import Read
 from ..errors import InvalidRequest
-from ..limits import ON_LOOP
 from ..models.model import Model
 from ..rest import body as rest
 from ..tensors import InferenceRequest, InferenceResponse
@@ -43,8 +42,7 @@ class RestForm(msgspec.Struct, frozen=True):
         return self.incoming.read()
 
     def decoding_cost(self, body: Buffer) -> int:
-        size = len(body)
-        return rest.decoding_cost(body, self.incoming.header_length) if size > ON_LOOP else size
+        return rest.decoding_cost(body, self.incoming.header_length)
 
     def decode(self, body: Buffer, model: Model) -> InferenceRequest:
         header_length = self.incoming.header_length

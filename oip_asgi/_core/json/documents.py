@@ -325,6 +325,7 @@ def members(text: bytes) -> dict[str, msgspec.Raw]:
         found: dict[str, msgspec.Raw] = _members(spelled)
     except _ERRORS as error:
         _refuse(error, "", text, [], is_spelled=False)
+    _check_unseen(text)
     return found
 
 

@@ -217,8 +217,10 @@ class Life:
         with self._lock:
             if handler not in self._replaced:  # the model was unloaded meanwhile, and this with it
                 return
-            self._replaced.remove(handler)
         yield from self._loader.unload([handler])
+        with self._lock:  # not before: where this is cancelled, the unloading of the model does it
+            if handler in self._replaced:
+                self._replaced.remove(handler)
 
     # Unloading
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from ..codecs.registry import Codecs
 from ..effects import Steps
 from ..errors import ModelFault, shown
 from ..log import log_raised
+from .callables import is_async
 from .handler import Handler
 from .hooks import call_hook, wants_argument
 from .options import ModelOptions
@@ -97,7 +99,20 @@ class Loader:
         if unload is None:
             return
         for handler in handlers if self.is_factory else handlers[:1]:
+            args = (handler.function,) if self._unload_takes_function else ()
+            called: Callable[[], Any] = partial(unload, *args)
+            if self.is_factory:  # else the handler stays, and is loaded and unloaded again
+                called = partial(_async_once if is_async(unload) else _once, handler, called)
             try:
-                yield from call_hook(unload, *((handler.function,) if self._unload_takes_function else ()))
+                yield from call_hook(called)
             except Exception as error:
                 log_raised(logging.ERROR, error, "%s: unload= raised", self._options)
+
+
+def _once(handler: Handler, unload: Callable[[], Any]) -> Any:
+    """Call `unload=`, unless it was begun before for the same function: whoever asked for it may have been cancelled meanwhile."""
+    return unload() if handler.uses.let_go() else None
+
+
+async def _async_once(handler: Handler, unload: Callable[[], Any]) -> Any:
+    return await unload() if handler.uses.let_go() else None

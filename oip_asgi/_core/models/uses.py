@@ -12,12 +12,13 @@ from ..effects import Signal
 class Uses:
     """The requests that use one thing. May be called from any thread."""
 
-    __slots__ = ("_idle", "_lock", "_number")
+    __slots__ = ("_idle", "_is_let_go", "_lock", "_number")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._number = 0
         self._idle: list[Signal] = []
+        self._is_let_go = False
 
     def begin(self) -> None:
         """A request uses it, and `end`s that exactly once."""
@@ -33,6 +34,12 @@ class Uses:
             idle, self._idle = self._idle, []
         for signal in idle:
             signal.set()
+
+    def let_go(self) -> bool:
+        """Whether it may be let go now: True once."""
+        with self._lock:
+            was_let_go, self._is_let_go = self._is_let_go, True
+            return not was_let_go
 
     def idle(self) -> Signal:
         """Set as soon as no request uses it."""

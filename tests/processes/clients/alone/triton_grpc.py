@@ -179,7 +179,7 @@ def test_shared_memory_is_refused(client: Any) -> None:
 
 def test_what_the_protocol_does_not_have_is_unimplemented(client: Any) -> None:
     with pytest.raises(InferenceServerException) as caught:
-        client.get_model_repository_index()
+        client.get_trace_settings()
     assert caught.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
