@@ -49,13 +49,14 @@ class DocumentForm(Generic[T]):
         may_be_flat: Whether the request may be a flat object; its responses are flat then too.
     """
 
-    __slots__ = ("_is_flat", "_may_be_flat", "_rest", "_wrap")
+    __slots__ = ("_head", "_is_flat", "_may_be_flat", "_rest", "_wrap")
 
     def __init__(self, rest: RestForm, wrap: Callable[[bytes], T], *, may_be_flat: bool) -> None:
         self._rest = rest
         self._wrap = wrap
         self._may_be_flat = may_be_flat
         self._is_flat = False
+        self._head = b""
 
     @property
     def timeout(self) -> float:
@@ -101,7 +102,10 @@ class DocumentForm(Generic[T]):
         return rest.encoding_cost(response, _AS_JSON)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
-        return self._wrap(generate.encode_response(response) if self._is_flat else rest.encode_response(response, _AS_JSON)[0])
+        if not self._is_flat:
+            return self._wrap(rest.encode_response(response, _AS_JSON)[0])
+        self._head = self._head or generate.encode_head(response)
+        return self._wrap(generate.encode_response(response, self._head))
 
 
 def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:

@@ -42,10 +42,13 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         ModelFault: The result is none of these, is not as declared, or is a coroutine.
         InvalidRequest: An output cannot have the content type that the request asks for.
     """
-    if outputs.are_open and not asked and type(result) is np.ndarray:  # as nearly always
-        dtype, spec = result.dtype, outputs.sole
-        if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(result.shape))):
-            return InferenceResponse([Tensor("output_0" if spec is None else spec.name, result)])
+    if outputs.are_open and not asked:  # as nearly always
+        spec = outputs.sole
+        array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
+        if type(array) is np.ndarray:
+            dtype = array.dtype
+            if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(array.shape))):
+                return InferenceResponse([Tensor("output_0" if spec is None else spec.name, array)])
     result = no_coroutine(result)
     response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:

@@ -172,20 +172,32 @@ def _array(name: str, text: bytes, datatype: str, shape: tuple[int, ...]) -> Arr
         raise InvalidRequest(f"input {shown(name)}: {error}") from None
 
 
-def encode_response(response: InferenceResponse) -> bytes:
+def encode_head(response: InferenceResponse) -> bytes:
+    """What all responses of one request begin with: its identifier, and the model."""
+    head = b'{"model_name":%b' % _encode(response.model_name)
+    if response.id is not None:
+        head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
+    return head if response.model_version is None else b'%b,"model_version":%b' % (head, _encode(response.model_version))
+
+
+def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     """A response as a flat object.
+
+    Args:
+        response: The response.
+        head: As `encode_head` made it, of this response or another one of the same request.
 
     Raises:
         InvalidRequest: It cannot be one: a BYTES element is not UTF-8, or two members would have one name.
     """
-    text = _encode(response.id), _encode(response.model_name), _encode(response.model_version)
-    parts = [b'{"id":%b,"model_name":%b' % text[:2] if response.id is not None else b'{"model_name":%b' % text[1]]
-    if response.model_version is not None:
-        parts.append(b'"model_version":%b' % text[2])
-    parts += [b"%b:%b" % (_encode(tensor.name), _flat(tensor)) for tensor in response.outputs]
-    parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
-    if response.parameters or not RESERVED_OUTPUTS.isdisjoint([tensor.name for tensor in response.outputs]):
+    parts = [head]
+    for tensor in response.outputs:
+        if tensor.name in RESERVED_OUTPUTS:
+            _check_names(response)
+        parts.append(b"%b:%b" % (_encode(tensor.name), _flat(tensor)))
+    if response.parameters:
         _check_names(response)
+        parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
     return b",".join(parts) + b"}"
 
 
@@ -199,6 +211,8 @@ def _check_names(response: InferenceResponse) -> None:
 
 
 def _flat(tensor: Tensor) -> bytes:
+    if tensor.array.size == 1 and tensor.array.dtype.kind in "iu":
+        return b"%d" % tensor.array.item()
     try:
         text = to_json(tensor.array)
     except InvalidRequest as error:

@@ -7,7 +7,6 @@ gone.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Final, TypeAlias
 
@@ -26,8 +25,10 @@ def enter(model: Model, slot: Slot) -> Token[_Held]:
 
 def leave(token: Token[_Held]) -> None:
     """The counterpart of `enter`."""
-    with suppress(ValueError):  # the garbage collector ends a coroutine in whatever context it finds
+    try:  # noqa: SIM105  (`suppress` takes three times as long)
         _held.reset(token)
+    except ValueError:
+        pass  # the garbage collector ends a coroutine in whatever context it finds
 
 
 def holders() -> list[Model]:
