@@ -65,8 +65,9 @@ def make_app() -> Starlette:
 @serve.deployment(
     # Ray's own default of 5 is less than the model takes: its queue would never fill, and Ray would wait instead
     max_ongoing_requests=MAX_CONCURRENCY + MAX_QUEUE + PROBES,
-    # how many wait in Ray's proxy while all replicas have so many; without a bound, clients wait there for minutes
-    max_queued_requests=PROBES,
+    # how many wait in Ray's proxy while all replicas have so many. Without a bound they wait for ever. Ray also counts those for which it
+    # is about to choose a replica, so a small number refuses a burst
+    max_queued_requests=100,
     autoscaling_config={
         "min_replicas": 1,
         "max_replicas": 2,
