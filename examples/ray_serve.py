@@ -2,7 +2,8 @@
 
 pip install 'ray[serve]' 'oip_asgi[examples]'
 serve run --app-dir examples ray_serve:app    serves on http://127.0.0.1:8000, on the cluster of this machine or of RAY_ADDRESS
-python examples/ray_serve.py --check          starts a cluster on this machine, asks it until it has grown, waits until it has shrunk, and ends
+python examples/ray_serve.py            serves on a free port, on a cluster that it starts on this machine
+python examples/ray_serve.py --check    asks that with two clients until it has grown, waits until it has shrunk, and ends
 uvicorn --app-dir examples --factory ray_serve:make_app    serves the same application without Ray
 """
 
@@ -118,11 +119,11 @@ async def ask_until(replicas_wanted: int, url: str, images: Any, clients: int) -
             while not done.done() and time.monotonic() < end:
                 statuses[(await client.post("/v2/models/digits/infer", json=request)).status_code] += 1
 
-        async def look() -> None:
-            while await asyncio.to_thread(replicas) != replicas_wanted and time.monotonic() < end:
-                await asyncio.sleep(0.25)
+        def look() -> None:
+            while replicas() != replicas_wanted and time.monotonic() < end:
+                time.sleep(0.25)
 
-        done = asyncio.ensure_future(look())
+        done = asyncio.ensure_future(asyncio.to_thread(look))
         await asyncio.gather(done, *[ask() for _ in range(clients)])
     return statuses
 

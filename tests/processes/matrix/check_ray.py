@@ -6,14 +6,13 @@ Not collected by itself: `tox -e ray`, which installs Ray, names this file.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 import tritonclient.http
 
-from tests.support.processes import ROOT, Served, environment, free_port, get
+from tests.support.processes import ROOT, Served, environment, free_port, get, with_variable
 
 from .check_servers import (  # noqa: F401  (the tests of all servers, asked of this one)
     Kind,
@@ -88,19 +87,10 @@ def cluster(ray_environment: dict[str, str], tmp_path_factory: pytest.TempPathFa
             process.kill()  # the cluster ends with it
             raise
     assert process.returncode == 0, log.read_text()
-    assert processes_of(ray_environment["RAY_AUTH_TOKEN"]) == []
-
-
-def processes_of(token: str) -> list[str]:
-    """What still runs of the cluster that has a token in its environment."""
-    left = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if directory.name != str(os.getpid()) and f"RAY_AUTH_TOKEN={token}".encode() in (directory / "environ").read_bytes():
-                left.append((directory / "cmdline").read_text())
-        except OSError:  # it has ended, or is another user's
-            continue
-    return left
+    end = time.monotonic() + 30
+    while left := with_variable(f"RAY_AUTH_TOKEN={ray_environment['RAY_AUTH_TOKEN']}"):
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +172,7 @@ def refused(seen: list[Seen]) -> list[tuple[int, str]]:
 
 
 def test_what_is_above_the_limits_is_refused_by_the_model_and_told_through_the_proxy(cluster: Cluster) -> None:
-    """Ray hands on more than the model takes: `max_ongoing_requests` is above its limits, so that its answer is the one that clients see."""
+    """Ray hands on more than the model takes: `max_ongoing_requests` is above its limits, so that clients see its answer."""
     _, seen = asyncio.run(under_load(cluster.served.url, 2 * REPLICAS * CLIENTS, lambda: asyncio.sleep(3)))
     assert len(processes(seen)) == REPLICAS
     text = '{"error":"model \'who\' is busy: 2 calls run and 2 wait, which is all it takes"}'

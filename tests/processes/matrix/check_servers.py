@@ -57,7 +57,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+@pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Other modules have other kinds, and ask them by the tests of this one."""
     return cast(Kind, request.param)
