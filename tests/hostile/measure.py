@@ -62,7 +62,8 @@ def _send(address: str, row: Hostile) -> Outcome:
         seconds = time.monotonic() - began
         next_status = None
         if row.goes_on and status is not None:
-            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with suppress(OSError):
+                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             next_status = answer(connection)[0]
     return Outcome(status, headers, body, next_status, seconds)
 
