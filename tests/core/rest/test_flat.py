@@ -44,7 +44,9 @@ def test_literals_are_elements_of_floating_data_as_in_infer(model: str, body: by
     assert (status, answer.get("output_0")) == (200, expected)
 
 
-@pytest.mark.parametrize("body", [b'{"n": 1, "temperature": NaN}', b'{"n": [1, NaN]}', b'{"n": 1, "id": Infinity}', b'{"n": 1, "a": [NaN]}'])
+@pytest.mark.parametrize(
+    "body", [b'{"n": 1, "temperature": NaN}', b'{"n": [1, NaN]}', b'{"n": 1, "id": Infinity}', b'{"n": 1, "a": [NaN]}']
+)
 def test_literals_elsewhere_are_refused(body: bytes) -> None:
     status, answer = generate("whole", body)
     assert status == 400
