@@ -76,6 +76,13 @@ def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(value.decode(errors="replace") for value in found.values())
 
 
+def has_more_fields(message: Buffer, most: int) -> bool:
+    """Whether a message has more fields than that, as far as it is not malformed."""
+    with suppress(IndexError, KeyError):
+        return sum(1 for _ in islice(fields_of(memoryview(message)), most + 1)) > most
+    return False
+
+
 def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
     """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends.
 

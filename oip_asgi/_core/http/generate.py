@@ -18,7 +18,7 @@ from ..effects import Read, Send, Start, Steps
 from ..errors import InferenceError, InvalidRequest, shown
 from ..models.model import Model
 from ..rest import body as rest
-from ..rest import generate
+from ..rest import costs, generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
@@ -99,7 +99,7 @@ class DocumentForm(Generic[T]):
         return generate.decode_request(flat, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return rest.encoding_cost(response, _AS_JSON)
+        return costs.encoding_cost(response, _AS_JSON)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
         if not self._is_flat:
