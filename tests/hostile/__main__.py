@@ -9,13 +9,13 @@ from .measure import Cost, faults, measured
 from .points import points
 from .rows import MEGABYTE, Hostile, all_rows
 
-HEAD = "| request | bytes sent | answer | time | memory | wait of health |\n|---|---|---|---|---|---|"
+HEAD = "| request | bytes sent | answer | CPU time | memory | wait of health |\n|---|---|---|---|---|---|"
 
 
 def shown(row: Hostile, cost: Cost) -> str:
     """A row of the table."""
     statuses = sorted({"closed" if outcome.status is None else str(outcome.status) for outcome in cost.outcomes})
-    numbers = f"{max(cost.seconds, cost.served) * 1000:,.0f} ms | {cost.grown / MEGABYTE:,.1f} MB | {cost.waited * 1000:,.0f} ms"
+    numbers = f"{cost.cpu * 1000:,.0f} ms | {cost.grown / MEGABYTE:,.1f} MB | {cost.waited * 1000:,.0f} ms"
     return f"| {row} | {row.sent:,} | {', '.join(statuses)} | {numbers} |"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.support.stressed import MAX_BODY_BYTES
 
-from .rows import OF_STRINGS, Hostile, document, post
+from .rows import OF_STRINGS, Hostile, document, head_of, post
 
 GZIP = "Content-Encoding: gzip"
 HEADER = "Inference-Header-Content-Length"
@@ -110,6 +110,24 @@ def tiny_inputs() -> Iterator[Hostile]:
     yield Hostile("99,999 inputs that are taken", post("many", text), (200,), sized=len(text))
 
 
+def small_items() -> Iterator[Hostile]:
+    items = b"{}," * (MAX_BODY_BYTES // 8)
+    for what, path, text in (
+        ("inputs", "models/any/infer", b'{"inputs":[%b{}]}' % items),
+        ("items of a flat object's list", "models/any/generate", b'{"x":[%b{}]}' % items),
+        ("members of a flat object", "models/any/generate", b'{"x":1%b}' % (b',"a":1' * (MAX_BODY_BYTES // 16))),
+        ("members of a request for the index", "repository/index", b'{"a":1%b}' % (b',"a":1' * (MAX_BODY_BYTES // 16))),
+    ):
+        body = compressed(text)
+        parts = (head_of(path, f"Content-Length: {len(body)}", GZIP), body)
+        yield Hostile(f"millions of {what}", parts, sized=len(text))
+    elements = MAX_BODY_BYTES // 12
+    text = b'{"x":%b}' % array_of("[[1]]", elements).encode()
+    body = compressed(text)
+    flat = (head_of("models/any/generate", f"Content-Length: {len(body)}", GZIP), body)
+    yield Hostile("each number of a flat object in [[1]]", flat, (200,), sized=len(text))
+
+
 def points() -> list[Hostile]:
     """All rows of this file."""
     return [
@@ -121,4 +139,5 @@ def points() -> list[Hostile]:
         *frames(),
         *digits(),
         *tiny_inputs(),
+        *small_items(),
     ]

@@ -16,7 +16,7 @@ from tests.support.stressed import MAX_BODY_BYTES
 MEGABYTE = 10**6
 DEEP = 200_000
 MOST_SECONDS = 10.0
-"""For any row, on a machine that does other things beside; what they took is in the README."""
+"""Of CPU time, for any row; what they took is in the README."""
 
 GROWS, OF_STRINGS = 8, 12
 """How many times its size a body may take, as the README promises."""

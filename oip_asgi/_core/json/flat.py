@@ -96,7 +96,7 @@ def _check_names(text: bytes, members: Collection[str]) -> None:
         return
     seen: set[str] = set()
     begin = text.index(b"{") + 1
-    for end in [*commas, text.rindex(b"}")]:
+    for end in [*commas.tolist(), text.rindex(b"}")]:
         [name] = _members(b"{%b}" % text[begin:end])
         if name in seen:
             raise InvalidRequest(f"{shown(name)} is there twice: expected each name once")

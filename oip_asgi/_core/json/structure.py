@@ -67,15 +67,17 @@ def depth(text: Buffer) -> int:
     return max((int(window.depths.max()) for window in _windows(text)), default=0)
 
 
-def commas(text: Buffer, depth: int, most: int) -> list[int]:
+def commas(text: Buffer, depth: int, most: int) -> Array:
     """Where commas outside strings are while so many brackets are open, in order. Where there are more than `most`, not all of them."""
-    places: list[int] = []
+    places: list[Array] = [np.empty(0, np.int64)]
+    found = 0
     for window in _windows(text):
         is_comma = (np.frombuffer(window.chars, np.uint8) == ord(",")) & window.is_outside & (window.depths == depth)
-        places += (np.flatnonzero(is_comma) + window.start).tolist()
-        if len(places) > most:
+        places.append(np.flatnonzero(is_comma) + window.start)
+        found += len(places[-1])
+        if found > most:
             break
-    return places
+    return np.concatenate(places)
 
 
 class Survey(msgspec.Struct, frozen=True):
