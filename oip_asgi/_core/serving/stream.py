@@ -72,7 +72,7 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
-            raise call.noted(pulled.as_error(failure)) from failure.__cause__
+            raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
             call.noted(error)
@@ -252,7 +252,7 @@ class _Pulled(Generic[T]):
         self._index += 1
 
     def _made(self) -> Any:
-        args, kwargs = self._call.binding.arguments(self._call)
+        args, kwargs = self._call.arguments()
         return self._call.handler.function(*args, **kwargs)
 
     def _next_in_thread(self) -> T | None:
