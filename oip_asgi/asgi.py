@@ -49,6 +49,7 @@ class OIPApp:
         self._server = server
         self._prefix = prefix_of(path)
         self._compress = compress_responses
+        self._mount = partial(_mount, self._prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -67,7 +68,7 @@ class OIPApp:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
@@ -196,7 +197,7 @@ class OIPMiddleware:
         self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
     ) -> None:
         self._server = server
-        self._app = OIPApp(server, compress_responses=compress_responses)
+        self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
         self._host = _beside(app, server, compress_responses) if grpc else app
 
@@ -243,6 +244,12 @@ def _path(scope: Scope) -> str:
         if rest is not None:
             return rest
     return path
+
+
+def _mount(prefix: str, head: Head) -> str:
+    """The path of the mount as clients see it. Its prefix is in `root_path` unless it is a middleware's or the application's own."""
+    root_path: str = head.transport.get("root_path", "")
+    return root_path.rstrip("/") + prefix
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):

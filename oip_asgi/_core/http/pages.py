@@ -1,0 +1,91 @@
+"""The routes of the OpenAPI documents and of the page. Knows no other routes.
+
+Specification: OpenAPI 3.1; RFC 9110 for ETag and If-None-Match.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from ..effects import Run, Steps
+from ..models.model import Model
+from ..pages.openapi import MANY, openapi, openapi_of
+from ..pages.page import FILES, PAGE, POLICY, page
+from .request import Head
+from .response import JSON, Response, encoded_json, respond
+from .routes import Route
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+
+_ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
+_AS_IT_SAYS: Final = (b"x-content-type-options", b"nosniff")
+
+
+def _openapi(request: Exchange) -> Steps[Response]:
+    return _document(request, partial(openapi, request.engine))
+
+
+def _openapi_of(request: Exchange, model: Model) -> Steps[Response]:
+    return _document(request, partial(openapi_of, request.engine, model, request.version))
+
+
+def _document(request: Exchange, make: Callable[[], dict[str, Any]]) -> Steps[Response]:
+    mount = quote(request.head.mount(request.head), safe="/:@!$&'()*+,;=~")
+
+    def encoded() -> bytes:
+        document = make()
+        return encoded_json({"openapi": document.pop("openapi"), "servers": [{"url": mount or "/"}], **document})
+
+    is_long = len(request.engine.models.names()) > MANY
+    body: bytes = (yield Run(encoded, "conversion", for_client=True)) if is_long else encoded()
+    return respond(200, [JSON, _ALWAYS_ASK], [body])
+
+
+def _page(request: Exchange) -> Steps[Response]:
+    template = yield from _read(request, PAGE)
+    body = page(template, "../" if request.head.path.endswith("/") else "")
+    policy = (b"content-security-policy", POLICY.encode())
+    return _file(request.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+
+
+def _page_file(name: str, request: Exchange) -> Steps[Response]:
+    return _file(request.head, FILES[name], (yield from _read(request, name)))
+
+
+def _read(request: Exchange, name: str) -> Steps[bytes]:
+    read = request.engine.read_page
+    assert read is not None  # without it there are no such routes
+    body: bytes = yield Run(partial(read, name), "conversion", for_client=True)
+    return body
+
+
+def _file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
+    # weak, because a compressed response has the same
+    etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
+    described = [(b"etag", etag), _ALWAYS_ASK, _AS_IT_SAYS, *more]
+    if _has(head, etag):
+        return Response(304, described, [], 0)
+    return respond(200, [(b"content-type", media_type.encode()), *described], [body])
+
+
+def _has(head: Head, etag: bytes) -> bool:
+    """Whether a client has what it asks for already."""
+    known = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
+    return b"*" in known or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in known}
+
+
+ROUTES: Final = [
+    Route("GET", "/docs", _page),
+    *[Route("GET", f"/docs/{name}", partial(_page_file, name)) for name in FILES],
+    Route("GET", "/openapi.json", _openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _openapi_of),
+    # the addresses of MLServer
+    Route("GET", "/docs/dataplane.json", _openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _openapi_of),
+]
+"""They are in the table unless the server has `docs=False`."""
