@@ -18,6 +18,7 @@ from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
+from ._core.pages.openapi import merged
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, Turns
@@ -81,7 +82,7 @@ class OIPApp:
         else:
             await _send_pieces(steps, answer, client, send)
 
-    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
+    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False, openapi: bool = True) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does.
@@ -91,6 +92,8 @@ class OIPApp:
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
+            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not where the server has
+                `docs=False`, or the application's OpenAPI is that of 3.0.
 
         Raises:
             ValueError: The path does not begin with a slash.
@@ -101,6 +104,8 @@ class OIPApp:
         prefix = prefix_of(path)
         if grpc:
             self._install_grpc(app)
+        if openapi:
+            self._install_openapi(app, path)
         app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         host_lifespan = app.router.lifespan_context
 
@@ -110,6 +115,12 @@ class OIPApp:
                 yield state
 
         app.router.lifespan_context = lifespan
+
+    def _install_openapi(self, app: Any, path: str) -> None:
+        server = self._server
+        host_openapi = getattr(app, "openapi", None)  # FastAPI has it
+        if host_openapi is not None and server._inside.engine.read_page is not None:
+            app.openapi = lambda: merged(host_openapi(), server.openapi(path))
 
     def _install_grpc(self, app: Starlette) -> None:
         from starlette.routing import Mount

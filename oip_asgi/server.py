@@ -9,6 +9,8 @@ from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar, Unpack
 
+import msgspec
+
 from ._core.codecs.registry import AnyCodec, Codecs
 from ._core.effects import Signal
 from ._core.http.paths import prefix_of
@@ -372,7 +374,9 @@ class InferenceServer:
         Raises:
             ValueError: The prefix does not begin with a slash.
         """
-        return openapi(self._inside.engine, prefix_of(prefix))
+        document = openapi(self._inside.engine, prefix_of(prefix))
+        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # its parts are shared, and the host may change them
+        return copy
 
     def start(self) -> None:
         """Load the models, for hosts that block. Without it each loads at the first request that needs it.

@@ -59,6 +59,7 @@ class Shared:
         self.namespace = namespace
         self.content_types = content_types
         self._datatypes: set[str] = set()
+        self._errors = {status: {"$ref": f"#/components/responses/{namespace}Error{status}"} for status in _ERRORS}
 
     @property
     def element_of(self) -> str:
@@ -79,7 +80,7 @@ class Shared:
 
     def errors(self, *statuses: str) -> dict[str, Any]:
         """The responses that are errors; all of them where no status is given."""
-        return {status: {"$ref": f"#/components/responses/{self.namespace}Error{status}"} for status in statuses or _ERRORS}
+        return {status: self._errors[status] for status in statuses or _ERRORS}
 
     def header_length(self) -> dict[str, Any]:
         """The parameter that says where binary data begins."""

@@ -87,7 +87,7 @@ def control_operations(shared: Shared, name: str, key: str) -> dict[str, dict[st
 
 
 def model_operations(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
-    """The operations of a model, by path and method. Where it answers with streams, those that it does not answer are left out."""
+    """The operations of a model, by path and method. Only those are there that answer it whole: streams, or one response."""
     model = shown.model
 
     def get(action: str, summary: str, document: str) -> dict[str, Any]:
@@ -102,23 +102,35 @@ def model_operations(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
         "/stats": get("stats", "The model's statistics", "Statistics"),
         "/config": get("config", "The model's configuration", "ModelConfig"),
     }
-    whole, flat = _whole(shared, shown), _flat(shared, shown)
-    if model.streams:
-        paths["/infer_stream"] = {"post": _inference(shared, shown, "inferStream", "Infer, with a stream of responses", whole, _STREAM)}
-        paths["/generate_stream"] = {"post": _inference(shared, shown, "generateStream", "Generate a stream", flat, _STREAM)}
-    else:
-        answer = shared.json(f"Response_{shown.of_model}")
-        answer["content"].update(_BINARY)
-        answer["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
-        if model.outputs and examples.are_small(model.outputs):
-            versioned = {} if model.version is None else {"model_version": model.version}
-            example = {"model_name": model.name, **versioned, "outputs": examples.tensors(model.outputs)}
-            answer["content"]["application/json"]["example"] = example
-        infer = _inference(shared, shown, "infer", "Infer", {**whole, "content": {**whole["content"], **_BINARY}}, answer)
-        paths["/infer"] = {"post": {**infer, "parameters": [shared.header_length()]}}
+    inference = _of_stream(shared, shown) if model.streams else _of_one_response(shared, shown)
+    return {shown.path + action: operations for action, operations in {**paths, **inference}.items()}
+
+
+def _of_one_response(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
+    model, whole = shown.model, _whole(shared, shown)
+    answer = shared.json(f"Response_{shown.of_model}")
+    answer["content"].update(_BINARY)
+    answer["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
+    if model.outputs and examples.are_small(model.outputs):
+        versioned = {} if model.version is None else {"model_version": model.version}
+        example = {"model_name": model.name, **versioned, "outputs": examples.tensors(model.outputs)}
+        answer["content"]["application/json"]["example"] = example
+    infer = _inference(shared, shown, "infer", "Infer", {**whole, "content": {**whole["content"], **_BINARY}}, answer)
     generated = shared.json(f"GenerateResponse_{shown.of_model}")
-    paths["/generate"] = {"post": _inference(shared, shown, "generate", "Infer, with flat JSON objects", flat, generated)}
-    return {shown.path + action: operations for action, operations in paths.items()}
+    return {
+        "/infer": {"post": {**infer, "parameters": [shared.header_length()]}},
+        "/generate": {"post": _inference(shared, shown, "generate", "Infer, with flat JSON objects", _flat(shared, shown), generated)},
+    }
+
+
+def _of_stream(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
+    whole, flat = _whole(shared, shown), _flat(shared, shown)
+    return {
+        "/infer_stream": {"post": _inference(shared, shown, "inferStream", "Infer, with a stream of responses", whole, _STREAM)},
+        "/generate_stream": {
+            "post": _inference(shared, shown, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
+        },
+    }
 
 
 def model_schemas(shared: Shared, shown: Shown) -> dict[str, Schema]:
@@ -169,9 +181,7 @@ def _operation(shared: Shared, name: str, tag: str, summary: str, responses: dic
     return {"operationId": shared.namespace.lower() + "_" + name, "tags": [tag], "summary": summary, "responses": responses}
 
 
-def _inference(
-    shared: Shared, shown: Shown, action: str, summary: str, body: dict[str, Any], answer: dict[str, Any]
-) -> dict[str, Any]:
+def _inference(shared: Shared, shown: Shown, action: str, summary: str, body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     described = {"200": answer, **shared.errors()}
     return {
         **_operation(shared, f"{action}_{shown.key}", f"model {shown.model.name}", summary, described),

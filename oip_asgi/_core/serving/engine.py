@@ -65,6 +65,8 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """Called when a model was registered."""
+        self.document: tuple[list[object], bytes] | None = None
+        """The last OpenAPI document, and what it was made of."""
         self._kept_by: Model | None = None
 
     def add(self, model: Model) -> None:

@@ -102,7 +102,7 @@ function listItem(name) {
   const state = ["UNAVAILABLE", "LOADING", "UNLOADING"].find((each) => states.includes(each)) ?? "READY";
   const link = made("a", name, STATES[state][1]);
   link.href = addressOf(name);
-  link.title = STATES[state][0];
+  if (state !== "READY") link.append(" ", made("span", STATES[state][0], "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
   const item = made("li");
   item.append(link);
