@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -258,9 +259,16 @@ def _path(scope: Scope) -> str:
 
 
 def _mount(prefix: str, head: Head) -> str:
-    """The path of the mount as clients see it. Its prefix is in `root_path` unless it is a middleware's or the application's own."""
-    root_path: str = head.transport.get("root_path", "")
-    return root_path.rstrip("/") + prefix
+    """The path of the mount as clients see it.
+
+    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
+    telling, as Litestar does, has left it in `raw_path`.
+    """
+    scope = head.transport
+    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != asked and in_front.startswith(told) else told
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):

@@ -61,7 +61,10 @@ def merged(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         components[section] = {**components.get(section, {}), **own[section]}
     known = {tag["name"] for tag in host.get("tags", ())}
     tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in known)]
-    return {**host, "tags": tags, "paths": {**ours["paths"], **host.get("paths", {})}, "components": components}
+    paths = {**host.get("paths", {})}
+    for path, operations in ours["paths"].items():
+        paths.setdefault(path, operations)
+    return {**host, "tags": tags, "paths": paths, "components": components}
 
 
 def basis(engine: Engine) -> list[object]:
