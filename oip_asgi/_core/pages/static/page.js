@@ -165,9 +165,8 @@ async function showModel(name, version) {
 function actionsOf(document, path) {
   const found = new Map();
   for (const [each, { post }] of Object.entries(document.paths)) {
-    if (!post?.requestBody || !each.startsWith(`/${path}/`)) continue;
-    const action = each.slice(path.length + 2);
-    if (action.includes("/")) continue;
+    const [, parent, action] = /^\/(.*)\/([^/]*)$/.exec(each) ?? [];
+    if (!post || decodeURIComponent(parent) !== decodeURIComponent(path)) continue;  // not all encode the same characters
     const { description = "", content } = post.requestBody;
     found.set(action, { description, example: content["application/json"].example });
   }
