@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.described import described_server
 from tests.support.host_ways import host_ways
 from tests.support.ways import Request, Way, over_asgi
@@ -72,17 +72,15 @@ def test_fastapi_s_own_document_has_the_models() -> None:
     assert "/v2/models/iris/infer" not in app.openapi_schema["paths"]
 
 
-def test_fastapi_s_own_document_stays_valid() -> None:
+def test_two_servers_in_fastapi_s_own_document() -> None:
     validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
-    assert list(validator(documented(hosted(path="/{tenant}/v2"))).iter_errors()) == []
-
-
-def test_two_servers_in_one_document() -> None:
-    validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
-    app = hosted()
-    OIPApp(described_server()).install(app, "/other")
+    app = FastAPI()
+    for mount in ("/v2", "/{tenant}/v2"):
+        server = InferenceServer()
+        server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+        OIPApp(server).install(app, mount)
     document = documented(app)
-    assert {"/hello", "/v2/models/iris", "/other/models/iris"} <= document["paths"].keys()
+    assert {"/v2/models/m/infer", "/{tenant}/v2/models/m/infer"} <= document["paths"].keys()
     assert list(validator(document).iter_errors()) == []
 
 
@@ -119,3 +117,10 @@ def test_the_host_s_authentication_covers_the_page() -> None:
     for path in ("/docs", "/docs/page.js", "/openapi.json", "/models/iris/openapi.json"):
         assert way(Request("GET", path)).status == 401
         assert way(Request("GET", path, (("authorization", "Bearer secret"),))).status == 200
+
+
+def test_a_page_of_documents_of_its_own_is_switched_off_alone() -> None:
+    app = hosted(openapi=False)
+    assert "/v2/models/iris/infer" not in app.openapi()["paths"]
+    assert over_asgi(app, "/v2")(Request("GET", "/docs")).status == 200
+    assert "/models/iris/infer" in documented(app, "/v2/openapi.json")["paths"]

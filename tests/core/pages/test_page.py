@@ -153,3 +153,26 @@ def test_a_document_names_the_mount_as_this_client_sees_it(server: InferenceServ
         assert servers(way) == [{"url": mount or "/"}]
     assert servers(over_wsgi(dispatched, "/ml/v2")) == [{"url": "/ml/v2"}]
     assert servers(over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server, "/a b"), "/a%20b")) == [{"url": "/a%20b"}]
+
+
+def luminance(color: str) -> float:
+    """The relative luminance of a color, as WCAG 2 has it."""
+    digits = color[1:] if len(color) == 7 else "".join(digit * 2 for digit in color[1:])
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(scheme: str) -> None:
+    text = (STATIC / "page.css").read_text()
+    light, _, dark = text.partition("prefers-color-scheme: dark")
+    colors = dict(re.findall(r"--([\w-]+): (#\w+)", light))
+    if scheme == "dark":
+        colors.update(re.findall(r"--([\w-]+): (#\w+)", dark))
+    behind = {"text": ("page", "card", "code"), "faint": ("page", "card", "code"), "accent": ("page", "card"), "on-accent": ("accent",)}
+    behind.update({kind: (f"{kind}-page", "card") for kind in ("good", "bad", "wait")})
+    for name, others in behind.items():
+        for other in others:
+            darker, lighter = sorted([luminance(colors[name]), luminance(colors[other])])
+            assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (name, other)
