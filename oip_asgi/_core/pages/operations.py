@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ..models.model import Model
 from ..models.specs import TensorSpec
+from ..rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from . import examples, schemas
 from .components import HEADER_LENGTH, Shared
 from .schemas import Schema
@@ -116,11 +117,18 @@ def _of_one_response(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
         example = {"model_name": model.name, **versioned, "outputs": examples.tensors(model.outputs)}
         answer["content"]["application/json"]["example"] = example
     infer = _inference(shared, shown, "infer", "Infer", {**whole, "content": {**whole["content"], **_BINARY}}, answer)
-    generated = shared.json(f"GenerateResponse_{shown.of_model}")
-    return {
-        "/infer": {"post": {**infer, "parameters": [shared.header_length()]}},
-        "/generate": {"post": _inference(shared, shown, "generate", "Infer, with flat JSON objects", _flat(shared, shown), generated)},
-    }
+    operations = {"/infer": {"post": {**infer, "parameters": [shared.header_length()]}}}
+    if _may_be_flat(model):
+        generated = shared.json(f"GenerateResponse_{shown.of_model}")
+        flat = _inference(shared, shown, "generate", "Infer, with flat JSON objects", _flat(shared, shown), generated)
+        operations["/generate"] = {"post": flat}
+    return operations
+
+
+def _may_be_flat(model: Model) -> bool:
+    """Whether no tensor has the name of another member of a flat object. Models that stream have none such."""
+    inputs, outputs = (*model.shown.required, *model.shown.optional), model.outputs
+    return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 
 
 def _of_stream(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
@@ -220,11 +228,11 @@ def _exemplary(model: Model) -> tuple[TensorSpec, ...]:
 
 def _described(model: Model, specs: Sequence[TensorSpec]) -> str:
     """What to declare, and why there is no example."""
-    missing = {}
+    missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
-    guessed = [spec for spec in specs if spec.name not in declared]
+    guessed = any(spec.name not in declared for spec in specs)
     if guessed:
-        missing["inputs"] = guessed
+        missing["inputs"] = specs
     if not model.outputs:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []

@@ -224,3 +224,13 @@ def test_the_prefix_of_a_host_s_document() -> None:
     ours, others = server.openapi("/v2")["components"]["schemas"], server.openapi("/ml/v2")["components"]["schemas"]
     assert ours.keys().isdisjoint(others)
     assert all(name.startswith("OipMlV2") for name in others)
+
+
+def test_a_model_whose_tensors_have_reserved_names_has_no_flat_form() -> None:
+    server = InferenceServer()
+    server.register("in", lambda id, x: x)  # noqa: A006  (a name that clients may use)
+    server.register("out", lambda x: x, outputs=[TensorSpec("error", "FP32", [-1])])
+    assert [path for path in server.openapi()["paths"] if path.endswith(("/generate", "/infer"))] == [
+        "/v2/models/in/infer",
+        "/v2/models/out/infer",
+    ]
