@@ -27,7 +27,9 @@ def hosts(server: InferenceServer) -> Iterator[dict[str, Way]]:
         yield ways
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/docs/dataplane.json", "/models/org%2Fscorer/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/openapi.json", "/docs/dataplane.json", "/models/org%2Fscorer/openapi.json", "/models/%E6%A8%A1%E5%9E%8B/openapi.json"]
+)
 def test_every_host_s_document_is_the_same_but_for_the_mount(server: InferenceServer, hosts: dict[str, Way], path: str) -> None:
     expected = json.loads(over_asgi(OIPApp(server), "")(Request("GET", path)).body)
     assert expected["servers"] == [{"url": "/"}]
