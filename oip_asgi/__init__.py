@@ -6,6 +6,7 @@ from ._core.models.specs import TensorSpec
 from ._core.schemas import RequestOutput
 from ._core.serving.lives import ModelStatus
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from ._runtime.shared_memory import SharedMemory
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
@@ -25,6 +26,7 @@ __all__ = [
     "OIPWSGIApp",
     "OIPWSGIMiddleware",
     "RequestOutput",
+    "SharedMemory",
     "Tensor",
     "TensorSpec",
     "__version__",

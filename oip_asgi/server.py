@@ -19,10 +19,12 @@ from ._core.serving import lives
 from ._core.serving.engine import Engine
 from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values, stream_values
+from ._core.serving.shared_memory import Regions
 from ._core.tensors import InferenceResponse
 from ._runtime.bounds import at_once
 from ._runtime.drive import drive, drive_async, pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
+from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,9 +61,11 @@ class InferenceServer:
             content type of ours takes its place.
         model_control: Whether clients may load and unload models, by Triton's model repository extension; they may always list them.
             From Python, `load` and `unload` always work. Switch it on only where everybody who reaches the server may do that.
+        shared_memory: Lets clients on this machine put tensors into system shared memory; None, and clients may not. Everybody who reaches
+            the server may then read and overwrite what it allows.
 
     Raises:
-        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
+        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them; `shared_memory` is none.
         ValueError: A limit is no number of what it counts, or a codec needs pandas, which is not installed.
 
     Specification: Server Metadata.
@@ -79,6 +83,7 @@ class InferenceServer:
         shutdown_timeout: float = 10.0,
         codecs: Sequence[AnyCodec] = (),
         model_control: bool = False,
+        shared_memory: SharedMemory | None = None,
     ) -> None:
         if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
             raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
@@ -86,6 +91,8 @@ class InferenceServer:
             raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
         if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
+        if shared_memory is not None and not isinstance(shared_memory, SharedMemory):
+            raise TypeError(f"shared_memory={shared_memory!r} must be a SharedMemory, such as SharedMemory(allow=[...]), or None")
         engine = Engine(
             name,
             package_version("oip_asgi") if version is None else version,
@@ -94,6 +101,7 @@ class InferenceServer:
             debug=debug,
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
             model_control=model_control,
+            regions=Regions(shared_memory),
         )
         self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout

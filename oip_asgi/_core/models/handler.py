@@ -49,6 +49,9 @@ class Handler:
         self.inputs = self.binding.inputs
         self.outputs = tuple(options.outputs) or self.binding.returned.specs
         self._check_content_types((*self.inputs, *self.outputs))
+        for spec in self.inputs:
+            if spec.labels is not None:
+                raise ValueError(f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs")
         for what, specs in (("input", self.inputs), ("output", self.outputs)):
             names = [spec.name for spec in specs]
             if len(set(names)) != len(names):

@@ -8,6 +8,7 @@ Specification: Triton's Statistics Extension and Model Configuration Extension.
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from ..models.model import Model
 from ..models.specs import TensorSpec
@@ -19,6 +20,10 @@ _UNVERSIONED = "1"
 """The version in statistics of a model without versions: perf_analyzer reads a number there."""
 
 _NOTHING = Duration()
+
+NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
+NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
+"""Why Triton's extensions that steer its process are refused: the process is the application's here."""
 
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> schemas.Statistics:

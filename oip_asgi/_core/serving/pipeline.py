@@ -76,7 +76,7 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> 
             call = Call(engine, model, handler, form, body)
             call.span = span
             if form.decoding_cost(body) <= ON_LOOP:
-                call.decode()
+                call.decode(at_once=True)
             slot = _enter(call)
         finally:
             if slot is None:
@@ -182,7 +182,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
-    if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+    if call.encoding_cost(response) <= ON_LOOP:
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:

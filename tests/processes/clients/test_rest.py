@@ -82,7 +82,7 @@ def test_triton_health_and_metadata(client: Any) -> None:
     assert client.get_server_metadata() == {
         "name": "served",
         "version": "7",
-        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     }
     assert client.get_model_metadata("declared")["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
     assert client.get_model_metadata("versioned")["versions"] == ["1", "2"]

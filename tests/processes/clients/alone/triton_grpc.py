@@ -70,7 +70,7 @@ def test_health_and_metadata(client: Any) -> None:
     assert metadata == {
         "name": "served",
         "version": "7",
-        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     }
     declared = client.get_model_metadata("declared", as_json=True)
     assert declared["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "2"]}]
