@@ -39,17 +39,17 @@ def classification_rows() -> Iterator[Row]:
     said = tensor("BYTES", [1, 2], '["2.000000:1:warm","1.000000:0:cold"]', "y")
     yield Row("classification: labels", infer("two", labelled), 200, answer("two", said))
     for value in ("-1", "1.5", "true", '"2"'):
-        text = ("requested output 'x' has the parameter classification = ", ": expected an integer, 0 or more")
-        yield Row(f"classification of {value}", infer("echo", asked(GOOD, f'"classification":{value}')), 400, text=text)
+        parts = ("requested output 'x' has the parameter classification = ", ": expected an integer, 0 or more")
+        yield Row(f"classification of {value}", infer("echo", asked(GOOD, f'"classification":{value}')), 400, text=parts)
     for model, output, body in (("not%20utf-8", "output_0", inputs()), ("raw-bytes", "y", inputs(tensor("BYTES", [1], '["a"]')))):
         body = body[:-1] + f',"outputs":[{{"name":"{output}","parameters":{{"classification":1}}}}]}}'.encode()
-        text = (f"output '{output}' has datatype BYTES: classification needs integers, FP16, FP32 or FP64",)
-        yield Row(f"classification of {model}", infer(model, body), 400, text=text)
+        message = f"output '{output}' has datatype BYTES: classification needs integers, FP16, FP32 or FP64"
+        yield Row(f"classification of {model}", infer(model, body), 400, text=(message,))
     both = asked(GOOD, '"classification":1,"content_type":"np"')
     yield Row("classification and content_type", infer("echo", both), 400, text=("classification and content_type: expected one of them",))
     of_an_input = inputs(tensor("FP32", [1], "[1]", parameters='{"classification":1}'))
-    text = ("input 'x' has the parameter classification, which this server does not support",)
-    yield Row("classification of an input", infer("echo", of_an_input), 400, text=text)
+    message = "input 'x' has the parameter classification, which this server does not support"
+    yield Row("classification of an input", infer("echo", of_an_input), 400, text=(message,))
 
 
 _ASKED_OF_TWO = ',"outputs":[{"name":"y","parameters":{"classification":2}}]'

@@ -123,10 +123,11 @@ class Call(Generic[T]):
             raise _NotAtOnce
         place = place_of(parameters, "it")
         assert place is not None  # that is why it is asked for
+        extent = regions.find(place, "it")
         self._lent += place.size
         if most is not None and self._lent > most:
             raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
-        return regions.read(place, "it")
+        return extent.read()
 
     def _check(self, request: InferenceRequest) -> None:
         parameters, handler, content_type = request.parameters, self.handler, None

@@ -16,7 +16,7 @@ from ..models.specs import TensorSpec
 from ..raw import view_raw
 from ..schemas import Parameters, RequestOutput
 from ..tensors import CLASSIFICATION, ELEMENT, SHARED_MEMORY, InferenceResponse, Tensor
-from .shared_memory import Place, Regions, place_of
+from .shared_memory import Extent, Regions, place_of
 
 SUPPORTED = (CLASSIFICATION, *SHARED_MEMORY)
 """The parameters of a requested output that are looked at here."""
@@ -27,17 +27,15 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         classes: How many of the largest elements are asked for, by output.
-        places: Where in shared memory outputs go.
-        regions: Those of the server.
+        extents: Where in shared memory outputs go.
     """
 
     classes: dict[str, int]
-    places: dict[str, Place]
-    regions: Regions
+    extents: dict[str, Extent]
 
     def cost(self, response: InferenceResponse) -> int:
         """What `deliver` costs, as `limits.ON_LOOP` counts it."""
-        if self.places:
+        if self.extents:
             return ON_LOOP + 1  # whatever their size, a system call may wait
         return sum(tensor.array.size * ELEMENT for tensor in response.outputs if tensor.name in self.classes)
 
@@ -54,9 +52,9 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
         labels = {spec.name: spec.labels for spec in specs}
         outputs = [self._classified(tensor, labels.get(tensor.name) or ()) for tensor in response.outputs]
         for tensor in outputs:
-            place = self.places.get(tensor.name)
-            if place is not None:
-                self.regions.write(place, [view_raw(tensor.array)], f"output {shown(tensor.name)}")
+            extent = self.extents.get(tensor.name)
+            if extent is not None:
+                extent.write(view_raw(tensor.array))
         return InferenceResponse(outputs, response.parameters, response.id, response.model_name, response.model_version)
 
     def _classified(self, tensor: Tensor, labels: Sequence[str]) -> Tensor:
@@ -77,7 +75,7 @@ def delivery_of(outputs: Sequence[RequestOutput], specs: Sequence[TensorSpec], r
         InvalidRequest: A parameter has a wrong type or value, two of them exclude each other, or there is no such place.
     """
     classes: dict[str, int] = {}
-    places: dict[str, Place] = {}
+    extents: dict[str, Extent] = {}
     for output in outputs:
         parameters, where = output.parameters, f"requested output {shown(output.name)}"
         if not parameters:
@@ -94,12 +92,11 @@ def delivery_of(outputs: Sequence[RequestOutput], specs: Sequence[TensorSpec], r
                 raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
-            regions.check(place, where)
-            places[output.name] = place
+            extents[output.name] = regions.find(place, f"output {shown(output.name)}")
     for spec in specs:
         if spec.name in classes:
             check_classified(spec.name, spec.dtype)
-    return Delivery(classes, places, regions) if classes or places else None
+    return Delivery(classes, extents) if classes or extents else None
 
 
 def _most(parameters: Parameters, where: str) -> int:

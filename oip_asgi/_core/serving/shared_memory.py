@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -201,15 +201,16 @@ class Regions:
             raise NotFound(f"unknown region {shown(name)}: register it first")
         return region
 
-    def check(self, place: Place, where: str) -> None:
-        """Look whether a place is in a region.
+    def find(self, place: Place, where: str) -> Extent:
+        """The memory at a place. It stays as it is where the region is unregistered meanwhile.
+
+        Args:
+            place: The place.
+            where: Whose it is, for errors.
 
         Raises:
             InvalidRequest: There is no such region, or it ends before.
         """
-        self._found(place, where)
-
-    def _found(self, place: Place, where: str) -> _Region:
         region = self._regions.get(place.region)
         if region is None:
             raise InvalidRequest(f"{where} is in the region {shown(place.region)}, which is not registered")
@@ -218,40 +219,49 @@ class Regions:
                 f"{where} has {_OFFSET} {place.offset} and {_SIZE} {place.size}, which is beyond the {region.described.byte_size} bytes of "
                 f"the region {shown(place.region)}"
             )
-        return region
+        return Extent(region.segment, region.described.offset + place.offset, place.size, f"{where} is in the region {shown(place.region)}")
 
-    def read(self, place: Place, where: str) -> Buffer:
-        """A copy of what is at a place, exactly as many bytes as it says.
+
+class Extent(msgspec.Struct, frozen=True, eq=False):
+    """Memory that a request may read or write.
+
+    Args:
+        segment: Where it is.
+        offset: Where it begins there, in bytes.
+        size: How many bytes it has.
+        told: Whose it is, for errors.
+    """
+
+    segment: Segment
+    offset: int
+    size: int
+    told: str
+
+    def read(self) -> Buffer:
+        """A copy of it.
 
         Raises:
-            InvalidRequest: There is no such region, it ends before, or the segment is shorter than it was.
+            InvalidRequest: The segment is shorter than it was.
         """
-        region = self._found(place, where)
-        data = region.segment.read(region.described.offset + place.offset, place.size)
-        if len(data) != place.size:
-            raise _shorter(place, where)
+        data = self.segment.read(self.offset, self.size)
+        if len(data) != self.size:
+            raise self._shorter()
         return data
 
-    def write(self, place: Place, parts: Sequence[Buffer], where: str) -> None:
-        """Write an output to a place.
+    def write(self, data: Buffer) -> None:
+        """Write to its beginning.
 
         Raises:
-            InvalidRequest: It is larger than the place, there is no such region any more, or the segment is shorter than it was.
+            InvalidRequest: The data are larger than it, or the segment is shorter than it was.
         """
-        region = self._found(place, where)
-        size = sum(map(len, parts))
-        if size > place.size:
-            raise InvalidRequest(f"{where} has {size} bytes, which do not fit into its {_SIZE} of {place.size}")
-        offset = region.described.offset + place.offset
-        if offset + size > region.segment.size():  # writing would make it longer again
-            raise _shorter(place, where)
-        for part in parts:
-            region.segment.write(offset, part)
-            offset += len(part)
+        if len(data) > self.size:
+            raise InvalidRequest(f"{self.told}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
+        if self.offset + len(data) > self.segment.size():  # writing would make it longer again
+            raise self._shorter()
+        self.segment.write(self.offset, data)
 
-
-def _shorter(place: Place, where: str) -> InvalidRequest:
-    return InvalidRequest(f"{where} is in the region {shown(place.region)}, whose shared memory has become shorter since it was registered")
+    def _shorter(self) -> InvalidRequest:
+        return InvalidRequest(f"{self.told}, whose shared memory has become shorter since it was registered")
 
 
 def _plain_key(key: str) -> str:
