@@ -1,6 +1,7 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
 from ._core.errors import InferenceError
+from ._core.models.cache import ResponseCache
 from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
 from ._core.schemas import RequestOutput
@@ -26,6 +27,7 @@ __all__ = [
     "OIPWSGIApp",
     "OIPWSGIMiddleware",
     "RequestOutput",
+    "ResponseCache",
     "SharedMemory",
     "Tensor",
     "TensorSpec",

@@ -149,6 +149,10 @@ class InferenceServer:
                 this is the time to its first response.
             stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
                 client is told.
+            priority_levels: How many levels of priority requests may have while they wait for their turn: the parameter `priority` of a
+                request is 1 for the highest to this number for the lowest, which is that of requests without one.
+            cache: Answers equal requests from memory, `ResponseCache(max_bytes=..., ttl=...)`. For functions whose result depends on their
+                inputs alone; not for generators, and not for those that take an `InferenceRequest` or `InferenceContext`.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.

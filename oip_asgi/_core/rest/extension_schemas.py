@@ -122,6 +122,12 @@ class VersionPolicy(msgspec.Struct):
     all: dict[str, int]
 
 
+class CacheSetting(msgspec.Struct):
+    """Whether a model has a response cache."""
+
+    enable: bool
+
+
 class ModelConfig(msgspec.Struct):
     """`ModelConfig`, the fields that clients read."""
 
@@ -134,6 +140,7 @@ class ModelConfig(msgspec.Struct):
     output: list[ModelOutput]
     instance_group: list[InstanceGroup]
     parameters: dict[str, ModelParameter] | UnsetType = UNSET
+    response_cache: CacheSetting | UnsetType = UNSET
 
 
 class RegisterRegion(msgspec.Struct):

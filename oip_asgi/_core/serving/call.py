@@ -15,6 +15,7 @@ from ..effects import DeadlinePassed, Stopped
 from ..errors import InferenceError, InvalidRequest, TooLarge, shown
 from ..log import log_fields, log_raised
 from ..models.binding import Binding
+from ..models.cache import Flight
 from ..models.handler import Handler
 from ..models.limiter import Slot
 from ..models.model import Model
@@ -37,7 +38,7 @@ from .form import Form
 from .lasting import SMALL, is_new, lasting
 from .nesting import enter, leave
 from .observers import Span, ended
-from .reserved import check_reserved
+from .reserved import check_priority, check_reserved
 from .shared_memory import check_no_place, place_of
 
 T = TypeVar("T")
@@ -65,8 +66,8 @@ class Call(Generic[T]):
 
     __slots__ = (
         "_asked", "_body", "_delivery", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline",
-        "engine", "entered", "form", "handler", "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started",
-        "tensors",
+        "engine", "entered", "flight", "form", "found", "handler", "is_decoded", "level", "model", "request", "returned", "seconds",
+        "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -82,6 +83,9 @@ class Call(Generic[T]):
         self.handler = handler
         self.form = form
         self.is_decoded = False
+        self.level = 0
+        self.flight: Flight | None = None
+        self.found: InferenceResponse | None = None
         self._delivery: Delivery | None = None
         self._lent = 0
         self._body: Buffer | None = body
@@ -134,6 +138,8 @@ class Call(Generic[T]):
         if parameters:
             _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
             check_reserved(parameters)
+            if "priority" in parameters and self.model.options.priority_levels is not None:
+                self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
             if "timeout" in parameters:
                 self._shorten(parameters["timeout"])
             if "content_type" in parameters:
@@ -296,6 +302,8 @@ class Call(Generic[T]):
             if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
                 tensor.array = lasting(array, request)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        if self.flight is not None:
+            self.flight.keep(response, self.engine.clock())
         return response
 
     def encoding_cost(self, response: InferenceResponse) -> int:
@@ -320,12 +328,20 @@ class Call(Generic[T]):
 
     def noted(self, error: E) -> E:
         """Note that the call was not answered, or its stream broke off, and return why."""
+        if self.flight is not None:
+            self.flight.end(error)
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
 
     def note_answer(self) -> None:
         """Note that the call was answered."""
         self.model.statistics.record_answer(self)
+        if self.span is not None:
+            self.span.end("ok", self, None)
+
+    def note_hit(self) -> None:
+        """Note that the call was answered from the cache."""
+        self.model.statistics.record_hit(self)
         if self.span is not None:
             self.span.end("ok", self, None)
 

@@ -97,6 +97,8 @@ class Engine:
             names += ["model_repository", "model_repository(unload_dependents)"]
         if self.regions.are_allowed:
             names.append("system_shared_memory")
+        if any(model.options.priority_levels for model in self.models):
+            names.append("schedule_policy")
         return sorted(names)
 
     def metadata(self) -> schemas.ServerMetadata:

@@ -54,8 +54,8 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
             _duration(taken.compute_input),
             _duration(taken.compute_infer),
             _duration(taken.compute_output),
-            _duration(_NOTHING),
-            _duration(_NOTHING),
+            _duration(taken.cache_hit),
+            _duration(taken.cache_miss),
         ),
         response_stats={str(index): _responses(responses) for index, responses in taken.responses.items()},
         batch_stats=[_batch(rows, batch) for rows, batch in taken.batches.items()],
@@ -94,6 +94,8 @@ def model_config(model: Model) -> schemas.ModelConfig:
         output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
         instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
     )
+    if options.cache is not None:
+        config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:
         config.parameters = {"content_type": schemas.ModelParameter(options.content_type)}
     return config

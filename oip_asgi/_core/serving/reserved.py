@@ -13,8 +13,6 @@ from typing import Final
 
 from ..errors import InvalidRequest, shown
 
-PRIORITY: Final = "priority"
-
 _MAX_UINT64: Final = 2**64 - 1
 _RESERVED: Final = "triton_"
 
@@ -36,10 +34,22 @@ _EXPECTED: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingPr
         "sequence_id": (_is_sequence, "an integer, 0 or more, or a string"),
         "sequence_start": (_is_flag, "true or false"),
         "sequence_end": (_is_flag, "true or false"),
-        PRIORITY: (_is_count, "an integer, 0 or more"),
+        "priority": (_is_count, "an integer, 0 or more"),
         "triton_enable_empty_final_response": (_is_flag, "true or false"),
     }
 )
+
+
+def check_priority(priority: object, levels: int) -> int:
+    """Look at a request's priority, where the model has levels. 0 is the lowest of them.
+
+    Raises:
+        InvalidRequest: There is no such level.
+    """
+    assert isinstance(priority, int)  # `check_reserved` has seen it
+    if priority > levels:
+        raise InvalidRequest(f"parameters.priority is {shown(priority)}: expected 1, the highest, to {levels}, the lowest, or 0 for none")
+    return priority
 
 
 def check_reserved(parameters: Mapping[str, object]) -> None:
