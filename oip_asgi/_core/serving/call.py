@@ -65,7 +65,7 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_delivery", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline",
+        "_asked", "_body", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline", "delivery",
         "engine", "entered", "flight", "form", "found", "handler", "is_decoded", "level", "model", "request", "returned", "seconds",
         "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
@@ -86,7 +86,7 @@ class Call(Generic[T]):
         self.level = 0
         self.flight: Flight | None = None
         self.found: InferenceResponse | None = None
-        self._delivery: Delivery | None = None
+        self.delivery: Delivery | None = None
         self._lent = 0
         self._body: Buffer | None = body
         self._asked: dict[str, str] = {}
@@ -137,7 +137,8 @@ class Call(Generic[T]):
         parameters, handler, content_type = request.parameters, self.handler, None
         if parameters:
             _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
-            check_reserved(parameters)
+            if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
+                check_reserved(parameters)
             if "priority" in parameters and self.model.options.priority_levels is not None:
                 self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
             if "timeout" in parameters:
@@ -161,20 +162,22 @@ class Call(Generic[T]):
         binding = handler.binding if content_type is None else handler.binding_for(content_type)
         self.tensors = binding.accept(request, content_type)
         self.binding = binding
-        self.content_type = binding.content_type_of_tensors(content_type)
+        self.content_type = None if content_type is None else binding.content_type_of_tensors(content_type)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
-        regions = self.engine.regions
+        regions, is_plain = self.engine.regions, True
         for output in self._outputs:
             if output.parameters:
                 supported = SUPPORTED if regions.are_allowed else (CLASSIFICATION,)
                 _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs, supported)
                 if "content_type" in output.parameters:
                     self._asked[output.name] = str(output.parameters["content_type"])
+                is_plain = is_plain and output.parameters.keys().isdisjoint(SUPPORTED)
         if self.handler.outputs:
             check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
-        self._delivery = delivery_of(self._outputs, self.handler.outputs, regions, streams=self.handler.streams)
+        if not is_plain:
+            self.delivery = delivery_of(self._outputs, self.handler.outputs, regions, streams=self.handler.streams)
 
     def _shorten(self, asked: object) -> None:
         """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
@@ -306,15 +309,10 @@ class Call(Generic[T]):
             self.flight.keep(response, self.engine.clock())
         return response
 
-    def encoding_cost(self, response: InferenceResponse) -> int:
-        """How much `encode` costs, as `limits.ON_LOOP` counts it."""
-        cost = self.form.encoding_cost(self.request, response)
-        return cost if self._delivery is None else cost + self._delivery.cost(response)
-
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
-        if self._delivery is not None:
-            response = self._delivery.deliver(response, self.handler.outputs)
+        if self.delivery is not None:
+            response = self.delivery.deliver(response, self.handler.outputs)
         encoded = self.form.encode(self.request, response)
         self.answered = self.engine.clock()
         return encoded
@@ -326,8 +324,15 @@ class Call(Generic[T]):
             return declared.overridden_by(self.tensors, self.content_type)
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
-    def noted(self, error: E) -> E:
-        """Note that the call was not answered, or its stream broke off, and return why."""
+    def noted(self, error: E, cause: BaseException | None = None) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why.
+
+        Args:
+            error: Why.
+            cause: What that comes from, which a span tells.
+        """
+        if cause is not None:
+            error.__cause__ = cause
         if self.flight is not None:
             self.flight.end(error)
         ended(self.model, self, error, self.span, self.engine.clock)

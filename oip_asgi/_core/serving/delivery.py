@@ -10,12 +10,11 @@ from collections.abc import Sequence
 import msgspec
 
 from ..errors import InvalidRequest, shown
-from ..limits import ON_LOOP
 from ..models.classification import check_classified, classified
 from ..models.specs import TensorSpec
 from ..raw import view_raw
 from ..schemas import Parameters, RequestOutput
-from ..tensors import CLASSIFICATION, ELEMENT, SHARED_MEMORY, InferenceResponse, Tensor
+from ..tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Tensor
 from .shared_memory import Extent, Regions, place_of
 
 SUPPORTED = (CLASSIFICATION, *SHARED_MEMORY)
@@ -23,7 +22,7 @@ SUPPORTED = (CLASSIFICATION, *SHARED_MEMORY)
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False):
-    """How some outputs of one request leave.
+    """How some outputs of one request leave. It is carried out in a worker thread.
 
     Args:
         classes: How many of the largest elements are asked for, by output.
@@ -32,12 +31,6 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
     classes: dict[str, int]
     extents: dict[str, Extent]
-
-    def cost(self, response: InferenceResponse) -> int:
-        """What `deliver` costs, as `limits.ON_LOOP` counts it."""
-        if self.extents:
-            return ON_LOOP + 1  # whatever their size, a system call may wait
-        return sum(tensor.array.size * ELEMENT for tensor in response.outputs if tensor.name in self.classes)
 
     def deliver(self, response: InferenceResponse, specs: Sequence[TensorSpec]) -> InferenceResponse:
         """The response as its form encodes it. Outputs that go to shared memory are written to it, and stay as they are.

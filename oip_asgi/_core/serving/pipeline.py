@@ -148,7 +148,7 @@ def answered(call: Call[T]) -> Steps[T]:
     try:
         answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
     except FAILURES as failure:
-        raise call.noted(as_error(call, failure)) from failure.__cause__
+        raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
         call.noted(error)
         raise
@@ -161,7 +161,7 @@ def answered(call: Call[T]) -> Steps[T]:
 def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """The answer of a request whose response was found in the cache. It needs no slot."""
     try:
-        if call.encoding_cost(response) <= ON_LOOP:
+        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
             answer = call.encode(response)
         else:
             answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
@@ -230,7 +230,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
-    if call.encoding_cost(response) <= ON_LOOP:
+    if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:

@@ -72,7 +72,7 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
-            raise call.noted(pulled.as_error(failure)) from failure.__cause__
+            raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
             call.noted(error)
@@ -190,10 +190,11 @@ class _Pulled(Generic[T]):
 
     def _others_async(self) -> Steps[None]:
         call = self._call
+        form, request = call.form, call.request
         pull = Await(self._await_next, self._until, for_client=True)
         while (response := (yield pull)) is not None:
-            if call.encoding_cost(response) <= ON_LOOP:
-                yield Send(call.encode(response))
+            if call.delivery is None and form.encoding_cost(request, response) <= ON_LOOP:
+                yield Send(form.encode(request, response))
             else:
                 yield Send((yield from self._encoded(response, self._until)))
 
@@ -207,7 +208,7 @@ class _Pulled(Generic[T]):
 
     def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
         call = self._call
-        if call.encoding_cost(response) <= ON_LOOP:
+        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
             return call.encode(response)
         for tensor in response.outputs:
             if tensor.array.nbytes <= SMALL:
