@@ -242,18 +242,15 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
     """
     every = request.parameters.get("binary_data_output", False)
-    asked: Mapping[str, object] = {}
+    asked: dict[str, object] = {}
     if request.outputs:
-        asked = {output.name: _form_of(output.parameters, every) for output in request.outputs if output.parameters}
+        for output in request.outputs:
+            if output.parameters:  # None for one in shared memory, which is not sent
+                asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
     outputs, texts, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     text = _encode(document)
     return _filled_in(text, texts) if texts else text, binary
-
-
-def _form_of(parameters: Parameters, every: object) -> object:
-    """Whether an output is sent as binary data; None where it is in shared memory."""
-    return None if REGION in parameters else parameters.get("binary_data", every)
 
 
 def decoding_cost(body: Buffer, header_length: int | None) -> int:

@@ -67,8 +67,8 @@ def test_raw_contents_belong_to_the_inputs_that_are_not_in_shared_memory(client:
 @pytest.mark.parametrize(
     ("tensors", "raw", "text"),
     [
-        ([tensor("a"), tensor("b", parameters=place(2))], [b"AB", b"CD"], "input 'b' has data of its own and the parameter shared_memory_region"),
-        ([tensor("a"), tensor("b", parameters=place(2)), tensor("c")], [b"AB"], "has 1 items: expected one for each of 3 inputs, but those in"),
+        ([tensor("a"), tensor("b", parameters=place(2))], [b"AB", b"CD"], "input 'b' has data of its own and the parameter"),
+        ([tensor("a"), tensor("b", parameters=place(2)), tensor("c")], [b"AB"], "expected one for each of 3 inputs, but those in"),
         ([tensor("a", parameters=place(2), contents={"uint_contents": [1, 2]})], [], "input 'a' has data of its own"),
         ([tensor("a", parameters=place(3))], [], "inputs[0] ('a'): 3 bytes of binary data, but shape [2] needs 2"),
         ([tensor("a", parameters=place(65))], [], "inputs[0] ('a'): it has shared_memory_offset 0 and shared_memory_byte_size 65"),
