@@ -6,6 +6,7 @@ The snippets of hosts that not every environment has are run in hosts/test_readm
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Callable

@@ -34,6 +34,9 @@ _ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
 
+COPIED: Final = 64
+"""How many bytes are copied, roughly, while one is looked at."""
+
 _MANY: Final = 2**12
 
 _FEW: Final = 2**6
@@ -184,6 +187,15 @@ def bytes_effort(array: Array) -> int:
     """Roughly how many bytes are gone through where each element of a BYTES array is looked at."""
     # of many it does not matter how long they are
     return array.size * ELEMENT if array.size > _MANY else sum(map(len, array.ravel().tolist()), array.size * ELEMENT)
+
+
+def copying_effort(tensors: Iterable[Tensor]) -> int:
+    """Roughly how many bytes are gone through one by one in the time in which tensors are copied as bytes."""
+    effort = 0
+    for tensor in tensors:
+        array = tensor.array
+        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes // COPIED
+    return effort
 
 
 def read_only(array: Array) -> None:

@@ -21,13 +21,14 @@ from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
 from ..schemas import Parameters, RequestOutput
 from ..tensors import (
+    COPIED,
     REGION,
     InferenceRequest,
     InferenceResponse,
     Lend,
     Tensor,
-    bytes_effort,
     check_supported,
+    copying_effort,
     integer_array,
     object_array,
     own_parameters,
@@ -53,9 +54,6 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
-
-_COPIED: Final = 64
-"""How many bytes are copied, roughly, while one is looked at."""
 
 
 def check_message(message: Any, raw: Sequence[Buffer]) -> None:
@@ -112,7 +110,7 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
         raw: Its `raw_input_contents`.
     """
     return size + sum(
-        len(content) if item.datatype == "BYTES" else len(content) // _COPIED
+        len(content) if item.datatype == "BYTES" else len(content) // COPIED
         for item, content in zip(message.inputs, _contents(message, raw), strict=False)
         if content is not None
     )
@@ -182,11 +180,7 @@ def _value(parameter: Any, place: str) -> Any:
 
 def encoding_cost(response: InferenceResponse) -> int:
     """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
-    cost = 0
-    for tensor in response.outputs:
-        array = tensor.array
-        cost += bytes_effort(array) if array.dtype.hasobject else array.nbytes // _COPIED
-    return cost
+    return copying_effort(response.outputs)
 
 
 def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:

@@ -13,12 +13,9 @@ from ..effects import Run, Steps, Wait
 from ..limits import ON_LOOP
 from ..models.cache import Cache, Found, Key, renewed
 from ..raw import view_raw
-from ..tensors import InferenceRequest, bytes_effort
+from ..tensors import copying_effort
 from .call import Call
 from .nesting import holders
-
-_HASHED: Final = 64
-"""How many bytes are hashed while one is looked at."""
 
 _OF_NO_MATTER: Final = frozenset(
     {
@@ -43,7 +40,7 @@ def look_ahead(call: Call[Any]) -> Steps[None]:
     if cache is None:
         return
     key: Key
-    if _hashing_cost(call.request) <= ON_LOOP:
+    if copying_effort(call.request.inputs) <= ON_LOOP:  # hashing takes about as long
         key = _key(call)
     else:
         key = yield Run(partial(_key, call), "conversion", deadline=call.deadline, for_client=True)
@@ -71,14 +68,6 @@ def _found(call: Call[Any], cache: Cache, key: Key) -> Steps[Found]:
         yield Wait(flight.ended, call.deadline, for_client=True)
         if flight.response is not None or flight.has_failed:  # after a failure each runs by itself, not one behind the other
             return Found(flight.response, None, leads=False)
-
-
-def _hashing_cost(request: InferenceRequest) -> int:
-    cost = 0
-    for tensor in request.inputs:
-        array = tensor.array
-        cost += bytes_effort(array) if array.dtype.hasobject else array.nbytes // _HASHED
-    return cost
 
 
 def _key(call: Call[Any]) -> Key:
