@@ -13,8 +13,8 @@ from ..errors import InvalidRequest
 from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
-from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, joined
-from .messages import check_message, decode_request, decoding_cost, encode_response, encoding_cost
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort, joined
+from .messages import check_message, decode_request, decoding_cost, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
 
@@ -79,7 +79,7 @@ class GRPCForm:
         return decode_request(message, raw, lend)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return encoding_cost(response)
+        return copying_effort(response.outputs)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         message = self._method.response()

@@ -28,7 +28,6 @@ from ..tensors import (
     Lend,
     Tensor,
     check_supported,
-    copying_effort,
     integer_array,
     object_array,
     own_parameters,
@@ -176,11 +175,6 @@ def _value(parameter: Any, place: str) -> Any:
     if choice is None:
         raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
     return getattr(parameter, choice)
-
-
-def encoding_cost(response: InferenceResponse) -> int:
-    """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
-    return copying_effort(response.outputs)
 
 
 def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:

@@ -64,22 +64,29 @@ class Flight:
         key: What it answers.
     """
 
-    __slots__ = ("_cache", "_key", "ended", "has_failed", "response")
+    __slots__ = ("_cache", "_key", "ended", "has_failed", "is_joined", "response")
 
     def __init__(self, cache: Cache, key: Key) -> None:
         self._cache = cache
         self._key = key
         self.ended = Signal()
         """Set when the response is there, or will never be."""
+        self.is_joined = False
+        """Whether equal requests wait for it."""
         self.response: InferenceResponse | None = None
         self.has_failed = False
         """Whether the call ended with an error. Where it was cancelled, it did not."""
 
     def keep(self, response: InferenceResponse, now: float) -> None:
-        """The response is there. It is copied: the caller may change it."""
-        kept = InferenceResponse([_kept(tensor) for tensor in response.outputs], dict(response.parameters))
-        self.response = kept
-        self._cache.store(self._key, kept, now)
+        """The response is there. It is copied where it is kept, or somebody waits for it: the caller may change it."""
+        size = sum(_size(tensor.array) for tensor in response.outputs)
+        is_small = self._cache.has_room(size)
+        if not is_small:
+            self._cache.leave(self._key, self)  # from here on nobody joins it
+        if is_small or self.is_joined:
+            self.response = InferenceResponse([_kept(tensor) for tensor in response.outputs], dict(response.parameters))
+            if is_small:
+                self._cache.store(self._key, self.response, size, now)
         self.end(None)
 
     def end(self, error: BaseException | None) -> None:
@@ -150,15 +157,17 @@ class Cache:
                 self._size -= entry.size
             flight = self._flights.get(key)
             if flight is not None:
+                flight.is_joined = True
                 return Found(None, flight, leads=False)
             flight = self._flights[key] = Flight(self, key)
             return Found(None, flight, leads=True)
 
-    def store(self, key: Key, response: InferenceResponse, now: float) -> None:
-        """Keep a response, and let others go for it."""
-        size = sum(_size(tensor.array) for tensor in response.outputs)
-        if size > self._most // _SHARE:
-            return
+    def has_room(self, size: int) -> bool:
+        """Whether a response of so many bytes is kept."""
+        return size <= self._most // _SHARE
+
+    def store(self, key: Key, response: InferenceResponse, size: int, now: float) -> None:
+        """Keep a response of so many bytes, and let others go for it."""
         with self._lock:
             before = self._entries.pop(key, None)
             if before is not None:

@@ -17,9 +17,6 @@ from ..tensors import Tensor, object_array
 _MAX_ELEMENTS: Final = 1_000_000
 """How many elements an output may have: each that is asked for becomes text."""
 
-_FEW: Final = 8
-"""How many times more elements there must be than are asked for, so that looking for the least of these first takes less time."""
-
 
 def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     """The largest elements of an output, each as `value:index` or `value:index:label`.
@@ -41,7 +38,7 @@ def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
         raise InvalidRequest(f"output {shown(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
     number = min(most, rows.shape[1])
-    elements = [text for row in rows for text in _texts(row, _largest(row, number), labels)]
+    elements = _texts(rows, _largest(rows, number), labels)
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
@@ -55,25 +52,23 @@ def check_classified(name: str, dtype: DType) -> None:
         raise InvalidRequest(f"output {shown(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
 
 
-def _largest(row: Array, number: int) -> Array:
-    """The indices of the largest elements, in order."""
-    numbers = np.flatnonzero(row == row)
-    if number * _FEW < len(numbers):
-        values = row[numbers]
-        least = np.partition(values, len(values) - number)[len(values) - number]
-        numbers = numbers[values >= least]
+def _largest(rows: Array, number: int) -> Array:
+    """The indices of the largest elements of each row, in order."""
+    width = rows.shape[1]
     # sorting keeps the order of equal elements, so backwards before and after gives the lower index first
-    backwards = numbers[::-1]
-    order = backwards[np.argsort(row[backwards], kind="stable")][::-1]
-    if len(order) < number:
-        order = np.concatenate([order, np.flatnonzero(row != row)])
-    return order[:number]
+    order = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    if rows.dtype.kind == "f":
+        missing = np.count_nonzero(np.isnan(rows), axis=1, keepdims=True)  # NaN is now at the beginning
+        if missing.any():
+            order = np.take_along_axis(order, (np.arange(width) + missing) % width, axis=1)
+    return order[:, :number]
 
 
-def _texts(row: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
-    written = "%d:%d" if row.dtype.kind in "iu" else "%f:%d"
-    texts = [written % pair for pair in zip(row[indices].tolist(), indices.tolist(), strict=True)]
+def _texts(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
+    written = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
+    values, places = np.take_along_axis(rows, indices, axis=1).reshape(-1).tolist(), indices.reshape(-1).tolist()
+    texts = [written % pair for pair in zip(values, places, strict=True)]
     if labels:
         known = len(labels)
-        texts = [f"{text}:{labels[index]}" if index < known else text for text, index in zip(texts, indices.tolist(), strict=True)]
+        texts = [f"{text}:{labels[place]}" if place < known else text for text, place in zip(texts, places, strict=True)]
     return [text.encode() for text in texts]

@@ -303,6 +303,22 @@ def test_equal_requests_at_the_same_time_call_the_function_once(kind: str) -> No
     gated.server.stop()
 
 
+def test_a_response_that_is_too_large_to_keep_still_answers_those_that_wait() -> None:
+    gated = Gated(cache=ResponseCache(max_bytes=100))
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(gated.ask()) for _ in range(3)]
+        await gated.begun(1)
+        gated.open.set()
+        assert await asyncio.gather(*tasks) == [[1]] * 3
+        assert gated.calls == 1
+        assert await gated.ask() == [1]
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
 def test_when_the_first_is_cancelled_another_one_takes_its_place() -> None:
     gated = Gated()
 
