@@ -56,7 +56,7 @@ def _largest(rows: Array, number: int) -> Array:
     """The indices of the largest elements of each row, in order."""
     width = rows.shape[1]
     # sorting keeps the order of equal elements, so backwards before and after gives the lower index first
-    order = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    order: Array = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
     if rows.dtype.kind == "f":
         missing = np.count_nonzero(np.isnan(rows), axis=1, keepdims=True)  # NaN is now at the beginning
         if missing.any():
