@@ -305,12 +305,12 @@ class Call(Generic[T]):
             if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
                 tensor.array = lasting(array, request)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
-        if self.flight is not None:
-            self.flight.keep(response, self.engine.clock())
         return response
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
+        if self.flight is not None:
+            self.flight.keep(response, self.engine.clock())
         if self.delivery is not None:
             response = self.delivery.deliver(response, self.handler.outputs)
         encoded = self.form.encode(self.request, response)
