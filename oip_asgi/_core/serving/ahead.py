@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from ..effects import Run, Steps, Wait
 from ..limits import ON_LOOP
@@ -16,14 +16,7 @@ from ..raw import view_raw
 from ..tensors import copying_effort
 from .call import Call
 from .nesting import holders
-
-_OF_NO_MATTER: Final = frozenset(
-    {
-        *("timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output"),
-        "triton_enable_empty_final_response",
-    }
-)
-"""Parameters of a request that change nothing about the tensors of its response."""
+from .reserved import OF_TREATMENT
 
 
 def look_ahead(call: Call[Any]) -> Steps[None]:
@@ -74,7 +67,7 @@ def _key(call: Call[Any]) -> Key:
     """The key of a request: two that differ in anything that could change the response have different ones."""
     request = call.request
     inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
-    parameters = sorted((name, value) for name, value in request.parameters.items() if name not in _OF_NO_MATTER)
+    parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
     outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
     # the text says how long what follows is, so no two requests have the same bytes
     digest = sha256(repr((inputs, parameters, outputs)).encode())

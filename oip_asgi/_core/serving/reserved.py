@@ -13,6 +13,14 @@ from typing import Final
 
 from ..errors import InvalidRequest, shown
 
+OF_TREATMENT: Final = frozenset(
+    {
+        *("timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output"),
+        "triton_enable_empty_final_response",
+    }
+)
+"""Parameters of requests that say how they are treated, not what is computed."""
+
 _MAX_UINT64: Final = 2**64 - 1
 _RESERVED: Final = "triton_"
 
