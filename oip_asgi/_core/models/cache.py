@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ..datatypes import Array
 from ..effects import Signal
+from ..errors import TimedOut
 from ..tensors import InferenceResponse, Tensor
 from .uses import Uses
 
@@ -75,7 +76,7 @@ class Flight:
         """Whether equal requests wait for it."""
         self.response: InferenceResponse | None = None
         self.has_failed = False
-        """Whether the call ended with an error. Where it was cancelled, it did not."""
+        """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """The response is there. It is copied where it is kept, or somebody waits for it: the caller may change it."""
@@ -91,7 +92,7 @@ class Flight:
 
     def end(self, error: BaseException | None) -> None:
         """The call has ended, with this error where it has one."""
-        self.has_failed = isinstance(error, Exception)
+        self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
         self._cache.leave(self._key, self)
         self.ended.set()
 

@@ -375,6 +375,24 @@ def test_when_the_first_fails_the_others_run_by_themselves(kind: str) -> None:
     gated.server.stop()
 
 
+def test_when_the_first_passes_its_deadline_another_one_takes_its_place() -> None:
+    gated = Gated()
+
+    async def main() -> None:
+        first = asyncio.create_task(gated.ask(parameters={"timeout": 20_000}))
+        await gated.begun(1)
+        others = [asyncio.create_task(gated.ask()) for _ in range(3)]
+        await gated.begun(2)
+        gated.open.set()
+        assert await asyncio.gather(*others) == [[1]] * 3
+        with pytest.raises(InferenceError, match="did not answer within"):
+            await first
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
 def test_the_first_passes_its_deadline_and_its_late_response_is_kept() -> None:
     gated = Gated("thread")
 
