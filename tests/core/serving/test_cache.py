@@ -19,6 +19,7 @@ from oip_asgi import (
     InferenceRequest,
     InferenceResponse,
     InferenceServer,
+    OIPApp,
     RequestOutput,
     ResponseCache,
     Tensor,
@@ -29,6 +30,7 @@ from oip_asgi._core.models.cache import Cache
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import is_idle, outcomes, waiting_calls
 from tests.support.talk import block_until
+from tests.support.ways import Request, over_asgi
 
 
 class Counted:
@@ -91,6 +93,18 @@ def test_each_form_is_encoded_anew() -> None:
     assert outputs(ask(counted.server, "m", classes, n=[1, 9])) == {"n": ["9:1"]}
     assert outputs(ask(counted.server, "m", {"outputs": [{"name": "n"}]}, n=[1, 9])) == {"n": [1, 9]}
     assert len(counted.calls) == 2
+
+
+def test_every_way_to_ask_a_plain_model_shares_its_responses() -> None:
+    counted = Counted(inputs=[TensorSpec("x", "INT64", [-1])])
+    send = over_asgi(OIPApp(counted.server), "")
+    body = b'{"inputs":[{"name":"x","datatype":"INT64","shape":[2],"data":[1,2]}]}'
+    for path in ("infer", "infer_stream", "generate", "generate_stream"):
+        answer = send(Request("POST", f"/models/m/{path}", (), body))
+        assert (answer.status, b"[1,2]" in answer.body) == (200, True)
+    assert send(Request("POST", "/models/m/generate", (), b'{"x":[1,2]}')).body == b'{"model_name":"m","x":[1,2]}'
+    assert [r["x"].tolist() for r in counted.server.infer_stream_sync("m", {"x": [1, 2]})] == [[1, 2]]
+    assert counted.calls == [{"x": [1, 2]}]
 
 
 @pytest.mark.parametrize(
