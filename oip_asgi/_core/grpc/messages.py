@@ -18,7 +18,7 @@ from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, shown
 from ..limits import check_numbers
-from ..raw import count, from_raw, view_raw
+from ..raw import from_raw, view_raw
 from ..schemas import Parameters, RequestOutput
 from ..tensors import (
     COPIED,
@@ -29,27 +29,11 @@ from ..tensors import (
     Tensor,
     check_supported,
     integer_array,
+    lend_nothing,
     object_array,
     own_parameters,
 )
-
-TYPED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "BOOL": "bool_contents",
-        "UINT8": "uint_contents",
-        "UINT16": "uint_contents",
-        "UINT32": "uint_contents",
-        "UINT64": "uint64_contents",
-        "INT8": "int_contents",
-        "INT16": "int_contents",
-        "INT32": "int_contents",
-        "INT64": "int64_contents",
-        "FP32": "fp32_contents",
-        "FP64": "fp64_contents",
-        "BYTES": "bytes_contents",
-    }
-)
-"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
+from .contents import Contents, check_count, field_of, read_contents
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
@@ -74,7 +58,7 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
             raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
 
 
-def _contents(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
+def _of_inputs(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
     """The raw contents of each input, where there are any: those in shared memory have none."""
     if not raw or len(raw) == len(message.inputs):
         return raw
@@ -82,20 +66,26 @@ def _contents(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
     return [None if REGION in item.parameters else next(left, None) for item in message.inputs[:]]
 
 
-def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend) -> InferenceRequest:
+def decode_request(
+    message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] = MappingProxyType({}), lend: Lend = lend_nothing
+) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
         message: The message, which `check_message` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
             nothing here.
         raw: Its `raw_input_contents`.
+        contents: The typed contents that were taken off it, by the number of their input.
         lend: Reads the inputs that are in shared memory.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    contents = _contents(message, raw)
-    inputs = [_decode_input(item, place, contents[place] if contents else None, lend) for place, item in enumerate(message.inputs[:])]
+    raw_of = _of_inputs(message, raw)
+    inputs = [
+        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend)
+        for place, item in enumerate(message.inputs[:])
+    ]
     outputs = _asked(message)
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
@@ -110,7 +100,7 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     """
     return size + sum(
         len(content) if item.datatype == "BYTES" else len(content) // COPIED
-        for item, content in zip(message.inputs, _contents(message, raw), strict=False)
+        for item, content in zip(message.inputs, _of_inputs(message, raw), strict=False)
         if content is not None
     )
 
@@ -122,7 +112,7 @@ def _asked(message: Any) -> list[RequestOutput]:
     ]
 
 
-def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tensor:
+def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents | None, lend: Lend) -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -136,7 +126,10 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
                 if REGION in parameters:
                     return Tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
                 check_supported(item.parameters, "it")
-            array = _from_contents(item.contents, item.datatype, dtype, shape)
+            if contents is None:
+                array = _from_contents(item.contents, item.datatype, dtype, shape)
+            else:
+                array = read_contents(contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
@@ -147,16 +140,12 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
-    field = TYPED.get(datatype)
-    if field is None:
-        raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
+    field = field_of(datatype)
     for other, _ in contents.ListFields():
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
-    expected = count(shape)
-    if len(elements) != expected:
-        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
+    check_count(len(elements), field, shape)
     if dtype.kind == "O":
         return object_array(elements[:], shape)
     if dtype.kind in "ui":
