@@ -116,7 +116,10 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response | wsgi.Streamed) -> HttpResponse:
-    return HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+    made = HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+    if not any(name == b"content-type" for name, _ in response.headers):
+        del made["Content-Type"]  # Django calls an empty body HTML
+    return made
 
 
 def _headers(response: Response | wsgi.Streamed | Start) -> dict[str, str]:

@@ -23,7 +23,7 @@ from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
-from . import pages, repository
+from . import pages, repository, shared_memory
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
@@ -39,12 +39,14 @@ class Exchange(msgspec.Struct, eq=False):
         head: The request's head.
         incoming: Its body.
         version: The version of a model that its path names; None where it names none.
+        region: The region of shared memory that its path names; None where it names none.
     """
 
     engine: Engine
     head: Head
     incoming: Incoming
     version: str | None = None
+    region: str | None = None
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
@@ -74,7 +76,9 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
     model = None
     handler = match.handlers.get(head.method)
-    if match.name is not None:
+    if match.is_region:
+        request.region = match.name
+    elif match.name is not None:
         if match.is_split and match.name not in models:
             raise unknown_path(head.path)
         request.version = match.version
@@ -157,6 +161,16 @@ ROUTES: Final = [
     Route("POST", "/repository/index", repository.index),
     Route("POST", "/repository/models/{model}/load", repository.load),
     Route("POST", "/repository/models/{model}/unload", repository.unload),
+    Route("GET", "/systemsharedmemory/status", shared_memory.status),
+    Route("GET", "/systemsharedmemory/region/{region}/status", shared_memory.status),
+    Route("POST", "/systemsharedmemory/region/{region}/register", shared_memory.register),
+    Route("POST", "/systemsharedmemory/unregister", shared_memory.unregister),
+    Route("POST", "/systemsharedmemory/region/{region}/unregister", shared_memory.unregister),
+    Route("GET", "/cudasharedmemory/status", shared_memory.cuda_status),
+    Route("GET", "/cudasharedmemory/region/{region}/status", shared_memory.cuda_status),
+    Route("POST", "/cudasharedmemory/region/{region}/register", shared_memory.cuda_register),
+    Route("POST", "/cudasharedmemory/unregister", shared_memory.cuda_unregister),
+    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.cuda_unregister),
 ]
 """The routes of each server."""
 

@@ -136,6 +136,11 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     unannotated: dict[str, str]
     shown: Shown
 
+    @property
+    def takes_surroundings(self) -> bool:
+        """Whether the callable takes more of a request than its tensors."""
+        return any(take in (request_of, context_of) for take in (*self.positional, *self.keywords.values()))
+
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is.
 
