@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 _SHOWN = 100
-_LISTED = 20
+_LISTED = 10
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})

@@ -72,15 +72,18 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = ROUTES.match(head.path)
+    if match is None:
+        raise unknown_path(head.path, head.mount)
     model = None
     handler = match.handlers.get(head.method)
     if match.name is not None:
         if match.is_split and match.name not in models:
-            raise unknown_path(head.path)
+            raise unknown_path(head.path, head.mount)
         request.version = match.version
         model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.handlers)
+        is_of_model = head.method == "POST" and match.handlers.get("GET") is _model_metadata
+        raise not_allowed(head.method, match.handlers, f"{head.mount}{head.path.removesuffix('/')}/infer" if is_of_model else "")
     return handler(request) if model is None else handler(request, model)
 
 
@@ -160,6 +163,9 @@ ROUTES: Final = Routes(
         Route("POST", "/repository/models/{model}/unload", repository.unload),
     ]
 )
+
+FIRST_SEGMENTS: Final = ROUTES.first_segments()
+"""What every path of the protocol but the bare mount begins with."""
 
 
 def _compressed(response: Response, accepted: str) -> Steps[Response]:

@@ -31,6 +31,7 @@ class Head(msgspec.Struct):
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
         compress: Whether the response may be compressed, where the request accepts that.
+        mount: What clients have to send before `path`, such as "/v2", for texts of errors.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Head(msgspec.Struct):
     body_is_bounded: bool
     transport: Any
     compress: bool = False
+    mount: str = ""
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
