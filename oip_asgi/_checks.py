@@ -132,6 +132,23 @@ def dependencies_of(app: object) -> list[object]:
     return list(getattr(router, "dependencies", None) or [])
 
 
+def dependencies_around(app: object, mounted: object) -> list[object]:
+    """The dependencies of a FastAPI application, and of its routers in which something is mounted, which FastAPI runs before neither."""
+    return dependencies_of(app) + _of_routers(getattr(app, "router", None), mounted)
+
+
+def _of_routers(router: object, mounted: object) -> list[object]:
+    found: list[object] = []
+    for route in getattr(router, "routes", None) or ():
+        # how FastAPI 0.165 keeps an included router; older ones leave out what is mounted in one
+        included = getattr(route, "original_router", None)
+        if included is not None and mounted in [getattr(each, "app", None) for each in included.routes]:
+            found += [*included.dependencies, *route.include_context.dependencies]
+        elif included is not None:
+            found += _of_routers(included, mounted)
+    return found
+
+
 def needs(error: ImportError, package: str, extra: str) -> ImportError:
     """The error for a module of this package whose extra is not installed.
 

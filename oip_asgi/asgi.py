@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ._checks import check_asgi, check_installs_in, check_server, dependencies_of, inner_applications, is_framework
+from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
 from ._core.effects import Fed, Piece, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
@@ -65,11 +65,10 @@ class OIPApp:
     def _meet(self, host: object) -> None:
         """Look at the application that it turns out to be mounted in."""
         self._host = host
-        if dependencies_of(host):
+        if dependencies_around(host, self):
             _logger.warning(
-                "the dependencies of the FastAPI application do not run before %s, as FastAPI runs none before what is mounted: "
-                'write OIPApp(server).install(app, "/v2"), to which they apply',
-                self._prefix or "the mounted OIPApp",
+                "FastAPI runs no dependencies before what is mounted, so those of the application or router do not protect OIPApp: "
+                'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
