@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -28,7 +29,7 @@ from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, not_allowed, unknown_path
+from .routes import Match, Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -82,9 +83,16 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
         request.version = match.version
         model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
-        is_of_model = head.method == "POST" and match.handlers.get("GET") is _model_metadata
-        raise not_allowed(head.method, match.handlers, f"{head.mount}{head.path.removesuffix('/')}/infer" if is_of_model else "")
+        raise not_allowed(head.method, match.handlers, _infer_path(head, match))
     return handler(request) if model is None else handler(request, model)
+
+
+def _infer_path(head: Head, match: Match) -> str:
+    """Where a POST to a model's own path was meant to go; empty for other requests."""
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+        return ""
+    version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
+    return f"{head.mount}/models/{quote(match.name, safe='')}{version}/infer"
 
 
 def _server_metadata(request: Exchange) -> Response:

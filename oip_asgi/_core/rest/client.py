@@ -16,7 +16,7 @@ from ..errors import ErrorResponse, InvalidResponse, shown
 from ..tensors import Headers, InferenceResponse
 from .body import HEADER_LENGTH, decode_response
 
-_DECIMAL: Final = re.compile("[0-9]+")
+_DECIMAL: Final = re.compile("[0-9]{1,18}")
 _MEMBERS: Final = ("error", "detail", "message", "error_msg")
 """Where servers put the text of an error: this package and Triton, FastAPI and KServe, gateways."""
 
