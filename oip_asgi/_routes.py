@@ -28,9 +28,7 @@ def check_reachable(app: Any, routes: Iterable[Any], prefix: str) -> None:
             continue
         at = prefix or "/"
         if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):
-            raise ValueError(
-                f"OIPApp is there already, at {route.path or '/'}, so another one at {at} would never be asked: install one of them"
-            )
+            raise ValueError(f"OIPApp is there already, at {route.path or '/'}, and answers {at} too: leave one of the two out")
         raise ValueError(
             f"the route {route.path or '/'!r} comes first and answers everything under {at} in the place of oip_asgi, health probes too: "
             "add that route after the install or mount of oip_asgi"

@@ -55,7 +55,7 @@ class Answer:
 
     @classmethod
     def of(cls, status: int, headers: Iterable[tuple[str, str]], body: bytes, mount: str = "") -> Answer:
-        """What came back. The text of an error names paths with their mount, which is left out here: answers of all mounts are alike then."""
+        """What came back. Errors name paths with their mount, which is left out here, so that the answers of all mounts are alike."""
         mattering = {name.lower(): value for name, value in headers if name.lower() in MATTERING}
         if mount and status in (404, 405):
             length, body = str(len(body)), body.replace(f"{mount}/".encode(), b"/")

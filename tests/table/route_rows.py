@@ -24,7 +24,7 @@ def metadata_rows() -> Iterator[Row]:
         b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]},{"name":"m","datatype":"INT64","shape":[1]}]}'
     )
     empty = '{"name":"%s","platform":"python","inputs":[],"outputs":[]%s}'
-    of_version, of_x = (',"parameters":{"undeclared_inputs":"%s"}' % name for name in ("version", "x"))
+    of_version, of_x = (f',"parameters":{{"undeclared_inputs":"{name}"}}' for name in ("version", "x"))
     integers = (empty % ("integers", ',"versions":["1","10","9"]' + of_version)).encode()
     answers = {
         "": server,

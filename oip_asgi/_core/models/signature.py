@@ -47,7 +47,9 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
-        raise TypeError(f"an annotation of {called} cannot be resolved ({error}): import the name at run time, or drop it") from error
+        # Python cannot make `Optional` of an annotation that holds a list
+        mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
+        raise TypeError(f"an annotation of {called} cannot be resolved ({error}): {mend}") from error
     return _Signature(function, signature, declared, readers).bind()
 
 
