@@ -84,18 +84,18 @@ def check_installs_in(app: object) -> None:
     if ("starlette.applications", "Starlette") in names_of(app):
         return
     if is_framework(app, "flask", "Flask"):
-        instead = "for Flask, app.register_blueprint(oip_asgi.flask.blueprint(server))"
+        instead = "for Flask, write app.register_blueprint(oip_asgi.flask.blueprint(server))"
     elif is_framework(app, "starlette", "Router"):
-        instead = 'install into the application instead, at the whole path, such as OIPApp(server).install(app, "/api/v2")'
+        instead = 'write OIPApp(server).install(app, "/api/v2"), with the application itself and the whole path'
     elif is_framework(app, "quart", "Quart"):
-        instead = 'for Quart, app.asgi_app = OIPMiddleware(app.asgi_app, server, "/v2")'
+        instead = 'for Quart, write app.asgi_app = OIPMiddleware(app.asgi_app, server, "/v2")'
     elif is_asgi(app):
-        instead = 'for other ASGI applications, OIPMiddleware(app, server, "/v2")'
+        instead = 'for other ASGI applications, write OIPMiddleware(app, server, "/v2")'
     elif isinstance(app, type) or not callable(app):
-        instead = 'OIPApp(server).install(app, "/v2"), with the application itself'
+        instead = 'write OIPApp(server).install(app, "/v2"), with the application itself'
     else:
-        instead = 'for WSGI applications, OIPWSGIMiddleware(application, server, "/v2")'
-    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {called(app)}: write {instead}")
+        instead = 'for WSGI applications, write OIPWSGIMiddleware(application, server, "/v2")'
+    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {called(app)}: {instead}")
 
 
 def check_wsgi(app: object, written: str) -> None:
