@@ -203,7 +203,7 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
     told = told_by_host(error)
-    if told is not None and told.status < 500:  # as if it were raised as an InferenceError
+    if told is not None:  # as if it were raised as an InferenceError
         return told
     missing = missing_column(error, model, call.columns())
     if missing is not None:
@@ -211,8 +211,6 @@ def _failure(call: Call[Any], error: BaseException) -> InferenceError:
         return missing
     fields, advice = call.log_fields(), hint(error, model)
     log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
-    if told is not None:
-        return told
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
