@@ -70,7 +70,7 @@ def grpc_server() -> Any:
 FOR_APP = "OIPApp(server), and app.mount or OIPApp(server).install(app)"
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: OIPApp(FASTAPI), no_server("OIPApp", "a FastAPI", FOR_APP)),
-    (lambda: OIPApp(type(SERVER)), no_server("OIPApp", "the class InferenceServer", FOR_APP)),
+    (lambda: OIPApp(any_of(InferenceServer)), no_server("OIPApp", "the class InferenceServer", FOR_APP)),
     (lambda: OIPMiddleware(SERVER, FASTAPI), no_server("OIPMiddleware", "a FastAPI", f"OIPMiddleware{FIRST}")),
     (lambda: OIPMiddleware(FLASK, SERVER), no_asgi("a Flask", f"{FOR_FLASK}, or app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)")),
     (lambda: OIPMiddleware(any_of(OIPWSGIApp(SERVER)), SERVER), no_asgi("an OIPWSGIApp", AROUND_WSGI)),
@@ -121,7 +121,7 @@ def test_djangos_handler_is_no_asgi_application() -> None:
 
 def test_the_server_itself_mounted_says_what_to_mount() -> None:
     app = Starlette()
-    app.mount("/v2", SERVER)  # type: ignore[arg-type]
+    app.mount("/v2", SERVER)
     with pytest.raises(TypeError, match=exactly(MOUNTED)):
         Client(app).get("/v2/models")
     dispatcher = DispatcherMiddleware(FLASK, {"/v2": SERVER})

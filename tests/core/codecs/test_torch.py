@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi._core.datatypes import dtype_of
 from oip_asgi.codecs import TorchCodec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.ways import Request, over_asgi
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 
 DTYPES = {
     "BOOL": "bool",
@@ -109,10 +114,6 @@ def test_what_models_return(server: InferenceServer) -> None:
 
 
 def test_bfloat16_without_ml_dtypes_says_what_to_install(server: InferenceServer, monkeypatch: Any, caplog: Any) -> None:
-    import sys
-
-    from oip_asgi._core.datatypes import dtype_of
-
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     dtype_of.cache_clear()
     server.register("m", lambda x: torch.ones(1, dtype=torch.bfloat16))

@@ -119,7 +119,7 @@ def of_a_frame_of_its_own(df: pd.DataFrame) -> Any:
 
 
 def of_a_dict(df: pd.DataFrame) -> Any:
-    return {}["Age"]
+    return dict[str, int]()["Age"]
 
 
 def of_a_row(df: pd.DataFrame) -> Any:
