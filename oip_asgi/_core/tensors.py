@@ -302,24 +302,26 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return _named(self.outputs, name, "output")
 
     @classmethod
-    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview) -> InferenceResponse:
+    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
         """A response as any HTTP client received it.
 
         Args:
             headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
             body: Its body, decompressed.
+            status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
 
         Returns:
             Tensors whose arrays are views of the body where it is binary.
 
         Raises:
-            InvalidResponse: It is an error, whose text is in the message, or not an inference response.
+            ErrorResponse: It is an error, with its `text` and `response_status`.
+            InvalidResponse: It is neither an error nor an inference response.
 
         Specification: Inference Response JSON Object, Binary Tensor Data Extension.
         """
-        from .rest.body import from_http  # as in InferenceRequest.to_http
+        from .rest.client import from_http  # as in InferenceRequest.to_http
 
-        return from_http(headers, body)
+        return from_http(headers, body, status)
 
 
 def _named(tensors: list[Tensor], name: str, what: str) -> Array:
