@@ -164,12 +164,13 @@ def test_each_version_has_paths_of_its_own_and_the_default_one_is_there_without(
 
 
 def test_an_undeclared_model_says_what_to_declare(way: Way) -> None:
-    infer = got(way, "/models/greet/openapi.json")["paths"]["/models/greet/infer"]["post"]
+    infer = got(way, "/models/double/openapi.json")["paths"]["/models/double/infer"]["post"]
     assert infer["requestBody"]["description"] == (
         "This model does not declare its inputs and outputs, so they are not checked, and the example is a guess. Declare them where the "
-        'model is registered, such as `inputs=[TensorSpec("names", "BYTES", [-1])], outputs=[TensorSpec("y", "FP32", [-1])]`.'
+        'model is registered, such as `inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])]`.'
     )
-    assert infer["requestBody"]["content"]["application/json"]["example"] == {
+    annotated = got(way, "/models/greet/openapi.json")["paths"]["/models/greet/infer"]["post"]
+    assert annotated["requestBody"]["content"]["application/json"]["example"] == {
         "inputs": [{"name": "names", "shape": [1], "datatype": "BYTES", "data": ["text"]}]
     }
     assert "description" not in got(way, "/models/iris/openapi.json")["paths"]["/models/iris/infer"]["post"]["requestBody"]
