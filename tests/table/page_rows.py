@@ -38,5 +38,5 @@ def page_rows() -> Iterator[Row]:
         "/docs/static/page.js",
     ):
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path",))
-    for path in ("/models/nope/openapi.json", "/models/nope/docs/dataplane.json", "/models/echo/versions/1/openapi.json"):
+    for path in ("/models/nope/openapi.json", "/models/nope/docs/dataplane.json", "/models/echo/versions/7/openapi.json"):
         yield Row(f"unknown model {path}", Request("GET", path), 404, text=("Request for unknown model: ",))

@@ -86,7 +86,7 @@ def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, A
     """
     shown = _all_shown([(model, engine.models.named(model.name, None))])
     if version is not None:
-        shown = [each for each in shown if each.path == path_of(model.name, version)]
+        shown = [each for each in shown if each.path == path_of(model.name, model.version)]
     return _document(engine, _shared(engine, ""), shown, {})
 
 
