@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request, stream_with_context
-from flask.sansio.blueprints import BlueprintSetupState
+from ._checks import check_server, needs
+
+try:
+    from flask import Blueprint, Response, request, stream_with_context
+    from flask.sansio.blueprints import BlueprintSetupState
+except ImportError as error:
+    raise needs(error, "flask", "flask") from error
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
@@ -32,12 +37,15 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
+        TypeError: `server` is no `InferenceServer`.
         ValueError: When it is registered: the prefix does not begin with a slash.
     """
+    check_server(server, "blueprint", "app.register_blueprint(blueprint(server))")
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
+        behind = "" if path is None else f"/{path}"
+        head = wsgi.head(request.environ, behind, request.environ, f"{request.script_root}{request.path}".removesuffix(behind))
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
         if isinstance(response, wsgi.Streamed):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
-from urllib.parse import unquote
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
+from ._checks import check_server, check_wsgi
 from ._core.effects import Fed, Send, Start, Steps
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
@@ -43,18 +43,29 @@ class OIPWSGIApp:
     Args:
         server: The server whose models it serves.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
+
+    Raises:
+        TypeError: `server` is no `InferenceServer`.
     """
 
     def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+        check_server(server, "OIPWSGIApp", "OIPWSGIApp(server)")
         self._server = server
         self._compress = compress_responses
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.answer(environ, start_response, _path(environ))
 
-    def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
-        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        described = head(environ, path, environ)
+    def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str, prefix: str = "") -> Iterable[bytes]:
+        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself.
+
+        Args:
+            environ: The request.
+            start_response: As in WSGI.
+            path: What is behind the mount.
+            prefix: What is before it in the request's PATH_INFO, such as "/v2".
+        """
+        described = head(environ, path, environ, environ.get("SCRIPT_NAME", "") + prefix)
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
@@ -71,10 +82,13 @@ class OIPWSGIMiddleware:
         compress_responses: As in `OIPWSGIApp`.
 
     Raises:
+        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, as where they are swapped.
         ValueError: The path does not begin with a slash.
     """
 
     def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
+        check_server(server, "OIPWSGIMiddleware", "OIPWSGIMiddleware(app, server), the application first")
+        check_wsgi(app, "OIPWSGIMiddleware(app, server), the application first")
         self._host = app
         self._app = OIPWSGIApp(server, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
@@ -83,7 +97,7 @@ class OIPWSGIMiddleware:
         path = behind(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
-        return self._app.answer(environ, start_response, path)
+        return self._app.answer(environ, start_response, path, self._prefix)
 
 
 def _path(environ: WSGIEnvironment) -> str:
@@ -92,22 +106,23 @@ def _path(environ: WSGIEnvironment) -> str:
     return path.encode("latin-1").decode(errors="replace")
 
 
-def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
-    """A request's head from its `environ`, for a path behind the mount that is already known."""
+def head(environ: WSGIEnvironment, path: str, transport: object, mount: str) -> Head:
+    """A request's head from its `environ`, for a path behind the mount that is already known.
+
+    Args:
+        environ: The request.
+        path: What is behind the mount, decoded.
+        transport: The adapter's own object, for models.
+        mount: What clients have to send before `path`.
+    """
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=partial(_mount, environ),
+        mount=mount,
     )
-
-
-def _mount(environ: WSGIEnvironment, head: Head) -> str:
-    """The path of the mount as clients see it: all that is in front of the request's own."""
-    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return path.encode("latin-1").decode(errors="replace").removesuffix(unquote(head.path))
 
 
 @final
