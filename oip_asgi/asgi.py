@@ -99,7 +99,7 @@ class OIPApp:
         """
         raw_path: bytes | None = scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        mount = f"{scope.get('root_path', '').rstrip('/')}{prefix}"
+        mount = f"{scope.get('root_path', '')}{prefix}"
         head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)

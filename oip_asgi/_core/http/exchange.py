@@ -92,7 +92,7 @@ def _infer_path(head: Head, match: Match) -> str:
     if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
-    return f"{head.mount}/models/{quote(match.name, safe='')}{version}/infer"
+    return f"{head.mount.rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
 def _server_metadata(request: Exchange) -> Response:

@@ -151,6 +151,7 @@ def unknown_path(path: str, mount: str) -> NotFound:
         path: Behind the mount, percent-encoded.
         mount: The mount's own path, which clients have to send before it.
     """
+    mount = mount.rstrip("/")
     quoted = shown(unquote(path.removesuffix("/")))
     return NotFound(
         f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, {mount}/models, or "
