@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -60,6 +61,7 @@ class OIPApp:
         self._server = server
         self._prefix = prefix_of(path)
         self._compress = compress_responses
+        self._mount = partial(_mount, self._prefix)
         self._host: object = None
 
     def _meet(self, host: object) -> None:
@@ -81,26 +83,17 @@ class OIPApp:
                 host = scope.get("app")
                 if host is not self._host:
                     self._meet(host)
-                await self.answer(scope, receive, send, rest, self._prefix)
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
             await own_lifespan(self._server, receive, send)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str, prefix: str = "") -> None:
-        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself.
-
-        Args:
-            scope: The request.
-            receive: As in ASGI.
-            send: As in ASGI.
-            path: What is behind the mount.
-            prefix: What is before it in the scope's path and not in its `root_path`, such as "/v2".
-        """
+    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        mount = f"{scope.get('root_path', '')}{prefix}"
-        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, mount)
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
@@ -142,7 +135,7 @@ class OIPApp:
         if grpc:
             self._install_grpc(app, dependencies)
         if dependencies or dependencies_of(app):
-            add_routes(app, prefix, partial(self._answer_under, prefix), dependencies)
+            add_routes(app, prefix, self._answer_mounted, dependencies)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         ours = app.router.routes[len(before)]
@@ -157,8 +150,8 @@ class OIPApp:
 
         app.router.lifespan_context = lifespan
 
-    async def _answer_under(self, prefix: str, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(scope, receive, send, behind(_path(scope), prefix) or "", prefix)
+    async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.answer(scope, receive, send, _path(scope))
 
     def _install_grpc(self, app: Starlette, dependencies: Sequence[Any]) -> None:
         from starlette.routing import Mount
@@ -168,7 +161,7 @@ class OIPApp:
         grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
         if dependencies or dependencies_of(app):
             for path in grpc_app.paths:
-                add_routes(app, path, grpc_app, dependencies, is_mount=True)
+                add_routes(app, path, grpc_app, dependencies)
         else:
             app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
         build = app.build_middleware_stack
@@ -258,7 +251,7 @@ class OIPMiddleware:
                 "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
                 f'write OIPApp(server).install(app, "{path}"), to which they apply'
             )
-        self._app = OIPApp(server, compress_responses=compress_responses)
+        self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
         self._host = _beside(app, server, compress_responses) if grpc else app
 
@@ -269,7 +262,7 @@ class OIPMiddleware:
         if scope["type"] == "http":
             path = behind(_path(scope), self._prefix)
             if path is not None:
-                await self._app.answer(scope, receive, send, path, self._prefix)
+                await self._app.answer(scope, receive, send, path)
                 return
         await self._host(scope, receive, send)
 
@@ -287,6 +280,19 @@ def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool)
             await host(scope, receive, send)
 
     return app
+
+
+def _mount(prefix: str, head: Head) -> str:
+    """The path of the mount as clients see it.
+
+    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
+    telling, as Litestar does, has left it in `raw_path`.
+    """
+    scope = head.transport
+    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != asked and in_front.startswith(told) else told
 
 
 def _path(scope: Scope) -> str:
