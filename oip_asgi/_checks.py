@@ -156,7 +156,10 @@ def needs(error: ImportError, package: str, extra: str) -> ImportError:
         error: What importing it raised.
         package: The package of the extra that the module imports.
         extra: The extra.
+
+    Raises:
+        ImportError: `error` itself, where something else is missing.
     """
     if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
-        return error  # it is there, and something that it needs is not
+        raise error  # it is there, and something that it needs is not
     return ImportError(f"{package} is not installed: pip install 'oip_asgi[{extra}]'", name=error.name)

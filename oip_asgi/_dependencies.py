@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
-def add_routes(
-    app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any], *, is_mount: bool = False
-) -> None:
+def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any]) -> None:
     """Add routes to a FastAPI application for a path and all that is under it.
 
     Args:
         app: The application, whose own dependencies run too.
         prefix: The path.
-        serve: Answers a request, after the dependencies.
+        serve: Answers a request, after the dependencies, as a mounted application: `root_path` names the prefix.
         dependencies: More of them.
-        is_mount: Whether `serve` is told the prefix in `root_path`, as a mounted application is.
     """
     from starlette.requests import Request
     from starlette.responses import Response
@@ -36,9 +33,13 @@ def add_routes(
             self._request = request
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if is_mount:
-                scope = {**scope, "root_path": f"{scope.get('root_path', '')}{prefix}"}
-            await serve(scope, _receive(self._request, receive), send)
+            root = scope.get("root_path", "")
+            mounted = {
+                **scope,
+                "app_root_path": scope.get("app_root_path", root),
+                "root_path": f"{root}{prefix}",
+            }  # as Starlette's Mount does
+            await serve(mounted, _receive(self._request, receive), send)
             if self.background is not None:
                 await self.background()
 

@@ -29,9 +29,11 @@ def check_reachable(app: Any, routes: Iterable[Any], prefix: str) -> None:
         at = prefix or "/"
         if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):
             raise ValueError(f"OIPApp is there already, at {route.path or '/'}, and answers {at} too: leave one of the two out")
+        path = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
+        called = "an included router" if path is None else f"the route {path or '/'!r}"
         raise ValueError(
-            f"the route {route.path or '/'!r} comes first and answers everything under {at} in the place of oip_asgi, health probes too: "
-            "add that route after the install or mount of oip_asgi"
+            f"{called} comes first and answers everything under {at} in the place of oip_asgi, health probes too: add it after the install "
+            "or mount of oip_asgi"
         )
 
 

@@ -62,6 +62,7 @@ class OIPApp:
         self._server = server
         self._prefix = prefix_of(path)
         self._compress = compress_responses
+        self._mount = partial(_mount, self._prefix)
         self._host: object = None
 
     def _meet(self, host: object) -> None:
@@ -83,26 +84,17 @@ class OIPApp:
                 host = scope.get("app")
                 if host is not self._host:
                     self._meet(host)
-                await self.answer(scope, receive, send, rest, self._prefix)
+                await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
             await own_lifespan(self._server, receive, send)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str, prefix: str = "") -> None:
-        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself.
-
-        Args:
-            scope: The request.
-            receive: As in ASGI.
-            send: As in ASGI.
-            path: What is behind the mount.
-            prefix: What is before it in the scope's path and not in its `root_path`, such as "/v2".
-        """
+    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        mount = _mount(f"{scope.get('root_path', '').rstrip('/')}{prefix}", path, target)
-        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, mount)
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
@@ -150,7 +142,7 @@ class OIPApp:
         if openapi:
             self._install_openapi(app, path)
         if dependencies or dependencies_of(app):
-            add_routes(app, prefix, partial(self._answer_under, prefix), dependencies)
+            add_routes(app, prefix, self._answer_mounted, dependencies)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         ours = app.router.routes[len(before)]
@@ -171,8 +163,8 @@ class OIPApp:
         if host_openapi is not None and server._inside.engine.read_page is not None:
             app.openapi = lambda: merged(host_openapi(), server.openapi(path))
 
-    async def _answer_under(self, prefix: str, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(scope, receive, send, behind(_path(scope), prefix) or "", prefix)
+    async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.answer(scope, receive, send, _path(scope))
 
     def _install_grpc(self, app: Starlette, dependencies: Sequence[Any]) -> None:
         from starlette.routing import Mount
@@ -182,7 +174,7 @@ class OIPApp:
         grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
         if dependencies or dependencies_of(app):
             for path in grpc_app.paths:
-                add_routes(app, path, grpc_app, dependencies, is_mount=True)
+                add_routes(app, path, grpc_app, dependencies)
         else:
             app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
         build = app.build_middleware_stack
@@ -272,7 +264,7 @@ class OIPMiddleware:
                 "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
                 f'write OIPApp(server).install(app, "{path}"), to which they apply'
             )
-        self._app = OIPApp(server, compress_responses=compress_responses)
+        self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
         self._host = _beside(app, server, compress_responses) if grpc else app
 
@@ -283,7 +275,7 @@ class OIPMiddleware:
         if scope["type"] == "http":
             path = behind(_path(scope), self._prefix)
             if path is not None:
-                await self._app.answer(scope, receive, send, path, self._prefix)
+                await self._app.answer(scope, receive, send, path)
                 return
         await self._host(scope, receive, send)
 
@@ -303,6 +295,19 @@ def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool)
     return app
 
 
+def _mount(prefix: str, head: Head) -> str:
+    """The path of the mount as clients see it.
+
+    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
+    telling, as Litestar does, has left it in `raw_path`.
+    """
+    scope = head.transport
+    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != asked and in_front.startswith(told) else told
+
+
 def _path(scope: Scope) -> str:
     """The path behind the mount.
 
@@ -319,22 +324,6 @@ def _path(scope: Scope) -> str:
         if rest is not None:
             return rest
     return path
-
-
-def _mount(told: str, path: str, target: str | None) -> str:
-    """The path of the mount as clients see it.
-
-    Args:
-        told: What the host tells of it.
-        path: What is behind it.
-        target: What the request line asked for: a host that has cut off its part of the path without telling, as Litestar does, has left
-            it there.
-    """
-    if told or target is None or len(target) <= len(path):
-        return told
-    asked = unquote(target.partition("?")[0]).removesuffix("/")
-    in_front = asked.removesuffix(path.removesuffix("/"))
-    return "" if in_front == asked else in_front
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 from ._checks import check_server, needs
 
@@ -188,12 +189,19 @@ class _RequestThread:
 
 
 def _head(request: HttpRequest, path: str) -> Head:
-    head = wsgi.head(request.META, path, request, request.path.removesuffix(path))
+    head = wsgi.head(request.META, path, request)
+    head.mount = _mount
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
         head.path, head.body_is_bounded = encoded(path, target), True
     return head
+
+
+def _mount(head: Head) -> str:
+    """The path of the mount as clients see it: all that is in front of the request's own."""
+    asked: str = head.transport.path
+    return asked.removesuffix(unquote(head.path))
 
 
 def _stream(request: HttpRequest) -> Any:

@@ -44,8 +44,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        behind = "" if path is None else f"/{path}"
-        head = wsgi.head(request.environ, behind, request.environ, f"{request.script_root}{request.path}".removesuffix(behind))
+        head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
         if isinstance(response, wsgi.Streamed):

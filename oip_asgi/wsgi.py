@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from urllib.parse import unquote
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
@@ -56,16 +57,9 @@ class OIPWSGIApp:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.answer(environ, start_response, _path(environ))
 
-    def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str, prefix: str = "") -> Iterable[bytes]:
-        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself.
-
-        Args:
-            environ: The request.
-            start_response: As in WSGI.
-            path: What is behind the mount.
-            prefix: What is before it in the request's PATH_INFO, such as "/v2".
-        """
-        described = head(environ, path, environ, environ.get("SCRIPT_NAME", "") + prefix)
+    def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
+        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
+        described = head(environ, path, environ)
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
@@ -97,7 +91,7 @@ class OIPWSGIMiddleware:
         path = behind(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
-        return self._app.answer(environ, start_response, path, self._prefix)
+        return self._app.answer(environ, start_response, path)
 
 
 def _path(environ: WSGIEnvironment) -> str:
@@ -106,23 +100,22 @@ def _path(environ: WSGIEnvironment) -> str:
     return path.encode("latin-1").decode(errors="replace")
 
 
-def head(environ: WSGIEnvironment, path: str, transport: object, mount: str) -> Head:
-    """A request's head from its `environ`, for a path behind the mount that is already known.
-
-    Args:
-        environ: The request.
-        path: What is behind the mount, decoded.
-        transport: The adapter's own object, for models.
-        mount: What clients have to send before `path`.
-    """
+def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
+    """A request's head from its `environ`, for a path behind the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=mount,
+        mount=partial(_mount, environ),
     )
+
+
+def _mount(environ: WSGIEnvironment, head: Head) -> str:
+    """The path of the mount as clients see it: all that is in front of the request's own."""
+    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return path.encode("latin-1").decode(errors="replace").removesuffix(unquote(head.path))
 
 
 @final

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Mount, Route
@@ -18,8 +19,8 @@ from tests.support.asking import exactly
 from tests.support.client import Client
 
 FIRST = (
-    "comes first and answers everything under /v2 in the place of oip_asgi, health probes too: add that route after the install or mount "
-    "of oip_asgi"
+    "comes first and answers everything under /v2 in the place of oip_asgi, health probes too: "
+    "add it after the install or mount of oip_asgi"
 )
 
 
@@ -57,6 +58,14 @@ def test_a_route_that_answers_everything_is_refused_at_install(path: str) -> Non
     with pytest.raises(ValueError, match=exactly(f"the route {path!r} {FIRST}")):
         OIPApp(InferenceServer()).install(app)
     assert app.router.routes == before
+
+
+def test_a_router_that_answers_everything_is_refused_too() -> None:
+    router, app = APIRouter(), FastAPI()
+    router.add_api_route("/{rest:path}", lambda rest: rest)
+    app.include_router(router)
+    with pytest.raises(ValueError, match=rf"\A(an included router|the route '/\{{rest:path\}}') {re.escape(FIRST)}\Z"):
+        OIPApp(InferenceServer()).install(app)
 
 
 @pytest.mark.parametrize(

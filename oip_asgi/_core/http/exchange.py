@@ -76,14 +76,14 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     head, models = request.head, request.engine.models
     match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
     if match is None:
-        raise unknown_path(head.path, head.mount)
+        raise unknown_path(head.path, head.mount(head))
     model = None
     handler = match.handlers.get(head.method)
     if match.is_region:
         request.region = match.name
     elif match.name is not None:
         if match.is_split and match.name not in models:
-            raise unknown_path(head.path, head.mount)
+            raise unknown_path(head.path, head.mount(head))
         request.version = match.version
         model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
@@ -96,7 +96,7 @@ def _infer_path(head: Head, match: Match) -> str:
     if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
-    return f"{head.mount}/models/{quote(match.name, safe='')}{version}/infer"
+    return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
 def _server_metadata(request: Exchange) -> Response:

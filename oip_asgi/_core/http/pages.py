@@ -48,7 +48,7 @@ def _encoded(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
 
 def _document(head: Head, document: bytes) -> Response:
     """A document as a response, with the address at which this client reaches the server."""
-    mount = quote(head.mount, safe="/:@!$&'()*+,;=~")
+    mount = quote(head.mount(head), safe="/:@!$&'()*+,;=~")
     servers = b'{"servers":%b,' % encoded_json([{"url": mount or "/"}])
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
 

@@ -166,6 +166,7 @@ def unknown_path(path: str, mount: str) -> NotFound:
         path: Behind the mount, percent-encoded.
         mount: The mount's own path, which clients have to send before it.
     """
+    mount = mount.rstrip("/")
     quoted = shown(unquote(path.removesuffix("/")))
     for pattern, why in _NOT_SUPPORTED:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):

@@ -129,7 +129,7 @@ def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, An
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor, but any number may come: use inputs=")
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
-    return wanted, codec if is_input_codec(codec) else None, None if said is None else said.datatype
+    return wanted, codec if is_input_codec(codec) else None, None if said is None else said.datatype or None
 
 
 def each_of(annotation: Any) -> Any:

@@ -17,11 +17,12 @@ from ..datatypes import DTYPES, datatype_of
 from .specs import AnyShape, TensorSpec
 
 _ABSTRACT: Final = frozenset(
-    {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating, np.complexfloating, np.flexible}
+    {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating, np.complexfloating}
+    | {np.flexible, np.character}
 )
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
-_LIKE_A_DATATYPE: Final = re.compile(r"(?i)(bool|bytes|string|bf16|(u?int|fp|float|bfloat)\d+)")
+_LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
 
 _KNOWN: Final = ", ".join([*DTYPES, "BF16"])
 
