@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
+from .batches import Batches
 from .callables import kind_of
 from .handler import Handler
 from .life import Life
@@ -48,6 +49,9 @@ class Model:
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
         self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
+        self.batching = options.batching()
+        if self.batching is not None:
+            self.limiter.batches = Batches(self.batching.most, self.batching.preferred)
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -62,7 +66,7 @@ class Model:
         self.named, self.streams = handler.binding.claimed, handler.streams
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
-        if self.options.max_concurrency is None:
+        if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_bounds(*self._at_once(handler.function))
 
     @property

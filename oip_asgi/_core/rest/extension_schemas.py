@@ -120,6 +120,13 @@ class VersionPolicy(msgspec.Struct):
     all: dict[str, int]
 
 
+class DynamicBatching(msgspec.Struct):
+    """How requests share calls."""
+
+    preferred_batch_size: list[int]
+    max_queue_delay_microseconds: int
+
+
 class ModelConfig(msgspec.Struct):
     """`ModelConfig`, the fields that clients read."""
 
@@ -131,4 +138,5 @@ class ModelConfig(msgspec.Struct):
     input: list[ModelInput]
     output: list[ModelOutput]
     instance_group: list[InstanceGroup]
+    dynamic_batching: DynamicBatching | UnsetType = UNSET
     parameters: dict[str, ModelParameter] | UnsetType = UNSET
