@@ -107,7 +107,7 @@ class Batches(Generic[S]):
                 self._open[key] = batch
         batch.add(slot, waiting)
         self._of[slot] = batch
-        if batch.rows >= self._most:
+        if batch.rows >= self._most and not batch.is_closed:
             self._close(batch)
         return [*changed, batch]
 

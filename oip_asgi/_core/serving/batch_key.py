@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from ..codecs.column_reading import are_for_nanoseconds
 from ..codecs.datetime import points_of
 from ..codecs.pandas import PandasCodec
 from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
@@ -20,6 +21,9 @@ from ..tensors import InferenceRequest, Tensor
 _NOT_OF_ROWS: Final = frozenset({"timeout", "priority", "binary_data_output"})
 _SEQUENCE: Final = "sequence_"
 """Parameters of requests that say how they are treated, not what is computed."""
+
+_NOTHING: Final[frozenset[Hashable]] = frozenset()
+_DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 def rows_of(tensors: Iterable[Tensor]) -> int | None:
@@ -61,7 +65,7 @@ def key_of(
         parts.append(part)
     if whole is None and binding.rest is None and len(parts) > 1:
         parts.sort(key=str)  # each goes to a parameter of its own: else their order is that of columns
-    return handler, binding, content_type, _frozen(request.parameters) if request.parameters else (), tuple(parts)
+    return handler, binding, content_type, _frozen(request.parameters) if request.parameters else _NOTHING, tuple(parts)
 
 
 def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
@@ -71,18 +75,16 @@ def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
     if content_type == "pd_json" or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
         return None
     if content_type == "datetime":
-        # a column of dates has one unit, and an offset from UTC for all of them or for none
+        # a column of dates has one unit, which follows from their form and their years, and an offset from UTC for all of them or for none
         elements = array.ravel().tolist() if array.dtype.hasobject else []
-        if not elements or points_of(elements) is None:
+        found = points_of(elements) if elements else None
+        if found is None:
             return None
-        kind = elements[0].translate(_DIGITS_TO_0)
-    return name, array.dtype, array.shape[1:], _frozen(parameters) if parameters else (), kind
+        kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])
+    return name, array.dtype, array.shape[1:], _frozen(parameters) if parameters else _NOTHING, kind
 
 
-_DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
-
-
-def _frozen(parameters: Parameters) -> Hashable:
+def _frozen(parameters: Parameters) -> frozenset[Hashable]:
     return frozenset(
         (name, type(value), value) for name, value in parameters.items() if name not in _NOT_OF_ROWS and not name.startswith(_SEQUENCE)
     )

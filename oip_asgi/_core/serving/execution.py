@@ -157,33 +157,30 @@ class Execution:
 
     def _run(self) -> None:
         token = enter_together(self._model, self._slot, [member.held for member in self.members])
-        function = self.handler.function
+        function, calls = self.handler.function, self._calls()
         try:
             with self._span():
-                calls = self._calls()
-                args, kwargs = next(calls)
-                while True:
+                arguments = next(calls, None)
+                while arguments is not None:
+                    args, kwargs = arguments
                     try:
                         result = function(*args, **kwargs)
                         new = is_new(result)
                     except Exception as error:
-                        args, kwargs = calls.throw(error)
+                        arguments = _thrown(calls, error)
                     else:
-                        args, kwargs = calls.send((result, new))
+                        arguments = _sent(calls, (result, new))
                         del result
-        except StopIteration:
-            pass
         finally:
             leave(token)
 
     async def run_async(self) -> None:
         """`run` for a coroutine function, in a task of its own."""
         token = enter_together(self._model, self._slot, [member.held for member in self.members])
-        function = self.handler.function
-        calls = self._calls()
-        arguments = next(calls, None)
+        function, calls = self.handler.function, self._calls()
         try:
             with self._span():
+                arguments = next(calls, None)
                 while arguments is not None:
                     args, kwargs = arguments
                     try:

@@ -96,8 +96,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own
-            if array.nbytes <= SMALL or any(memory_of(array) is memory for memory in lent):
+            # the pipeline has copied larger arrays, but for those that are the request's own, or a part of a batch
+            if array.nbytes <= SMALL or array.base is not None or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 
