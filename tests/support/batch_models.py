@@ -175,7 +175,7 @@ def _of_frame(dice: random.Random, rows: int) -> InferenceRequest:
         request.inputs.append(Tensor("when", when.array, {"content_type": "datetime"}))
     if dice.random() < 0.3:
         values = [dice.choice(["a", "b"]) for _ in range(rows)]
-        dtype = dice.choice(["object", "category", pd.CategoricalDtype(["a", "b"])])
+        dtype: Any = dice.choice(["object", "category", pd.CategoricalDtype(["a", "b"])])
         request.inputs += PandasCodec.encode_request(pd.DataFrame({"c": pd.Series(values, dtype=dtype)})).inputs
     if dice.random() < 0.2:
         dice.shuffle(request.inputs)

@@ -13,7 +13,7 @@ from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.batch_models import Body, body, comparable, make_server
 from tests.support.inside import is_idle, statistics_of
 from tests.support.talk import block_until
-from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.support.ways import Request, over_wsgi
 
 
 @dataclass
@@ -59,7 +59,7 @@ async def _ask_over_asgi(server: InferenceServer, ask: Body) -> Any:
     async def receive() -> Any:
         if messages:
             return messages.pop()
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -127,6 +127,3 @@ def play(servers: Servers, dice: random.Random, most: int = 24) -> None:
                 expected = servers.expected(ask)
                 assert answer == expected, f"{ask}: {answer} with batches, {expected} without"
     block_until(lambda: is_idle(servers.batched))
-
-
-__all__ = ["Servers", "over_asgi", "play"]

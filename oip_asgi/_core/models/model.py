@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
@@ -16,6 +17,8 @@ from .limiter import Limiter
 from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
+
+_logger: Final = logging.getLogger("oip_asgi")
 
 AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
 """How many calls of a function may run at once where nobody says it: at least, and at most."""
@@ -52,6 +55,7 @@ class Model:
         self.batching = options.batching()
         if self.batching is not None:
             self.limiter.batches = Batches(self.batching.most, self.batching.preferred)
+            self._warn_of_queue(self.batching.most)
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -68,6 +72,16 @@ class Model:
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_bounds(*self._at_once(handler.function))
+
+    def _warn_of_queue(self, most: int) -> None:
+        limiter = self.limiter
+        let_in = limiter.max_concurrency + limiter.max_queue
+        if let_in < most:
+            _logger.warning(
+                "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of one row never fill a batch of "
+                "max_batch_size=%d: raise max_queue",
+                self, let_in, limiter.max_concurrency, limiter.max_queue, most,
+            )  # fmt: skip
 
     @property
     def is_async(self) -> bool:

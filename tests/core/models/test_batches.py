@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from oip_asgi._core.models.batches import Batches, Waiting
 from oip_asgi._core.models.limiter import Limiter, Slot
@@ -270,7 +270,8 @@ def test_a_stop_holds_back_nobody_and_waits_for_all() -> None:
 
 
 def test_idle_is_told_where_the_last_that_was_held_back_goes() -> None:
-    for go in (lambda queue: queue.leave("a"), lambda queue: queue.limiter.turn_away(is_unloaded=False)):
+    goes: list[Callable[[Queue], None]] = [lambda queue: queue.leave("a"), lambda queue: queue.limiter.turn_away(is_unloaded=False)]
+    for go in goes:
         queue = Queue()
         queue.enter("a", hold=5.0)
         idle = queue.limiter.idle()

@@ -138,11 +138,16 @@ def test_a_scalar_and_inputs_of_different_rows_run_alone() -> None:
 
 def test_one_request_has_its_own_arrays_and_several_one_that_nobody_else_has() -> None:
     seen: list[Any] = []
-    held = Held(lambda x: (seen.append(x), x)[1])
+
+    def note(x: Any) -> Any:
+        seen.append(x)
+        return x
+
+    held = Held(note)
     mine = np.arange(5000, dtype="f4").reshape(-1, 1)
     assert len(play(held, mine)[0]) == 5000
     assert np.shares_memory(seen[0], mine)
-    held = Held(lambda x: (seen.append(x), x)[1])
+    held = Held(note)
     play(held, rows(1), rows(2))
     assert not seen[1].flags.writeable
     assert seen[1].flags.c_contiguous
