@@ -156,7 +156,7 @@ class Limiter:
         with self.lock:
             if slot.is_left:  # it was turned away
                 return
-            leaders = self._start(self.batches.join(slot, key, waiting))
+            leaders = self._start(self.batches.join(slot, key, waiting), self._clock())
         _wake(leaders)
 
     def standing(self, slot: Slot) -> tuple[bool, float]:
@@ -166,17 +166,19 @@ class Limiter:
             batch = self.batches.of(slot)
             if batch is None:
                 return False, math.inf
-            if batch.has_turn:
-                return batch.first() is slot, math.inf
-            is_told = batch.keeper is not slot or self.batches.is_ready(batch, self._clock())
-            return False, math.inf if is_told else batch.due
+            now = self._clock()
+            leaders = self._start([batch], now)  # it may have become due since it was joined
+            leads, is_told = batch.has_turn and batch.first() is slot, batch.has_turn or batch.keeper is not slot
+            due = math.inf if is_told or self.batches.is_ready(batch, now) else batch.due
+        _wake(leaders)
+        return leads, due
 
     def tell_due(self, slot: Slot, due: float) -> None:
         """The batch of a request is due, by the timer of an event loop, which may be early."""
         assert self.batches is not None
         with self.lock:
             batch = self.batches.of(slot)
-            leaders = [] if batch is None else self._start([batch], due)
+            leaders = [] if batch is None else self._start([batch], max(due, self._clock()))
         _wake(leaders)
 
     def hold_back_none(self) -> None:
@@ -184,7 +186,7 @@ class Limiter:
         if self.batches is None:
             return
         with self.lock:
-            leaders = self._start(self.batches.hold_back_none())
+            leaders = self._start(self.batches.hold_back_none(), self._clock())
         _wake(leaders)
 
     def begin_batch(self, slot: Slot) -> list[Waiting] | None:
@@ -205,10 +207,10 @@ class Limiter:
                     member.is_left = waiting.is_taken = True
             return list(members.values())
 
-    def _start(self, batches: Iterable[Batch[Slot]], due: float = -math.inf) -> list[Slot]:
+    def _start(self, batches: Iterable[Batch[Slot]], now: float) -> list[Slot]:
         """Give batches their turn that are ready, as far as slots are free. Returns who leads them."""
         assert self.batches is not None
-        now, leaders = max(due, self._clock()), []
+        leaders = []
         for batch in batches:
             if self.running < self.max_concurrency and self.batches.is_ready(batch, now):
                 self.running += 1

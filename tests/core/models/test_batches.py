@@ -116,6 +116,15 @@ def test_a_batch_is_held_back_until_its_oldest_is_due() -> None:
     assert queue.begin("a") == ["a", "b"]
 
 
+def test_a_batch_that_is_due_before_anybody_waits_has_its_turn() -> None:
+    """Its thread may have stood still for longer than the delay."""
+    queue = Queue()
+    queue.enter("a", hold=5.0)
+    queue.now = 5.0
+    assert queue.due("a") == math.inf
+    assert queue.begin("a") == ["a"]
+
+
 def test_a_full_batch_is_not_held_back() -> None:
     queue = Queue()
     queue.enter("a", 4, hold=5.0)
