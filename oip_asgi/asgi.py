@@ -53,7 +53,7 @@ class OIPApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = _path(scope)
-            rest = behind(path, self._prefix)
+            rest = behind(path, self._prefix) if self._prefix else path
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
             else:

@@ -66,12 +66,16 @@ classifier = make_pipeline(StandardScaler(), LogisticRegression())
 server = InferenceServer("fastapi-example")
 
 
+def fit() -> None:
+    classifier.fit(data.data, data.target)
+
+
 @server.model(
     "iris",
     platform="sklearn_pipeline",
     inputs=[TensorSpec("x", "FP64", [-1, 4])],
     outputs=[TensorSpec("species", "BYTES", [-1])],
-    load=lambda: classifier.fit(data.data, data.target),
+    load=fit,
 )
 def iris(x: Any, context: InferenceContext) -> Any:
     user = context.transport["state"]["user"]

@@ -37,7 +37,8 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
     }
 )
 
-_NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES.items()}
+NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES.items()}
+"""The inverse of `DTYPES`."""
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 """The dtypes of the table whose elements are no Python objects."""
@@ -74,7 +75,7 @@ def dtype_of(datatype: str) -> DType:
 
 def datatype_of(dtype: DType) -> str | None:
     """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
-    name = _NAMES.get(dtype)
+    name = NAMES.get(dtype)
     if name is None and dtype.name == "bfloat16":
         return "BF16"
     return name

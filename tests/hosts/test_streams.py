@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
+import django
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
@@ -15,7 +16,7 @@ from django.test import override_settings
 from django.urls import include, path
 from fastapi import FastAPI
 from flask import Flask, g
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware import gzip
 from werkzeug.test import EnvironBuilder
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
@@ -54,7 +55,9 @@ def test_middleware_of_starlette_lets_each_item_through(kind: str) -> None:
     noted = Noted(silent_after=0)
     server = serve_stream(KINDS[kind](noted))
     app = FastAPI()
-    app.add_middleware(GZipMiddleware, minimum_size=1)
+    # before 0.46 it compresses events, and so holds them back; examples/README.md says it
+    if hasattr(gzip, "DEFAULT_EXCLUDED_CONTENT_TYPES"):
+        app.add_middleware(gzip.GZipMiddleware, minimum_size=1)
 
     @app.middleware("http")
     async def stamp(request: Any, call_next: Any) -> Any:
@@ -219,6 +222,7 @@ def test_django_streams_under_wsgi(kind: str) -> None:
     server.stop()
 
 
+@pytest.mark.skipif(django.VERSION < (5, 0), reason="Django takes notice of a client that goes since 5.0")
 @kinds
 def test_django_streams_under_asgi_and_a_client_that_goes_ends_the_generator(kind: str) -> None:
     noted = Noted(silent_after=0)
@@ -231,8 +235,9 @@ def test_django_streams_under_asgi_and_a_client_that_goes_ends_the_generator(kin
             talk = Talk(server, body=b'{"n": 3}', action="generate_stream", app=behind(ASGIHandler()))
             await until(lambda: len(talk.sent) > 1 and numbers(talk) == [0])
             talk.go()
-            await asyncio.wait([talk.task], timeout=20)
+            await asyncio.sleep(0)  # Django waits for a def that is under way before it lets the request go
             noted.go_on.set()
+            await asyncio.wait_for(asyncio.wait([talk.task]), 20)
             await until(lambda: is_idle(server))
 
         asyncio.run(main())

@@ -28,11 +28,14 @@ from . import accelerators, chunks, elements, strings, structure
 from .documents import MAX_DEPTH, NotPlain
 from .numbers import are_many_slow
 
+_FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
+
 _TYPES: Final[dict[str, Any]] = {
     "b": bool | Literal[0, 1],
     "u": int,
     "i": int,
-    "f": float | None | Literal["NaN", "Infinity", "-Infinity"],
+    "f": _FLOAT,
+    "V": _FLOAT,  # as which numpy knows the BF16 of ml_dtypes
     "O": str,
 }
 """For each kind of dtype: what msgspec decodes an element as."""
@@ -47,6 +50,9 @@ _LONG: Final = 2**12
 
 _TAIL: Final = 64
 """Bytes at the end of a text where its last bracket is, unless there is much whitespace."""
+
+_NULL: Final = b"n"
+"""What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
 
 _MANY: Final = 2**9
 """Elements above which they are written in chunks, by a library that is quick with many."""
@@ -81,10 +87,10 @@ def read_plain(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: There is no array of that shape.
         NotPlain: Something is wrong with the text, or it is written in a way that is rare or slow to read.
     """
-    size, kind = count(shape), _kind(dtype)
+    size, kind = count(shape), dtype.kind
     try:
         if len(text) > _LONG:
-            return _read_long(memoryview(text), dtype, shape, size, kind)
+            return _read_long(memoryview(text), dtype, shape, size)
         if _NESTED.match(text):
             flat = _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
         elif shape or _LIST.match(text):
@@ -92,17 +98,13 @@ def read_plain(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         else:
             flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
         if len(flat) == size:
-            return _to_array(flat, dtype, kind, shape)
+            return _to_array(flat, dtype, shape)
     except (chunks.Mismatch, InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     raise NotPlain
 
 
-def _kind(dtype: DType) -> str:
-    return "f" if dtype.kind == "V" else dtype.kind  # as which numpy knows the BF16 of ml_dtypes
-
-
-@cache  # bounded: 5 kinds, 65 depths
+@cache  # bounded: 6 kinds, 65 depths
 def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
     element: Any = _TYPES[kind]
     for _ in range(depth):
@@ -119,20 +121,20 @@ def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
     return level
 
 
-def _read_long(text: memoryview, dtype: DType, shape: tuple[int, ...], size: int, kind: str) -> Array:
+def _read_long(text: memoryview, dtype: DType, shape: tuple[int, ...], size: int) -> Array:
     if not size:
         return _read_empty(text, dtype, shape)
     text, nesting = _peeled(text, shape)
     if _LIST.match(text) is None:
         raise NotPlain
     if len(text) <= chunks.CHUNK and len(nesting) < 2:
-        values = _decode_plain(bytes(text), dtype, kind)
+        values = _decode_plain(bytes(text), dtype)
         if len(values) != size:
             raise NotPlain
         return (object_array(values, shape) if isinstance(values, list) else values).reshape(shape)
 
     def decode(chunk: bytes, _: int) -> Array | list[bytes]:
-        return _decode_plain(chunk, dtype, kind)
+        return _decode_plain(chunk, dtype)
 
     return _read_chunks(text, dtype, nesting, size, decode).reshape(shape)
 
@@ -190,11 +192,12 @@ def _decode_marks(chunk: bytes, first: int) -> Array:
     return np.zeros(len(marks), bool)
 
 
-def _decode_plain(chunk: bytes, dtype: DType, kind: str) -> Array | list[bytes]:
+def _decode_plain(chunk: bytes, dtype: DType) -> Array | list[bytes]:
     """One flat JSON array as an array, or as a list of BYTES elements."""
+    kind = dtype.kind
     if kind == "O":
         return strings.read(chunk)
-    if kind == "f" and are_many_slow(chunk):
+    if kind in "fV" and are_many_slow(chunk):
         raise NotPlain
     if accelerators.can_read(dtype):
         array = accelerators.read(chunk, dtype)
@@ -202,7 +205,7 @@ def _decode_plain(chunk: bytes, dtype: DType, kind: str) -> Array | list[bytes]:
             raise NotPlain
         return array
     flat = _decoder(kind, 1).decode(chunk)
-    return _to_array(flat, dtype, kind, (len(flat),))
+    return _to_array(flat, dtype, (len(flat),))
 
 
 def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -211,14 +214,15 @@ def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     Raises:
         InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
     """
-    size, kind = count(shape), _kind(dtype)
+    size = count(shape)
+    kind = "f" if dtype.kind == "V" else dtype.kind
     wanted = elements.Wanted(dtype, kind, shape, size)
     if len(text) <= chunks.CHUNK or _LIST.match(text) is None:
         whole = bytes(text)
         if len(whole) > _LONG and kind != "O" and whole.count(b",") >= math.prod(takewhile(bool, shape)):
             # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
             raise InvalidRequest(f"data has too many elements: expected {wanted}")
-        return _to_array(elements.read(whole, wanted), dtype, kind, shape)
+        return _to_array(elements.read(whole, wanted), dtype, shape)
     try:
         if not size:
             return _read_empty(memoryview(text), dtype, shape)
@@ -226,7 +230,7 @@ def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
         def decode(chunk: bytes, first: int) -> Array | list[bytes]:
             flat = elements.read_flat(chunk, wanted, first, is_nested=is_nested)
-            return _to_array(flat, dtype, kind, (len(flat),), first)
+            return _to_array(flat, dtype, (len(flat),), first)
 
         return _read_chunks(text, dtype, shape if is_nested and shape else (size,), size, decode).reshape(shape)
     except chunks.Mismatch as error:
@@ -238,15 +242,16 @@ def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         raise InvalidRequest(f"data {problem}: expected {wanted}") from None
 
 
-def _to_array(flat: list[Any], dtype: DType, kind: str, shape: tuple[int, ...], first: int = 0) -> Array:
+def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
     """Elements of the right types as an array. `first` is the index of the first of them in the whole, for errors."""
+    kind = dtype.kind
     if kind == "f":
-        if dtype.kind == "f":
-            try:
-                # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-                return np.ndarray(shape, dtype, _packer(len(flat), dtype.char)(*flat))
-            except (struct.error, OverflowError):
-                pass
+        try:
+            # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
+            return np.ndarray(shape, dtype, _packer(len(flat), dtype.char)(*flat))
+        except (struct.error, OverflowError):
+            return shaped(_to_floats(flat, dtype, first), shape)
+    if kind == "V":
         return shaped(_to_floats(flat, dtype, first), shape)
     if kind == "O":
         return object_array([element.encode() for element in flat], shape)
@@ -282,22 +287,25 @@ def to_json(array: Array) -> bytes:
         InvalidRequest: A BYTES element is not UTF-8, so only binary data can carry it.
     """
     kind = array.dtype.kind
-    if kind == "V":  # as which numpy knows the BF16 of ml_dtypes
-        array = cast(array, DTYPES["FP64"])
+    if kind == "V":
+        array, kind = cast(array, DTYPES["FP64"]), "f"
     flat = array.ravel()
     if kind == "O":
         return chunks.write(flat, strings.write)
-    return chunks.write(flat, _many_numbers) if flat.size > _MANY else _numbers(flat, _encode(flat.tolist()))
+    if flat.size > _MANY:
+        return chunks.write(flat, _many_numbers)
+    text = _encode(flat.tolist())
+    return _with_infinities(flat, text) if kind == "f" and text.find(_NULL) >= 0 else text
 
 
 def _many_numbers(array: Array, _: int) -> bytes:
-    return _numbers(array, accelerators.write(array) or _encode(array.tolist()))
+    text = accelerators.write(array) or _encode(array.tolist())
+    return _with_infinities(array, text) if array.dtype.kind == "f" and text.find(_NULL) >= 0 else text
 
 
-def _numbers(array: Array, text: bytes) -> bytes:
+def _with_infinities(array: Array, text: bytes) -> bytes:
     """The text of an array as JSON, in which infinities are null, with what they should be."""
-    # without a null nothing is infinite. `find`, as `in` tries to make a number of the n first, and drops the error that this raises
-    if array.dtype.kind != "f" or text.find(b"n") < 0 or not np.isinf(array).any():
+    if not np.isinf(array).any():
         return text
     values: list[Any] = array.tolist()
     for place in np.flatnonzero(np.isinf(array)).tolist():

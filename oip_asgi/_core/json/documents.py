@@ -127,7 +127,8 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         texts, parameters = self.texts, 0
         for place in range(len(texts)):
             text, texts[place] = texts[place], _NOTHING
-            _check_size(text, f"inputs[{place}]")
+            if len(text) > _MAX_PART:
+                _refuse_size(text, f"inputs[{place}]")
             item = _input(text) if self.is_plain else _input_closely(text, f"inputs[{place}]", is_spelled=self.is_spelled)
             if item.parameters:
                 parameters += len(item.parameters)
@@ -206,16 +207,16 @@ def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> 
     """A part of a request, None where it is absent."""
     if not len(text):
         return None
-    _check_size(text, place)
+    if len(text) > _MAX_PART:
+        _refuse_size(text, place)
     try:
         return decode(text)
     except _ERRORS as error:
         _refuse(error, place, text, [], is_spelled=False)
 
 
-def _check_size(text: msgspec.Raw, place: str) -> None:
-    if len(text) > _MAX_PART:
-        raise InvalidRequest(f"{place} has {len(text)} bytes beside long data: expected {_MAX_PART} at most")
+def _refuse_size(text: msgspec.Raw, place: str) -> NoReturn:
+    raise InvalidRequest(f"{place} has {len(text)} bytes beside long data: expected {_MAX_PART} at most")
 
 
 def _input_closely(text: msgspec.Raw, place: str, *, is_spelled: bool) -> schemas.RequestInput:

@@ -127,7 +127,9 @@ class InputNames:
         Raises:
             InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
         """
-        tensors = {tensor.name: tensor for tensor in inputs}
+        tensors: dict[str, Tensor] = {}
+        for tensor in inputs:
+            tensors[tensor.name] = tensor
         if tensors.keys() != self._required or len(inputs) != len(tensors):
             self._check_names([tensor.name for tensor in inputs])
         if self._specs:

@@ -64,7 +64,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
     """
-    text, behind = _split(body, header_length)
+    text, behind = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     read: _Read = read_closely
@@ -114,7 +114,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         InvalidResponse: The body is an error, or not what the specification describes; the text says which.
     """
     try:
-        text, behind = _split(body, header_length)
+        text, behind = (body, None) if header_length is None else _split(body, header_length)
         document = documents.response_document(bytes(text))
         if document.error is not None:
             raise InvalidResponse(f"the server answered with an error: {document.error}")
@@ -123,8 +123,8 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
         texts = [item.data for item in document.outputs]
         outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json)
-        for text, tensor in zip(texts, outputs, strict=True):
-            if not _is_absent(text) and not tensor.array.flags.writeable:
+        for item, tensor in zip(items, outputs, strict=True):
+            if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
@@ -136,10 +136,8 @@ def _given(parameters: schemas.ReceivedParameters | None) -> Parameters:
     return {name: value for name, value in (parameters or {}).items() if value is not None}
 
 
-def _split(body: Buffer, header_length: int | None) -> tuple[Buffer, Buffer | None]:
-    """The JSON of a body, and what is behind it; None where the header does not say where that begins."""
-    if header_length is None:
-        return body, None
+def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
+    """The JSON of a body, and what is behind it."""
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
@@ -224,12 +222,13 @@ def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field:
 def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read) -> Tensor:
     dtype = dtype_of(item.datatype)
     parameters = item.parameters or {}
+    is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
-        if _is_absent(data):
+        if is_absent:
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
         return Tensor(item.name, read(data, dtype, item.shape), parameters)
-    if not _is_absent(data):
+    if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     size = _binary_size(parameters)
     if size and binary is None:
@@ -243,10 +242,6 @@ def _binary_size(parameters: Mapping[str, object]) -> int:
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
     return size
-
-
-def _is_absent(data: Buffer) -> bool:
-    return len(data) <= len(b"null") and bytes(data) in (b"", b"null")
 
 
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:
@@ -271,7 +266,8 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
     outputs, texts, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
-    return _encoded(document, texts), binary
+    text = _encode(document)
+    return _filled_in(text, texts) if texts else text, binary
 
 
 def decoding_cost(body: Buffer, header_length: int | None) -> int:
@@ -330,7 +326,8 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
     """
     inputs, texts, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
     document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
-    return _encoded(document, texts), parts
+    text = _encode(document)
+    return _filled_in(text, texts) if texts else text, parts
 
 
 def _encode_tensors(
@@ -348,7 +345,10 @@ def _encode_tensors(
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         else:
-            text = _data(tensor, what, remedy)
+            try:
+                text = to_json(array)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{what} {shown(name)}: {error}: {remedy}") from None
             if len(text) > _LONG_TEXT:
                 texts.append(text)
                 text = _MARK
@@ -357,22 +357,12 @@ def _encode_tensors(
     return written, texts, binary
 
 
-def _encoded(document: schemas.InferenceResponse | schemas.SentRequest, texts: list[bytes]) -> bytes:
-    """A document as JSON, with long texts in the place of their marks: an encoder would copy them several times."""
-    text = _encode(document)
-    if not texts:
-        return text
+def _filled_in(text: bytes, texts: list[bytes]) -> bytes:
+    """The JSON of a document, with long texts in the place of their marks: an encoder would copy them several times."""
     parts = text.split(_MARK)
     for place in range(len(texts), 0, -1):
         parts.insert(place, texts[place - 1])
     return b"".join(parts)
-
-
-def _data(tensor: Tensor, what: str, remedy: str) -> bytes:
-    try:
-        return to_json(tensor.array)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{what} {shown(tensor.name)}: {error}: {remedy}") from None
 
 
 def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:

@@ -115,7 +115,7 @@ class Call(Generic[T]):
         binding = handler.binding if content_type is None else handler.binding_for(content_type)
         self.tensors = binding.accept(request, content_type)
         self.binding = binding
-        self.content_type = binding.content_type_of_tensors(content_type)
+        self.content_type = None if content_type is None else binding.content_type_of_tensors(content_type)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
@@ -273,8 +273,15 @@ class Call(Generic[T]):
             return declared.overridden_by(self.tensors, self.content_type)
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
-    def noted(self, error: E) -> E:
-        """Note that the call was not answered, or its stream broke off, and return why."""
+    def noted(self, error: E, cause: BaseException | None = None) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why.
+
+        Args:
+            error: Why.
+            cause: What that comes from, which a span tells.
+        """
+        if cause is not None:
+            error.__cause__ = cause
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
 
