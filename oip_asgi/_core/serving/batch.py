@@ -20,7 +20,7 @@ from ..models.options import Batching
 from ..tensors import InferenceResponse
 from .batch_key import key_of, rows_of
 from .call import Call
-from .execution import Execution, Member
+from .execution import Execution, Member, run_alone
 
 T = TypeVar("T")
 
@@ -119,7 +119,9 @@ def _in_thread(member: Member[T], batching: Batching) -> T | None:
             if call.deadline < deadline:
                 is_last = False
                 return None
-        response = _executed(_execution(member, waiting, batching), member)
+        if not waiting:
+            _count(member)  # it did not wait
+        response = run_alone(member) if len(waiting) < 2 else _executed(_execution(waiting, batching), member)
         answer = call.encode(response)
         if call.answered >= call.deadline:
             raise DeadlinePassed  # as in `Call.in_thread`
@@ -128,11 +130,9 @@ def _in_thread(member: Member[T], batching: Batching) -> T | None:
         slot.end(is_last=is_last)
 
 
-def _execution(member: Member[Any], waiting: list[Waiting], batching: Batching) -> Execution:
+def _execution(waiting: list[Waiting], batching: Batching) -> Execution:
     """The call of a batch that has begun."""
-    if not waiting:  # it runs at once, alone
-        _count(member)
-    members: list[Member[Any]] = [each.item for each in waiting] or [member]
+    members: list[Member[Any]] = [each.item for each in waiting]
     for other in members[1:]:
         turn = other.call.slot.turn
         assert turn is not None  # it has waited
@@ -158,7 +158,10 @@ def _lead_async(member: Member[Any], batching: Batching) -> Steps[None]:
         raise Stopped
     done = Signal()
     member.wake = done.set
-    execution = _execution(member, waiting, batching)
+    if not waiting:
+        _count(member)  # it did not wait
+    execution = _execution(waiting, batching) if waiting else Execution([member], batching)
+    execution.unwanted = Signal()
     end = _Once(execution, slot)
     beside = Spawn(_beside(execution, end), unwanted=execution.unwanted, is_apart=True)
     beside.ended.then(end)  # its event loop may end before it has begun

@@ -62,6 +62,8 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs, keep: Callable[[Ar
         ModelFault: An output has another number of rows; the text says both.
     """
     bounds = list(pairwise(accumulate(rows, initial=0)))
+    if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
+        return Parts(list(_rows(_name(0, outputs), keep(result), bounds)), True)
     if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.whole_of_value(result) is None:
         cut = _cut(result, bounds, outputs, keep)
         if cut is not None:
@@ -103,12 +105,20 @@ def _has_rows(value: object) -> bool:
 
 def _rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
     """The rows of each request, which are views where that is possible."""
-    shape, rows = getattr(value, "shape", None), bounds[-1][1]
-    found = len(value) if shape is None else shape[0] if shape else None
-    if found != rows:
-        has = "no rows" if found is None else f"{found} rows"
-        raise ModelFault(f"output {shown(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
+    shape = getattr(value, "shape", None)
+    check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
     if len(bounds) == 1:
         return [value]
     indexed = value.iloc if is_frame(value) or is_series(value) else value
     return [indexed[start:end] for start, end in bounds]
+
+
+def check_rows(name: str, shape: tuple[int, ...], rows: int) -> None:
+    """Check that an output has a row for each of the inputs.
+
+    Raises:
+        ModelFault: It has another number of them; the text says both.
+    """
+    if not shape or shape[0] != rows:
+        has = f"{shape[0]} rows" if shape else "no rows"
+        raise ModelFault(f"output {shown(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")

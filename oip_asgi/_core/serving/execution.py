@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,17 +18,17 @@ import msgspec
 
 from ..datatypes import Array
 from ..effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
-from ..errors import InferenceError
+from ..errors import InferenceError, ModelFault
 from ..limits import ON_LOOP
 from ..log import log_fields, log_raised
 from ..models.batches import Waiting
 from ..models.binding import Binding
 from ..models.options import Batching
 from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from .batch_rows import merged, split
+from .batch_rows import check_rows, merged, split
 from .call import Call, ModelRaised
 from .lasting import is_new, lasting
-from .nesting import Held, enter_together, held, leave
+from .nesting import Held, enter_together, enter_within, held, leave
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ class Member(Generic[T]):
         self.held: Held = held()
         self.waiting: Waiting | None = None
         self.execution: Execution | None = None
-        self.wake: Callable[[], object] = Signal().set
+        self.wake: Callable[[], object] = _nothing
         """Called when it is done."""
         self.is_done = False
         self.has_left = False
@@ -119,13 +118,11 @@ class Execution:
         lead = members[0].call
         self.members = members
         self.handler = lead.handler
-        self.unwanted = Signal()
-        """Set when nobody waits for any of them any more."""
+        self.unwanted: Signal | None = None
+        """To be set when nobody waits for any of them any more."""
         self._model, self._engine, self._slot = lead.model, lead.engine, lead.slot
         self._binding, self._content_type = lead.binding, lead.content_type
         self._batching = batching
-        self._lock = threading.Lock()
-        self._staying = len(members)
         for member in members:
             member.execution = self
 
@@ -136,10 +133,7 @@ class Execution:
 
     def left(self) -> None:
         """One of the requests was answered, or given up."""
-        with self._lock:
-            self._staying -= 1
-            is_last = not self._staying
-        if is_last:
+        if self.unwanted is not None and all(member.has_left for member in self.members):
             self.unwanted.set()
 
     # The call
@@ -350,6 +344,44 @@ class Execution:
         for member in self.members:
             member.is_done = True
             member.wake()
+
+
+def run_alone(member: Member[Any]) -> InferenceResponse:
+    """The call of a function for one request, in the thread that encodes its response within the slot. It costs little more than one of a
+    model without batches: 4 instead of 17 microseconds.
+
+    Raises:
+        InferenceError: As `Call.run`.
+        ModelRaised: As `Call.run`.
+    """
+    call, rows = member.call, member.rows
+    call.started = call.engine.clock()
+    call.called = call.returned = 0.0
+    try:
+        response: InferenceResponse = Context().run(_run_within, call, member.held)
+        if rows is not None:
+            for tensor in response.outputs:
+                check_rows(tensor.name, tensor.array.shape, rows)
+    except ModelFault as fault:
+        raise ModelRaised from fault
+    finally:
+        if rows == 1:
+            call.rows = None  # it is counted as one of a model without batches
+        elif call.called:
+            infer, made = None, 0.0
+            if call.returned:
+                infer, made = call.returned - call.called, call.engine.clock() - call.returned
+            call.model.statistics.record_execution(call.rows or 0, call.called - call.started, infer, made)
+    return response
+
+
+def _run_within(call: Call[Any], within: Held) -> InferenceResponse:
+    enter_within(within)
+    return call.run()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _as_it_is(array: Array) -> Array:

@@ -35,6 +35,11 @@ def enter_together(model: Model, slot: Slot, of_each: Iterable[Held]) -> Token[H
     return _held.set((*dict.fromkeys(held for each in of_each for held in each), (model, slot)))
 
 
+def enter_within(within: Held) -> None:
+    """Note that what follows in this context, which is thrown away behind it, runs within these slots."""
+    _held.set(within)
+
+
 def leave(token: Token[Held]) -> None:
     """The counterpart of `enter`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
