@@ -31,6 +31,7 @@ class Digits:
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"working_dir": "tests/bench/peers"}, log_to_driver=False)
     serve.start(http_options={"port": int(sys.argv[2])})
-    serve.run(Digits.bind(sys.argv[1]), route_prefix=f"/{sys.argv[1]}")
+    deployment: Any = Digits
+    serve.run(deployment.bind(sys.argv[1]), route_prefix=f"/{sys.argv[1]}")
     signal.sigwait([signal.SIGTERM])
     ray.shutdown()
