@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -29,7 +29,7 @@ from tests.support.processes import ROOT, free_port
 from .load import Target, by_wrk
 from .machine import cpu_seconds, on_core, share_in_use, two_cores
 from .peers.batching_models import images, models
-from .rows import Row
+from .rows import LoadFailed, Row
 
 CONNECTIONS: Final = (1, 8, 64, 256)
 MOST: Final = 64
@@ -107,8 +107,17 @@ def cpu_of(pid: int) -> float:
     return cpu_seconds(pid) + sum(map(cpu_of, map(int, children)))
 
 
+def row_of(path: str, body: bytes, connections: int) -> Row:
+    return Row(path, "POST", path, {"content-type": "application/json"}, body, lambda _: None, [connections])
+
+
+def warm_up(port: int, path: str, body: bytes, connections: int) -> None:
+    with suppress(LoadFailed):  # a second may be too short for the first answer
+        by_wrk(Target(port, 0, ""), row_of(path, body, connections), connections, 1)
+
+
 def measure(port: int, pid: int, path: str, body: bytes, connections: int, seconds: int, into: Cell) -> None:
-    row = Row(path, "POST", path, {"content-type": "application/json"}, body, lambda _: None, [connections])
+    row = row_of(path, body, connections)
     before = cpu_of(pid)
     load = by_wrk(Target(port, 0, ""), row, connections, seconds)
     into.rate.append(load.requests / load.seconds)
@@ -136,8 +145,10 @@ def ours(names: Sequence[str], body: bytes, options: argparse.Namespace, core: i
                         model = f"{name}{suffix}"
                         rows, calls = counted(port, model)
                         path = f"/v2/models/{model.replace(' ', '%20')}/infer"
-                        into = cell if round_ else Cell()  # the first is to warm up
-                        measure(port, pid, path, body, connections, options.seconds if round_ else 1, into)
+                        if not round_:
+                            warm_up(port, path, body, connections)
+                            continue
+                        measure(port, pid, path, body, connections, options.seconds, cell)
                         now = counted(port, model)
                         cell.rows = (now[0] - rows) / max(1, now[1] - calls)
     return cells
@@ -185,7 +196,7 @@ def of_peers(names: Sequence[str], options: argparse.Namespace, core: int) -> di
             with served([*command, name], path.format(model=name), body, core) as (port, pid):
                 for connections in options.connections:
                     cell = cells.setdefault((name, peer, connections), Cell())
-                    measure(port, pid, path.format(model=name), body, connections, 1, Cell())
+                    warm_up(port, path.format(model=name), body, connections)
                     for _ in range(options.rounds):
                         measure(port, pid, path.format(model=name), body, connections, options.seconds, cell)
     return cells

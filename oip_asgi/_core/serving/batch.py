@@ -19,8 +19,9 @@ from ..models.limiter import Slot
 from ..models.options import Batching
 from ..tensors import InferenceResponse
 from .batch_key import key_of, rows_of
+from .batch_member import Member, run_alone
 from .call import Call
-from .execution import Execution, Member, run_alone
+from .execution import Execution
 
 T = TypeVar("T")
 

@@ -8,84 +8,30 @@ from __future__ import annotations
 import copy
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import Any, Final, TypeAlias, final
 
 import msgspec
 
 from ..datatypes import Array
 from ..effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
-from ..errors import InferenceError, ModelFault
+from ..errors import InferenceError
 from ..limits import ON_LOOP
 from ..log import log_fields, log_raised
-from ..models.batches import Waiting
 from ..models.binding import Binding
 from ..models.options import Batching
-from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from .batch_rows import check_rows, merged, split
-from .call import Call, ModelRaised
+from ..tensors import InferenceContext, InferenceRequest, Tensor
+from .batch_member import Member
+from .batch_rows import merged, split
+from .call import ModelRaised
 from .lasting import is_new, lasting
-from .nesting import Held, enter_together, enter_within, held, leave
-
-T = TypeVar("T")
+from .nesting import enter_together, leave
 
 _ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
 """What ends a call from outside of the function."""
-
-
-@final
-class Member(Generic[T]):
-    """One request among those that share a call.
-
-    Args:
-        call: The request.
-    """
-
-    __slots__ = ("_error", "answer", "call", "execution", "has_left", "held", "is_done", "response", "rows", "waiting", "wake")
-
-    def __init__(self, call: Call[T]) -> None:
-        self.call = call
-        self.rows: int | None = None
-        self.held: Held = held()
-        self.waiting: Waiting | None = None
-        self.execution: Execution | None = None
-        self.wake: Callable[[], object] = _nothing
-        """Called when it is done."""
-        self.is_done = False
-        self.has_left = False
-        self.response: InferenceResponse | None = None
-        self.answer: T | None = None
-        self._error: Exception | None = None
-
-    @property
-    def has_outcome(self) -> bool:
-        """Whether it has a response, or an error."""
-        return self.response is not None or self._error is not None
-
-    def fail(self, error: Exception) -> None:
-        """Note why it is not answered."""
-        self._error = error
-
-    def taken(self) -> InferenceResponse:
-        """Its response; or raises why there is none."""
-        error, self._error = self._error, None  # its traceback knows this: together they would live until the next garbage collection
-        if error is None:
-            assert self.response is not None  # it is done
-            return self.response
-        try:
-            raise error
-        finally:
-            del error
-
-    def leave(self) -> None:
-        """Nobody waits for it any more."""
-        self.has_left = True
-        self._error = None
-        if self.execution is not None:
-            self.execution.left()
 
 
 class _Merged(msgspec.Struct, frozen=True, eq=False):
@@ -344,44 +290,6 @@ class Execution:
         for member in self.members:
             member.is_done = True
             member.wake()
-
-
-def run_alone(member: Member[Any]) -> InferenceResponse:
-    """The call of a function for one request, in the thread that encodes its response within the slot. It costs little more than one of a
-    model without batches: 4 instead of 17 microseconds.
-
-    Raises:
-        InferenceError: As `Call.run`.
-        ModelRaised: As `Call.run`.
-    """
-    call, rows = member.call, member.rows
-    call.started = call.engine.clock()
-    call.called = call.returned = 0.0
-    try:
-        response: InferenceResponse = Context().run(_run_within, call, member.held)
-        if rows is not None:
-            for tensor in response.outputs:
-                check_rows(tensor.name, tensor.array.shape, rows)
-    except ModelFault as fault:
-        raise ModelRaised from fault
-    finally:
-        if rows == 1:
-            call.rows = None  # it is counted as one of a model without batches
-        elif call.called:
-            infer, made = None, 0.0
-            if call.returned:
-                infer, made = call.returned - call.called, call.engine.clock() - call.returned
-            call.model.statistics.record_execution(call.rows or 0, call.called - call.started, infer, made)
-    return response
-
-
-def _run_within(call: Call[Any], within: Held) -> InferenceResponse:
-    enter_within(within)
-    return call.run()
-
-
-def _nothing() -> None:
-    pass
 
 
 def _as_it_is(array: Array) -> Array:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
+import logging
 import threading
+import weakref
 from contextvars import ContextVar
 from typing import Any
 
@@ -397,3 +400,35 @@ def test_a_batched_model_may_call_others_and_not_itself_for_ever() -> None:
     assert good == [[[1]], [[2]], [[3]], [[4]]]
     assert all("'own' calls 'own': the last call would wait for itself" in text for text in bad)
     block_until(lambda: is_idle(server))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_of_a_request_waits_for_the_garbage_collector(is_async: bool, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "oip_asgi")  # pytest keeps what is logged, and so what was raised
+
+    def model(x: Any) -> Any:
+        if fails:
+            raise ValueError("on purpose")
+        return x * 2
+
+    async def model_async(x: Any) -> Any:
+        return model(x)
+
+    held = Held(model_async, is_async=True) if is_async else Held(model)
+    kept: list[Any] = []
+
+    async def main() -> None:
+        arrays = [rows(place) for place in range(3)]
+        kept.extend(weakref.ref(array) for array in arrays)
+        tasks = await held.together(*arrays)
+        for task in tasks:
+            told(task)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(main())
+        block_until(lambda: not any(array() is not None for array in kept))
+    finally:
+        gc.enable()
