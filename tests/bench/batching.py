@@ -195,10 +195,14 @@ def of_peers(names: Sequence[str], options: argparse.Namespace, core: int) -> di
         for name in names:
             with served([*command, name], path.format(model=name), body, core) as (port, pid):
                 for connections in options.connections:
-                    cell = cells.setdefault((name, peer, connections), Cell())
+                    cell = Cell()
                     warm_up(port, path.format(model=name), body, connections)
-                    for _ in range(options.rounds):
-                        measure(port, pid, path.format(model=name), body, connections, options.seconds, cell)
+                    try:
+                        for _ in range(options.rounds):
+                            measure(port, pid, path.format(model=name), body, connections, options.seconds, cell)
+                        cells[name, peer, connections] = cell
+                    except LoadFailed as error:
+                        print(f"{peer}, {connections} connections: {error}", file=sys.stderr)
     return cells
 
 
@@ -258,9 +262,10 @@ def main() -> None:
     with on_core(client):
         cells = ours(names, body, options, core)
         rates = rates_of(cells, core)
+        table(cells, rates)
         if options.peers:
             cells.update(of_peers([name for name in names if name != "onnx mlp"], options, core))
-    table(cells, rates)
+            table(cells, rates)
     if options.plot is not None:
         plot(cells, options.plot)
 
