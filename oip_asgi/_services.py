@@ -17,8 +17,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from ._core.errors import InvalidRequest
-from ._core.grpc.exchange import HEALTH, METHODS, SERVICE
+from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES
 from ._core.grpc.method import Method
+from ._core.limits import ON_LOOP
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
@@ -53,7 +54,8 @@ class Services:
     def methods(self, service: str) -> list[Method]:
         """The methods of a service that answer one message with one."""
         described = self._pool.FindServiceByName(service).methods_by_name
-        return [_method(described[name], self._metadata) for name in METHODS[service]]
+        methods = [_method(described[name], self._metadata) for name in METHODS[service]]
+        return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
 
     def method(self, service: str, name: str) -> Method:
         """One method of a service, whatever it takes and answers."""
@@ -69,6 +71,8 @@ class Services:
         Raises:
             InvalidRequest: It is no question.
         """
+        if len(data) > ON_LOOP:
+            raise InvalidRequest(f"the question has {len(data)} bytes: expected {ON_LOOP} at most")
         [described] = self._pool.FindServiceByName(service).methods
         question: Any = _parse(GetMessageClass(described.input_type), data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)

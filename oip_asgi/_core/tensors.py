@@ -5,13 +5,13 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, AnyStr, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from .datatypes import NAMES, NUMBERS, Array, DType, datatype_of
+from .datatypes import NAMES, NUMBERS, Array, Buffer, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -19,11 +19,23 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 """Headers as clients' libraries hold them."""
 
 
-UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
-"""Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
+CLASSIFICATION: Final = "classification"
+"""The parameter of a requested output that asks for its largest elements."""
+
+REGION: Final = "shared_memory_region"
+SHARED_MEMORY: Final = (REGION, "shared_memory_byte_size", "shared_memory_offset")
+"""The parameters of a tensor whose data are in shared memory."""
+
+Lend: TypeAlias = Callable[[Parameters], Buffer]
+"""Gives the bytes of a tensor whose parameters say that they are in shared memory."""
+
+_ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
+
+COPIED: Final = 64
+"""How many bytes are copied, roughly, while one is looked at."""
 
 _MANY: Final = 2**12
 
@@ -31,19 +43,36 @@ _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
 
 
-def check_supported(parameters: Parameters, where: str) -> None:
-    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor.
+def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
+    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
+    answer.
 
     Args:
         parameters: Those of a tensor, or of a request.
         where: Whose they are, for the error.
+        supported: Which of these may be there.
 
     Raises:
-        InvalidRequest: One of them is of `UNSUPPORTED`.
+        InvalidRequest: One of them is there, and may not.
     """
-    for name in UNSUPPORTED:
-        if name in parameters:
+    for name in _ELSEWHERE:
+        if name in parameters and name not in supported:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
+
+
+def lend_nothing(parameters: Parameters) -> Buffer:
+    """Refuse to read shared memory.
+
+    Raises:
+        InvalidRequest: Always.
+    """
+    check_supported(parameters, "it")
+    raise InvalidRequest("it has no data")
+
+
+def own_parameters(parameters: Parameters) -> Parameters:
+    """Parameters of a tensor without those that say where in shared memory it was."""
+    return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
 
 
 def wire_array(value: Any) -> Array:
@@ -160,6 +189,15 @@ def bytes_effort(array: Array) -> int:
     return array.size * ELEMENT if array.size > _MANY else sum(map(len, array.ravel().tolist()), array.size * ELEMENT)
 
 
+def copying_effort(tensors: Iterable[Tensor]) -> int:
+    """Roughly how many bytes are gone through one by one in the time in which tensors are copied as bytes."""
+    effort = 0
+    for tensor in tensors:
+        array = tensor.array
+        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes // COPIED
+    return effort
+
+
 def read_only(array: Array) -> None:
     """Let nobody write to an array, nor to what it is a view of."""
     part: Any = array
@@ -191,7 +229,7 @@ def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0)
         ) from None
 
 
-class Tensor(msgspec.Struct, eq=False):
+class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each
     """A named array, as it came in a request or goes out in a response.
 
     Args:

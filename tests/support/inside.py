@@ -242,9 +242,9 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
 def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
     """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
 
-    def hooked(response: InferenceResponse, message: Any) -> Any:
+    def hooked(response: InferenceResponse, *args: Any) -> Any:
         hook(response)
-        return grpc_messages.encode_response(response, message)
+        return grpc_messages.encode_response(response, *args)
 
     monkeypatch.setattr(grpc_infer, "encode_response", hooked)
 

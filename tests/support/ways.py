@@ -17,6 +17,9 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGI
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
+EXTENSIONS = '["binary_tensor_data","classification","model_configuration","parameters","statistics"]'
+"""The JSON of the extensions that a server has which is set up for nothing else."""
+
 MATTERING = (
     "content-type",
     "content-length",
@@ -26,6 +29,8 @@ MATTERING = (
     "allow",
     "accept-encoding",
     "retry-after",
+    "etag",
+    "content-security-policy",
 )
 
 

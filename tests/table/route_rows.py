@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from tests.support.ways import Request
+from tests.support.ways import EXTENSIONS, Request
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 NAMES: Final = [
@@ -17,7 +17,7 @@ NAMES: Final = [
 
 
 def metadata_rows() -> Iterator[Row]:
-    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    server = f'{{"name":"table","version":"1.2.3","extensions":{EXTENSIONS}}}'.encode()
     models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
         b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'

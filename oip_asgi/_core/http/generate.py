@@ -18,12 +18,12 @@ from ..effects import Read, Send, Start, Steps
 from ..errors import InferenceError, InvalidRequest, shown
 from ..models.model import Model
 from ..rest import body as rest
-from ..rest import generate
+from ..rest import costs, generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, only
-from ..tensors import InferenceRequest, InferenceResponse
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .infer import RestForm
 from .response import JSON, Response, respond, text_of
 
@@ -75,31 +75,34 @@ class DocumentForm(Generic[T]):
     def decoding_cost(self, body: Buffer) -> int:
         return self._rest.decoding_cost(body)
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
             request = self._decode_flat(body, model)
             if request is not None:
                 self._is_flat = True
                 return request
-        request = self._rest.decode(body, model)
+        request = self._rest.decode(body, model, lend)
         for output in request.outputs:
+            where = f"requested output {shown(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
-                raise InvalidRequest(f"requested output {shown(output.name)} has binary_data: true, but this carries JSON: leave it out")
+                raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
+            if output.parameters and REGION in output.parameters:
+                raise InvalidRequest(f"{where} has the parameter {REGION}, but this carries JSON: leave it out")
         return request
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
         """The request that a flat object is; None where the body is a whole inference request."""
         length = self._rest.incoming.header_length
-        members = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
+        flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
-        if generate.is_inference_request(members, declared.keys() | model.named):
+        if generate.is_inference_request(flat.members, declared.keys() | model.named):
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        return generate.decode_request(members, declared, model.named)
+        return generate.decode_request(flat, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return rest.encoding_cost(response, _AS_JSON)
+        return costs.encoding_cost(response, _AS_JSON)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
         if not self._is_flat:

@@ -9,7 +9,10 @@ from typing import Any, Final, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
+from .ahead import Ahead
 from .batches import Batches
+from .binding import Shown
+from .cache import Cache
 from .callables import kind_of
 from .handler import Handler
 from .life import Life
@@ -48,14 +51,18 @@ class Model:
         """The inputs that parameters of the function are named after."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
+        self.shown = Shown(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
-        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
+        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, levels=options.priority_levels or 1)
         self.batching = options.batching()
         if self.batching is not None:
             self.limiter.batches = Batches(self.batching.most, self.batching.preferred)
             self._warn_of_queue(self.batching.most)
+        self.cache = None if options.cache is None else Cache(options.cache)
+        self.ahead = None if options.cache is None and options.priority_levels is None else Ahead()
+        """Where requests are counted that are looked at before they have a slot; None for a model that need not know them then."""
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -66,8 +73,11 @@ class Model:
 
     def _describe(self, handler: Handler) -> None:
         """Say of the model what is true of what answers its requests from now on."""
+        if self.cache is not None:
+            self.cache.clear()
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.named, self.streams = handler.binding.claimed, handler.streams
+        self.shown = handler.binding.shown
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None and self.batching is None:

@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import shown
 from ..tensors import plain_name
+from .cache import ResponseCache
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
@@ -35,6 +36,8 @@ class ModelKeywords(TypedDict, total=False):
     max_queue: int
     timeout: float | None
     stream_timeout: float | None
+    priority_levels: int | None
+    cache: ResponseCache | None
     max_batch_size: int | None
     max_batch_delay: float
     preferred_batch_sizes: Sequence[int]
@@ -81,6 +84,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_queue: int = 100
     timeout: float | None = None
     stream_timeout: float | None = None
+    priority_levels: int | None = None
+    cache: ResponseCache | None = None
     max_batch_size: int | None = None
     max_batch_delay: float = 0.0
     preferred_batch_sizes: Sequence[int] = ()
@@ -101,6 +106,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
         self._check_limits()
+        if self.cache is not None and not isinstance(self.cache, ResponseCache):
+            raise TypeError(f"{self}: cache={self.cache!r} must be a ResponseCache, such as cache=ResponseCache(max_bytes=64 << 20)")
         for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
             if seconds is not None:
                 self._check_seconds(name, seconds)
@@ -122,6 +129,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self._check_inline(kind)
         if self.stream_timeout is not None and kind not in STREAMS:
             raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
+        if self.cache is not None and kind in STREAMS:
+            raise ValueError(f"{self}: the answers of a generator are not cached: leave cache= out")
 
     def _check_hooks(self) -> None:
         for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
@@ -146,6 +155,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         limits = [("max_queue", self.max_queue, 0)]
         if self.max_concurrency is not None:
             limits.insert(0, ("max_concurrency", self.max_concurrency, 1))
+        if self.priority_levels is not None:
+            limits.append(("priority_levels", self.priority_levels, 2))
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
@@ -166,6 +177,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return
         if type(most) is not int or not 1 <= most < 2**31:
             raise ValueError(f"{self}: max_batch_size={most!r} must be a number of rows, 1 or more, such as 32")
+        if self.priority_levels is not None:
+            raise ValueError(f"{self}: requests that share calls have no priorities: leave one of max_batch_size= and priority_levels= out")
         if not all(1 <= size <= most for size in preferred):
             raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
 

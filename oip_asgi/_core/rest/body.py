@@ -16,10 +16,20 @@ from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
-from ..limits import ON_LOOP, check_numbers
-from ..raw import count, from_raw, view_raw
+from ..limits import check_numbers
+from ..raw import from_raw, view_raw
 from ..schemas import Parameters
-from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, object_array
+from ..tensors import (
+    REGION,
+    Headers,
+    InferenceRequest,
+    InferenceResponse,
+    Lend,
+    Tensor,
+    check_supported,
+    lend_nothing,
+    own_parameters,
+)
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -36,23 +46,19 @@ _MARK: Final = b"\0"
 _LONG_TEXT: Final = 2**16
 """Bytes of a text above which it is put there later."""
 
+_MANY: Final = 1000
+"""Outputs above which their documents are written some at a time: that of each takes 300 bytes."""
+
+_NO_OUTPUTS: Final = b'"outputs":[]'
+"""Where they are put then. No string that stands before it can hold it, as its quotes would be escaped."""
+
 _FEW: Final = 2**12
 """Bytes of a body up to which parts of it are copied in less time than views of them are made."""
-
-_JSON_BYTE: Final = 4
-"""How much a byte of JSON costs at most, of what `limits.ON_LOOP` counts, which is 75 nanoseconds. The dearest known are small inputs with
-mistakes or literals, and integers written as 1e18, with 100 to 200 nanoseconds; nearly all take 2 to 20."""
-
-_RAW_BYTES: Final = 2
-"""How many bytes of BYTES in binary data cost one of it: the shortest elements have four, and take 135 nanoseconds."""
-
-_COPIED: Final = 2**8
-"""How many bytes are copied for one of it."""
 
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
+def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
 
     Nearly all requests are plain, and read by the quicker decoders. What these refuse is read once more, closely.
@@ -60,6 +66,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Args:
         body: The whole body.
         header_length: How many of its bytes are JSON; None where the request did not say, and all of them are.
+        lend: Reads the inputs that are in shared memory.
 
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
@@ -72,7 +79,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
         request = _plain_request(text, behind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         request, read = None, from_json  # of its data nothing is known: it may be plain
-    return request or _to_request(documents.request_closely(text), behind, read)
+    return request or _to_request(documents.request_closely(text), behind, read, lend)
 
 
 def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | None:
@@ -86,14 +93,19 @@ def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | No
     except documents.NotPlain:
         return None
     try:
-        return _to_request(document, behind, read_plain)
+        return _to_request(document, behind, read_plain, _read_later)
     except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # what is wrong is not told here: something else may be wrong before it
 
 
-def _to_request(document: documents.Request, behind: Buffer | None, read: _Read) -> InferenceRequest:
+def _read_later(_: Parameters) -> Buffer:
+    """Leave shared memory to the closer look, so that it is read once."""
+    raise documents.NotPlain
+
+
+def _to_request(document: documents.Request, behind: Buffer | None, read: _Read, lend: Lend = lend_nothing) -> InferenceRequest:
     check_numbers(document.texts, document.outputs)
-    inputs = _decode_tensors(document.inputs(), "inputs", behind, read)
+    inputs = _decode_tensors(document.inputs(), "inputs", behind, read, lend)
     for place, output in enumerate(document.outputs):
         if output.parameters:
             _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
@@ -122,7 +134,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise InvalidRequest("outputs is missing: expected a list of tensors")
         items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
         texts = [item.data for item in document.outputs]
-        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json)
+        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
@@ -142,47 +154,6 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
-
-
-def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
-    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary.
-
-    Args:
-        body: The tensor's bytes.
-        name: The name of the model's only input.
-        datatype: Its declared datatype.
-        shape: Its declared shape; at most one dimension may be -1, which the body's length decides.
-
-    Raises:
-        InvalidRequest: The body's length does not fit the shape.
-
-    Specification: Triton's raw binary request, `Inference-Header-Content-Length: 0`.
-    """
-    dtype = dtype_of(datatype)
-    try:
-        deduced = _deduce(shape, len(body), dtype)
-        # the only element of BYTES is the body itself, without the length that frames each of several
-        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
-    return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
-
-
-def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
-    if dtype.hasobject:
-        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
-        if count(one) != 1:
-            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
-        return one
-    free = shape.count(-1)
-    if free == 0:
-        return shape
-    if free > 1:
-        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
-    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
-    if row == 0 or size % row:
-        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
-    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
 class _BinaryData:
@@ -206,12 +177,14 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read) -> list[Tensor]:
+def _decode_tensors(
+    items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read, lend: Lend
+) -> list[Tensor]:
     binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
     for item, data in items:
         try:
-            tensors.append(_decode_tensor(item, data, binary, read))
+            tensors.append(_decode_tensor(item, data, binary, read, lend))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     if binary is not None:
@@ -219,25 +192,27 @@ def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field:
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read) -> Tensor:
+def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
     dtype = dtype_of(item.datatype)
     parameters = item.parameters or {}
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:
+            if REGION in parameters:
+                return Tensor(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
         return Tensor(item.name, read(data, dtype, item.shape), parameters)
     if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    size = _binary_size(parameters)
+    size = binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
     return Tensor(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
-def _binary_size(parameters: Mapping[str, object]) -> int:
+def binary_size(parameters: Mapping[str, object]) -> int:
     size = parameters["binary_data_size"]
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
@@ -255,63 +230,37 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 
     Args:
         response: What the model answered.
-        request: What it was asked: its `binary_data` and `binary_data_output` decide each output's form.
+        request: What it was asked: its `binary_data` and `binary_data_output` decide each output's form. One in shared memory has no data.
 
     Raises:
         InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
     """
     every = request.parameters.get("binary_data_output", False)
-    asked: Mapping[str, object] = {}
+    asked: dict[str, object] = {}
     if request.outputs:
-        asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    outputs, texts, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
+        for output in request.outputs:
+            if output.parameters:  # None for one in shared memory, which is not sent
+                asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
+    few = response.outputs[:_MANY] if len(response.outputs) > _MANY else response.outputs
+    outputs, texts, binary = _encode_tensors(few, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
-    text = _encode(document)
-    return _filled_in(text, texts) if texts else text, binary
+    if few is response.outputs:
+        text = _encode(document)
+        return _filled_in(text, texts) if texts else text, binary
+    document.outputs = []
+    parts = [_listed(outputs, texts)]
+    for start in range(_MANY, len(response.outputs), _MANY):
+        outputs, texts, more = _encode_tensors(response.outputs[start : start + _MANY], every, asked, "output", _REMEDY)
+        parts.append(_listed(outputs, texts))
+        binary += more
+    begin, end = _encode(document).split(_NO_OUTPUTS, 1)
+    return b'%b"outputs":[%b]%b' % (begin, b",".join(parts), end), binary
 
 
-def decoding_cost(body: Buffer, header_length: int | None) -> int:
-    """What `decode_request` costs at most, as `limits.ON_LOOP` counts it.
-
-    Args:
-        body: The whole body.
-        header_length: How many of its bytes are JSON; None where all of them are, and 0 for a raw binary request.
-
-    Returns:
-        What its JSON costs whatever it says, and what its binary data costs: that of numbers nothing. How much of it is BYTES is said by
-        its JSON, which is decoded for that where it matters.
-    """
-    if header_length is None:
-        return len(body) * _JSON_BYTE
-    if header_length == 0:
-        return len(body) // _COPIED
-    text, behind = header_length * _JSON_BYTE, max(len(body) - header_length, 0) // _RAW_BYTES
-    if text > ON_LOOP or text + behind <= ON_LOOP:
-        return text + behind
-    try:
-        document = documents.plain_request(memoryview(body)[:header_length])
-        sizes = [_bytes_size(item) for item, _ in document.inputs()]
-    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return text + behind
-    return text + min(sum(sizes) // _RAW_BYTES, behind)
-
-
-def _bytes_size(item: schemas.RequestInput) -> int:
-    parameters = item.parameters or {}
-    return _binary_size(parameters) if item.datatype == "BYTES" and "binary_data_size" in parameters else 0
-
-
-def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
-    """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
-    is_binary = request.parameters.get("binary_data_output", False)
-    effort = 0
-    for tensor in response.outputs:
-        array = tensor.array
-        if array.dtype.hasobject:
-            effort += bytes_effort(array)
-        elif not is_binary:
-            effort += array.size * ELEMENT
-    return effort
+def _listed(outputs: list[schemas.ResponseOutput], texts: list[bytes]) -> bytes:
+    """The JSON of some outputs, without the brackets of their list."""
+    text = _encode(outputs)
+    return (_filled_in(text, texts) if texts else text)[1:-1]
 
 
 def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
@@ -340,11 +289,12 @@ def _encode_tensors(
     for tensor in tensors:
         name, array, parameters = tensor.name, tensor.array, tensor.parameters
         data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-        if asked.get(name, every):
+        is_binary = asked.get(name, every)
+        if is_binary:
             content = view_raw(array)
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
-        else:
+        elif is_binary is not None:
             try:
                 text = to_json(array)
             except InvalidRequest as error:

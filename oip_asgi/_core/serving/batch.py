@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..effects import Await, DeadlinePassed, Run, Signal, Spawn, Steps, Stopped, Wait
-from ..limits import ON_LOOP
 from ..models.batches import Waiting
 from ..models.limiter import Slot
 from ..models.options import Batching
 from ..tensors import InferenceResponse
 from .batch_key import key_of, rows_of
-from .batch_member import Member, run_alone
+from .batch_member import Member, is_long, run_alone
 from .call import Call
 from .execution import Execution
 
@@ -39,7 +38,7 @@ def batched(call: Call[T], batching: Batching) -> Steps[T]:
     try:
         is_for_thread = call.handler.kind == "thread"
         if not call.is_decoded and (call.slot.turn is not None or not is_for_thread):
-            yield Run(call.decode_in_thread, "conversion", deadline=call.deadline, for_client=True)
+            yield Run(partial(_decode, call), "conversion", deadline=call.deadline, for_client=True)
         if call.slot.turn is not None:
             _join(member, batching)
             yield from _until_it_leads_or_is_done(member)
@@ -50,6 +49,16 @@ def batched(call: Call[T], batching: Batching) -> Steps[T]:
         return (yield from _finished(member))
     finally:
         member.leave()
+
+
+def _decode(call: Call[Any]) -> None:
+    """Decode a long request in a worker thread, while it has a place in the queue or a slot."""
+    if not call.slot.begin():
+        raise Stopped
+    try:
+        call.decode()
+    finally:
+        call.slot.end(is_last=False)
 
 
 def _join(member: Member[Any], batching: Batching) -> None:
@@ -206,7 +215,7 @@ def _finished(member: Member[T]) -> Steps[T]:
     call, response = member.call, member.taken()
     if member.answer is not None:
         return member.answer
-    if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+    if not is_long(call, response):
         return call.encode(response)
     encoded: T = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded

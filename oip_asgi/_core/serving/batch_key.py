@@ -17,10 +17,7 @@ from ..models.binding import Binding
 from ..models.handler import Handler
 from ..schemas import Parameters
 from ..tensors import InferenceRequest, Tensor
-
-_NOT_OF_ROWS: Final = frozenset({"timeout", "priority", "binary_data_output"})
-_SEQUENCE: Final = "sequence_"
-"""Parameters of requests that say how they are treated, not what is computed."""
+from .reserved import OF_TREATMENT
 
 _NOTHING: Final[frozenset[Hashable]] = frozenset()
 _DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -85,6 +82,4 @@ def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
 
 
 def _frozen(parameters: Parameters) -> frozenset[Hashable]:
-    return frozenset(
-        (name, type(value), value) for name, value in parameters.items() if name not in _NOT_OF_ROWS and not name.startswith(_SEQUENCE)
-    )
+    return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)

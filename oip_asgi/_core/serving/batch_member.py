@@ -7,6 +7,7 @@ from contextvars import Context
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from ..errors import ModelFault
+from ..limits import ON_LOOP
 from ..models.batches import Waiting
 from ..tensors import InferenceResponse
 from .batch_rows import check_rows
@@ -74,6 +75,11 @@ class Member(Generic[T]):
         execution, self.execution = self.execution, None
         if execution is not None:
             execution.left()
+
+
+def is_long(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether a response takes long to encode, or is delivered otherwise than in the answer: that is for a worker thread."""
+    return call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP
 
 
 def run_alone(member: Member[Any]) -> InferenceResponse:

@@ -18,8 +18,9 @@ from ..models.repository import Repository
 from ..models.statistics import Statistics
 from .metadata import model_metadata
 from .observers import Tracer, refused_unknown
+from .shared_memory import Regions
 
-_EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+_EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
 
 _LET_GO_SECONDS: Final = 1.0
@@ -32,6 +33,8 @@ class Engine:
     """The protocol without any transport. Its arguments are those of `InferenceServer`.
 
     Args:
+        read_page: Reads a file of the page; None where the page and the OpenAPI document are switched off.
+        regions: Of shared memory, which clients may register.
         clock: Tells the time in seconds, as `time.monotonic`.
     """
 
@@ -45,6 +48,8 @@ class Engine:
         debug: bool,
         codecs: Codecs,
         model_control: bool,
+        read_page: Callable[[str], bytes] | None,
+        regions: Regions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -54,6 +59,8 @@ class Engine:
         self.debug = debug
         self.codecs = codecs
         self.model_control = model_control
+        self.read_page = read_page
+        self.regions = regions
         self.clock = clock
         self.models = Repository()
         self.stopping = False
@@ -62,6 +69,8 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """Called when a model was registered."""
+        self.document: tuple[list[object], bytes] | None = None
+        """The last OpenAPI document, and what it was made of."""
         self._kept_by: Model | None = None
 
     def add(self, model: Model) -> None:
@@ -87,8 +96,15 @@ class Engine:
             raise
 
     def extensions(self) -> list[str]:
-        """The names of the extensions that this server supports."""
-        return sorted([*_EXTENSIONS, "model_repository"]) if self.model_control else list(_EXTENSIONS)
+        """The names of the extensions that this server supports, as it is set up."""
+        names = list(_EXTENSIONS)
+        if self.model_control:
+            names += ["model_repository", "model_repository(unload_dependents)"]
+        if self.regions.are_allowed:
+            names.append("system_shared_memory")
+        if any(model.options.priority_levels for model in self.models):
+            names.append("schedule_policy")
+        return sorted(names)
 
     def metadata(self) -> schemas.ServerMetadata:
         """The server's metadata, with the extensions that are switched on."""
@@ -189,4 +205,5 @@ class Engine:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
         for model in self.models:
             model.life.forget()
+        self.regions.unregister(None)
         self.stopping = False

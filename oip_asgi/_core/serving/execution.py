@@ -19,12 +19,11 @@ import msgspec
 from ..datatypes import Array
 from ..effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
 from ..errors import InferenceError
-from ..limits import ON_LOOP
 from ..log import log_fields, log_raised
 from ..models.binding import Binding
 from ..models.options import Batching
 from ..tensors import InferenceContext, InferenceRequest, Tensor
-from .batch_member import Member
+from .batch_member import Member, is_long
 from .batch_rows import merged, split
 from .call import ModelRaised
 from .lasting import is_new, lasting
@@ -272,7 +271,7 @@ class Execution:
             call, response = member.call, member.response
             if member is but or response is None or member.has_left:
                 continue
-            if call.form.encoding_cost(call.request, response) > ON_LOOP:
+            if is_long(call, response):
                 try:
                     member.answer = call.encode(response)
                 except Exception as error:
@@ -280,10 +279,7 @@ class Execution:
 
     def has_long(self) -> bool:
         """Whether there is one for `encode_long`."""
-        return any(
-            member.response is not None and member.call.form.encoding_cost(member.call.request, member.response) > ON_LOOP
-            for member in self.members
-        )
+        return any(member.response is not None and is_long(member.call, member.response) for member in self.members)
 
     def release(self) -> None:
         """Wake all who wait."""

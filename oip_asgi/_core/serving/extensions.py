@@ -8,6 +8,7 @@ Specification: Triton's Statistics Extension and Model Configuration Extension.
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from ..models.model import Model
 from ..models.specs import TensorSpec
@@ -19,6 +20,10 @@ _UNVERSIONED = "1"
 """The version in statistics of a model without versions: perf_analyzer reads a number there."""
 
 _NOTHING = Duration()
+
+NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
+NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
+"""Why Triton's extensions that steer its process are refused: the process is the application's here."""
 
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> schemas.Statistics:
@@ -49,8 +54,8 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
             _duration(taken.compute_input),
             _duration(taken.compute_infer),
             _duration(taken.compute_output),
-            _duration(_NOTHING),
-            _duration(_NOTHING),
+            _duration(taken.cache_hit),
+            _duration(taken.cache_miss),
         ),
         response_stats={str(index): _responses(responses) for index, responses in taken.responses.items()},
         batch_stats=[_batch(rows, batch) for rows, batch in taken.batches.items()],
@@ -92,6 +97,8 @@ def model_config(model: Model) -> schemas.ModelConfig:
     )
     if batching is not None:
         config.dynamic_batching = schemas.DynamicBatching(list(batching.preferred), round(batching.delay * 1e6))
+    if options.cache is not None:
+        config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:
         config.parameters = {"content_type": schemas.ModelParameter(options.content_type)}
     return config

@@ -24,7 +24,7 @@ from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Tensor, as_array, integer_array, plain, wire_array
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, integer_array, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
@@ -69,7 +69,7 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
         return sum(map(_cost, values))
 
-    def decode(self, _: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
         specs = {spec.name: spec for spec in model.inputs}
         parameters = _checked(self.parameters)
         inputs: list[Tensor] = []
@@ -96,8 +96,9 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own, or a part of a batch
-            if array.nbytes <= SMALL or array.base is not None or any(memory_of(array) is memory for memory in lent):
+            # the pipeline has copied larger arrays, but for those that are the request's own, of the cache, or a part of a batch
+            is_shared = not array.flags.writeable or array.base is not None
+            if array.nbytes <= SMALL or is_shared or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 

@@ -32,12 +32,12 @@ def server() -> InferenceServer:
     return InferenceServer()
 
 
-def test_a_spec_is_its_four_arguments() -> None:
-    spec = TensorSpec("x", "FP32", [-1, 4], "np")
+def test_a_spec_is_its_arguments() -> None:
+    spec = TensorSpec("x", "FP32", [-1, 4], "np", ["a", "b", "c", "d"])
     assert spec.fits((2, 4))
     assert spec.dtype == np.float32
     fields = dataclasses.asdict(spec)
-    assert fields == {"name": "x", "datatype": "FP32", "shape": (-1, 4), "content_type": "np"}
+    assert fields == {"name": "x", "datatype": "FP32", "shape": (-1, 4), "content_type": "np", "labels": ("a", "b", "c", "d")}
     assert TensorSpec(**fields) == spec == pickle.loads(pickle.dumps(spec)) == dataclasses.replace(spec)
     assert hash(spec) == hash(TensorSpec(**fields))
 
