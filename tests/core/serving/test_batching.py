@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceResponse, InferenceServer, RequestOutput, Tensor
+from oip_asgi import InferenceResponse, InferenceServer, RequestOutput, ResponseCache, Tensor
 from tests.support.batching import Held, rows, told
 from tests.support.inside import is_idle, waiting_calls
 from tests.support.talk import block_until
@@ -431,3 +431,18 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(is_async: bool, fa
         block_until(lambda: not any(array() is not None for array in kept))
     finally:
         gc.enable()
+
+
+def test_a_cache_and_classification_stand_before_and_behind_a_batch() -> None:
+    held = Held(lambda x: np.hstack([x, -x]), cache=ResponseCache(max_bytes=10**6))
+
+    def ask(number: float, **parameters: Any) -> dict[str, Any]:
+        return {"inputs": {"x": rows(number)}, "outputs": [RequestOutput("output_0", parameters)]}
+
+    async def main() -> list[Any]:
+        tasks = await held.together(rows(1), ask(2), ask(3, classification=1))
+        again = [await held.server.infer("m", {"x": rows(1)}), await held.server.infer("m", **ask(2))]
+        return [*map(told, tasks), *(answer["output_0"].ravel().tolist() for answer in again)]
+
+    assert asyncio.run(main()) == [[1, -1], [2, -2], [b"3.000000:0"], [1, -1], [2, -2]]
+    assert held.sizes == [3]
