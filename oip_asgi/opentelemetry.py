@@ -9,8 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from opentelemetry import trace
-from opentelemetry.context import Context
+from ._checks import check_server, needs
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+except ImportError as error:
+    raise needs(error, "opentelemetry", "otel") from error
 
 from ._core.errors import InferenceError
 from ._core.models.model import Model
@@ -35,6 +40,7 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
         server: The server.
         tracer_provider: Where its spans come from; the global one where it is left out.
     """
+    check_server(server, "instrument", "instrument(server)")
     server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", tracer_provider=tracer_provider))
 
 

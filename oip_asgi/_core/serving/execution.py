@@ -23,6 +23,7 @@ from ..log import log_fields, log_raised
 from ..models.binding import Binding
 from ..models.options import Batching
 from ..tensors import InferenceContext, InferenceRequest, Tensor
+from .advice import hint, told_by_host
 from .batch_member import Member, is_long
 from .batch_rows import merged, split
 from .call import ModelRaised
@@ -247,6 +248,7 @@ class Execution:
             member.fail(own)
 
     def _fail(self, group: list[Member[Any]], error: Exception) -> None:
+        error = told_by_host(error) or error
         if isinstance(error, InferenceError):
             for member in group:
                 member.fail(error if len(group) == 1 else _copied(error))
@@ -262,8 +264,8 @@ class Execution:
     def _log(self, group: list[Member[Any]], error: Exception, then: str) -> None:
         rows, since = sum(member.call.rows or 0 for member in group), min(member.call.since for member in group)
         fields = log_fields(self._model.name, self._model.version, None, self._engine.clock() - since)
-        message = "%s failed on a batch of %d requests with %d rows%s"
-        log_raised(logging.ERROR, error, message, self._model, len(group), rows, then, extra=fields)
+        message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
+        log_raised(logging.ERROR, error, message, self._model, len(group), rows, then, advice, extra=fields)
 
     def encode_long(self, *, but: Member[Any] | None = None) -> None:
         """Encode the responses that take long, within the slot of the call, so that they cannot pile up behind it."""
