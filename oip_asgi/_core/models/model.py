@@ -43,6 +43,8 @@ class Model:
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
+        self.undeclared: tuple[str, ...] = ()
+        """The inputs of which only the name is known, as its parameters have it."""
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
         self.optional: frozenset[str] = frozenset()
@@ -68,6 +70,7 @@ class Model:
         if self.cache is not None:
             self.cache.clear()
         self.inputs, self.outputs = handler.inputs, handler.outputs
+        self.undeclared = handler.binding.undeclared
         self.named, self.streams = handler.binding.claimed, handler.streams
         self.shown = handler.binding.shown
         is_required = handler.binding.names.is_required

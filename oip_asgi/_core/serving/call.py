@@ -341,6 +341,13 @@ class Call(Generic[T]):
         self.answered = self.engine.clock()
         return encoded
 
+    def columns(self) -> list[str] | None:
+        """The inputs that became columns of one data frame; None where none did, or which they are is declared."""
+        binding = self.binding
+        if binding.whole is None or any(spec.name not in binding.claimed for spec in binding.inputs):
+            return None
+        return [name for name in self.tensors if name not in binding.claimed]
+
     def overriding(self) -> str | None:
         """The request's content type that made of the inputs of a declared model what is not declared, or None."""
         declared = self.handler.binding

@@ -11,13 +11,11 @@ import time
 from typing import Final
 
 from ..models.model import Model
+from ..models.repository import UNVERSIONED
 from ..models.specs import TensorSpec
 from ..models.statistics import Batch, Duration, Responses
 from ..rest import extension_schemas as schemas
 from .engine import Engine
-
-_UNVERSIONED = "1"
-"""The version in statistics of a model without versions: perf_analyzer reads a number there."""
 
 _NOTHING = Duration()
 
@@ -34,7 +32,7 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> sche
         name: Of the model of this name, which is registered; None for all.
         version: Of this version of it; None for all.
     """
-    models = [model for model in engine.models if name is None or (model.name == name and (version is None or model.version == version))]
+    models = list(engine.models) if name is None else engine.models.named(name, version)
     return schemas.Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 
@@ -43,7 +41,7 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
     answered = taken.last_answered
     return schemas.ModelStatistics(
         name=model.name,
-        version=_UNVERSIONED if model.version is None else model.version,
+        version=UNVERSIONED if model.version is None else model.version,
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,

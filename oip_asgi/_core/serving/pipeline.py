@@ -19,6 +19,7 @@ from ..models.ahead import Ahead
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..tensors import InferenceResponse
+from .advice import hint, missing_column, told_by_host
 from .ahead import look_ahead
 from .call import Call, ModelRaised
 from .engine import Engine
@@ -249,7 +250,15 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
+    told = told_by_host(error)
+    if told is not None:  # as if it were raised as an InferenceError
+        return told
+    missing = missing_column(error, model, call.columns())
+    if missing is not None:
+        _logger.warning("the request with id %s: %s", shown(call.id), missing, extra=call.log_fields())
+        return missing
+    fields, advice = call.log_fields(), hint(error, model)
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")

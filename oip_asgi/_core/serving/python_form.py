@@ -18,6 +18,7 @@ from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
 from ..codecs.pandas import is_frame, is_series
 from ..codecs.registry import Codecs
+from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, Buffer, cast
 from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
@@ -154,6 +155,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
         return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
     codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
     if codec is not None:
         return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))
