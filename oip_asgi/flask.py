@@ -48,8 +48,11 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
         if isinstance(response, wsgi.Streamed):
-            return _Response(stream_with_context(response), response.status, wsgi.headers(response))
-        return _Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
+            return Response(stream_with_context(response), response.status, wsgi.headers(response))
+        made = Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
+        if not wsgi.has_type(response):
+            del made.headers["Content-Type"]
+        return made
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
@@ -62,12 +65,6 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     served.record(add_rules)
     return served
-
-
-class _Response(Response):
-    """One whose headers are those that it is given: an empty body has no type."""
-
-    default_mimetype = None
 
 
 class _Anything(BaseConverter):
