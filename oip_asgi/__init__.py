@@ -1,6 +1,6 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
-from ._core.errors import InferenceError
+from ._core.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._core.models.cache import ResponseCache
 from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
@@ -15,11 +15,13 @@ from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 __version__ = "0.1.0"
 
 __all__ = [
+    "ErrorResponse",
     "InferenceContext",
     "InferenceError",
     "InferenceRequest",
     "InferenceResponse",
     "InferenceServer",
+    "InvalidResponse",
     "LoadParameters",
     "ModelStatus",
     "OIPApp",

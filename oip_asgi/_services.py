@@ -10,11 +10,16 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
+from ._checks import needs
+
+try:
+    from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import DecodeError, Message
+    from google.protobuf.message_factory import GetMessageClass
+except ImportError as error:
+    raise needs(error, "google.protobuf", "grpc-asgi") from error
 
 from ._core.errors import InvalidRequest
 from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES

@@ -14,9 +14,14 @@ from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from ._checks import check_server, needs
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise needs(error, "prometheus_client", "prometheus") from error
 
 from ._core.models.life import Life
 from ._core.models.model import Model
@@ -79,6 +84,7 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     Raises:
         ValueError: A server of the same name is in this registry already, or other metrics with the same names.
     """
+    check_server(server, "instrument", "instrument(server, registry)")
     with _LOCK:
         page = _PAGES.get(registry)
         if page is None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
@@ -25,6 +25,7 @@ from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values, stream_values
 from ._core.serving.shared_memory import Regions
 from ._core.tensors import InferenceResponse
+from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
 from ._runtime.drive import drive, drive_async, pieces, pieces_async
@@ -156,6 +157,15 @@ class InferenceServer:
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
                 `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
                 this is the time to its first response.
+            max_batch_size: How many rows one call may have: then requests that wait, and differ in nothing but their rows, are answered
+                by one call of the function, which gets the rows of all of them and returns a row for each. The first dimension of every
+                tensor is that of the rows. A request with more rows runs alone. Left out: each request is a call of its own. With it,
+                one call runs at a time where `max_concurrency` does not say otherwise.
+            max_batch_delay: How many seconds a request may be held back for others to share its call. With 0, only those share one that
+                came while all calls that may run at once were busy.
+            preferred_batch_sizes: Numbers of rows at which a batch is not held back any longer.
+            retry_alone: Whether each request of a batch is tried alone after the function has raised, so that one bad input costs no
+                other request its answer. The function sees the same rows twice then.
             stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
                 client is told.
             priority_levels: How many levels of priority requests may have while they wait for their turn: the parameter `priority` of a
@@ -415,14 +425,20 @@ class InferenceServer:
             self._end(ended)
 
     @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
 
-        A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
+        A host's lifespan is the place for it: `FastAPI(lifespan=server.lifespan)` where it has no other. `OIPApp.install` and
+        `OIPMiddleware` put it there by themselves.
+
+        Args:
+            app: The application of Starlette or FastAPI in which `OIPApp` is mounted, to have its routes looked at.
 
         Raises:
             RuntimeError: No event loop of asyncio runs.
+            ValueError: An earlier route of `app` answers everything under the mount.
         """
+        check_mounts(app)
         running_loop()  # tells who runs this on another event loop
         ending = self._begin()
         engine, runtime = self._inside
@@ -438,6 +454,14 @@ class InferenceServer:
                     await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
                     self._end(ended)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be taken for an application, as by `app.mount("/v2", server)`.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError('an InferenceServer is no application: write app.mount("/v2", OIPApp(server)), or OIPWSGIApp(server) for WSGI')
 
     def __repr__(self) -> str:
         engine = self._inside.engine

@@ -29,7 +29,7 @@ SHARED_MEMORY: Final = (REGION, "shared_memory_byte_size", "shared_memory_offset
 Lend: TypeAlias = Callable[[Parameters], Buffer]
 """Gives the bytes of a tensor whose parameters say that they are in shared memory."""
 
-_ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
+ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
@@ -55,7 +55,7 @@ def check_supported(parameters: Parameters, where: str, supported: Collection[st
     Raises:
         InvalidRequest: One of them is there, and may not.
     """
-    for name in _ELSEWHERE:
+    for name in ELSEWHERE:
         if name in parameters and name not in supported:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
 
@@ -340,24 +340,26 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return _named(self.outputs, name, "output")
 
     @classmethod
-    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview) -> InferenceResponse:
+    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
         """A response as any HTTP client received it.
 
         Args:
             headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
             body: Its body, decompressed.
+            status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
 
         Returns:
             Tensors whose arrays are views of the body where it is binary.
 
         Raises:
-            InvalidResponse: It is an error, whose text is in the message, or not an inference response.
+            ErrorResponse: It is an error, with its `text` and `response_status`.
+            InvalidResponse: It is neither an error nor an inference response.
 
         Specification: Inference Response JSON Object, Binary Tensor Data Extension.
         """
-        from .rest.body import from_http  # as in InferenceRequest.to_http
+        from .rest.client import from_http  # as in InferenceRequest.to_http
 
-        return from_http(headers, body)
+        return from_http(headers, body, status)
 
 
 def _named(tensors: list[Tensor], name: str, what: str) -> Array:

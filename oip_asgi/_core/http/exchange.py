@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -28,7 +29,7 @@ from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, not_allowed, unknown_path
+from .routes import Match, Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -74,18 +75,28 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
+    if match is None:
+        raise unknown_path(head.path, head.mount(head))
     model = None
     handler = match.handlers.get(head.method)
     if match.is_region:
         request.region = match.name
     elif match.name is not None:
         if match.is_split and match.name not in models:
-            raise unknown_path(head.path)
+            raise unknown_path(head.path, head.mount(head))
         request.version = match.version
         model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.handlers)
+        raise not_allowed(head.method, match.handlers, _infer_path(head, match))
     return handler(request) if model is None else handler(request, model)
+
+
+def _infer_path(head: Head, match: Match) -> str:
+    """Where a POST to a model's own path was meant to go; empty for other requests."""
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+        return ""
+    version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
+    return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
 def _server_metadata(request: Exchange) -> Response:
@@ -176,6 +187,9 @@ ROUTES: Final = [
 
 _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
+
+FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
+"""What every path of the protocol but the bare mount begins with."""
 
 
 def _compressed(response: Response, accepted: str) -> Steps[Response]:

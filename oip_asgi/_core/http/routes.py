@@ -101,14 +101,15 @@ class Routes:
             if route.method == "GET":
                 handlers["HEAD"] = route.handler
 
-    def match(self, path: str) -> Match:
-        """What a path names.
+    def first_segments(self) -> list[str]:
+        """The first segments of all paths, each once."""
+        return list(dict.fromkeys(path.split("/")[1] for path in (*self._fixed, *self._named) if path))
+
+    def match(self, path: str) -> Match | None:
+        """What a path names; None for nothing that is in the table.
 
         Args:
             path: Behind the mount, percent-encoded. One slash at its end does not count.
-
-        Raises:
-            NotFound: Nothing that is in the table.
         """
         path = path.removesuffix("/")
         fixed = self._fixed.get(path if "%" not in path else unquote(path))
@@ -120,7 +121,7 @@ class Routes:
                 match = _of_name(segments if "%" not in path else list(map(unquote, segments)), named)
                 if match is not None:
                     return match
-        raise unknown_path(path)
+        return None
 
 
 def _of_name(segments: list[str], named: _Named) -> Match | None:
@@ -145,19 +146,33 @@ def _of_name(segments: list[str], named: _Named) -> Match | None:
     return Match(handlers, "/".join(segments), version, is_split=True, is_region=named.is_region)
 
 
-def not_allowed(method: str, handlers: Iterable[str]) -> MethodNotAllowed:
-    """The error for a method that a path does not have, with `Allow`."""
+def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
+    """The error for a method that a path does not have, with `Allow`.
+
+    Args:
+        method: The method.
+        handlers: The methods that it has.
+        instead: The path that this method is probably meant for, with its mount; empty where nobody knows.
+    """
     allowed = ", ".join(handlers)
-    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
+    meant = f"; for inference, {method} to {shown(instead)}" if instead else ""
+    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
 
 
-def unknown_path(path: str) -> NotFound:
-    """The error for a path that nothing answers."""
+def unknown_path(path: str, mount: str) -> NotFound:
+    """The error for a path that nothing answers.
+
+    Args:
+        path: Behind the mount, percent-encoded.
+        mount: The mount's own path, which clients have to send before it.
+    """
+    mount = mount.rstrip("/")
+    quoted = shown(unquote(path.removesuffix("/")))
     for pattern, why in _NOT_SUPPORTED:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):
             return NotFound(why)
     return NotFound(
-        f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
-        "with /versions/{version} and /ready, /stats, /config, /infer, /infer_stream, /generate or /generate_stream behind it, "
-        "or /repository/index"
+        f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, {mount}/models, or "
+        f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, /infer_stream, /generate or "
+        f"/generate_stream behind it, or {mount}/repository/index"
     )

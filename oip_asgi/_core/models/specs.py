@@ -110,6 +110,16 @@ class TensorSpec:
         return array
 
 
+class AnyShape(TensorSpec):
+    """A tensor whose datatype is declared and whose shape is not: any is taken. What metadata has to say of its shape is `[-1]`."""
+
+    def fits(self, _: tuple[int, ...]) -> bool:
+        return True
+
+    def of_list(self, array: Array) -> Array:
+        return array
+
+
 class InputNames:
     """Which input tensors a model takes.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
-from ..errors import InvalidRequest, InvalidResponse, shown
+from ..errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import check_numbers
@@ -21,7 +21,6 @@ from ..raw import from_raw, view_raw
 from ..schemas import Parameters
 from ..tensors import (
     REGION,
-    Headers,
     InferenceRequest,
     InferenceResponse,
     Lend,
@@ -123,13 +122,14 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         header_length: How many of its bytes are JSON; None where the response did not say, and all of them are.
 
     Raises:
-        InvalidResponse: The body is an error, or not what the specification describes; the text says which.
+        ErrorResponse: The body is an error.
+        InvalidResponse: It is not what the specification describes; the text says why.
     """
     try:
         text, behind = (body, None) if header_length is None else _split(body, header_length)
         document = documents.response_document(bytes(text))
         if document.error is not None:
-            raise InvalidResponse(f"the server answered with an error: {document.error}")
+            raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
         items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
@@ -321,18 +321,3 @@ def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str],
     if not binary:
         return {"Content-Type": "application/json"}, text
     return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])
-
-
-def from_http(headers: Headers, body: Buffer) -> InferenceResponse:
-    """Headers and body as a response. `InferenceResponse.from_http` says more."""
-    pairs = headers.items() if hasattr(headers, "items") else headers
-    lengths = [_text(value) for name, value in pairs if _text(name).lower() == HEADER_LENGTH.lower()]
-    if not lengths:
-        return decode_response(body, None)
-    if len(lengths) > 1 or not _DECIMAL.fullmatch(lengths[0]):
-        raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
-    return decode_response(body, int(lengths[0]))
-
-
-def _text(part: str | bytes) -> str:
-    return part.decode("latin-1") if isinstance(part, bytes) else part

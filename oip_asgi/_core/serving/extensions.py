@@ -11,13 +11,11 @@ import time
 from typing import Final
 
 from ..models.model import Model
+from ..models.repository import UNVERSIONED
 from ..models.specs import TensorSpec
 from ..models.statistics import Batch, Duration, Responses
 from ..rest import extension_schemas as schemas
 from .engine import Engine
-
-_UNVERSIONED = "1"
-"""The version in statistics of a model without versions: perf_analyzer reads a number there."""
 
 _NOTHING = Duration()
 
@@ -34,7 +32,7 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> sche
         name: Of the model of this name, which is registered; None for all.
         version: Of this version of it; None for all.
     """
-    models = [model for model in engine.models if name is None or (model.name == name and (version is None or model.version == version))]
+    models = list(engine.models) if name is None else engine.models.named(name, version)
     return schemas.Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 
@@ -43,7 +41,7 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
     answered = taken.last_answered
     return schemas.ModelStatistics(
         name=model.name,
-        version=_UNVERSIONED if model.version is None else model.version,
+        version=UNVERSIONED if model.version is None else model.version,
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
@@ -79,21 +77,24 @@ def _responses(responses: Responses) -> schemas.InferResponseStatistics:
 
 
 def model_config(model: Model) -> schemas.ModelConfig:
-    """A model's configuration: what tools read before they send load."""
-    options = model.options
+    """A model's configuration: what tools read before they send load. Where requests share calls, dimensions are those of one row."""
+    options, batching = model.options, model.batching
+    first = 0 if batching is None else 1
     config = schemas.ModelConfig(
         name=model.name,
         platform=options.platform,
         backend="python",
         version_policy=schemas.VersionPolicy({}),
-        max_batch_size=0,
+        max_batch_size=0 if batching is None else batching.most,
         input=[
-            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape), spec.name in model.optional)
+            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape[first:]), spec.name in model.optional)
             for spec in model.inputs
         ],
-        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
+        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
     )
+    if batching is not None:
+        config.dynamic_batching = schemas.DynamicBatching(list(batching.preferred), round(batching.delay * 1e6))
     if options.cache is not None:
         config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:

@@ -18,6 +18,7 @@ from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
 from ..codecs.pandas import is_frame, is_series
 from ..codecs.registry import Codecs
+from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, Buffer, cast
 from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
@@ -96,8 +97,9 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own, or of the cache
-            if array.nbytes <= SMALL or not array.flags.writeable or any(memory_of(array) is memory for memory in lent):
+            # the pipeline has copied larger arrays, but for those that are the request's own, of the cache, or a part of a batch
+            is_shared = not array.flags.writeable or array.base is not None
+            if array.nbytes <= SMALL or is_shared or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 
@@ -154,6 +156,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
         return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
     codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
     if codec is not None:
         return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))

@@ -103,9 +103,12 @@ def test_unknown_models_and_versions_are_404(server: InferenceServer, what: str)
         assert document["error"].startswith(f"Request for unknown model: {named} is not found")
 
 
+OF_X = {"parameters": {"undeclared_inputs": "x"}}
+
+
 def test_a_registered_model_called_stats_goes_before_all_statistics(server: InferenceServer) -> None:
     server.register("stats", lambda x: x)
-    assert get(server, "/models/stats") == (200, {"name": "stats", "platform": "python", "inputs": [], "outputs": []})
+    assert get(server, "/models/stats") == (200, {"name": "stats", "platform": "python", "inputs": [], "outputs": [], **OF_X})
     assert statistics(server, "/models/stats/stats")[0]["name"] == "stats"
 
 
