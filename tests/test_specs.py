@@ -6,6 +6,7 @@ recipe-mlflow_pyfunc.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,3 +151,40 @@ def test_a_real_signature_says_what_the_stand_ins_say() -> None:
         *(TensorSpec(f"json {place}", "BYTES", [-1], "pd_json") for place in range(3)),
     ]
     assert read.outputs == [TensorSpec("output_0", "FP32", [-1, 2])]
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow's own
+def test_each_type_of_column_reaches_a_real_pyfunc_and_comes_back(tmp_path: Path) -> None:
+    mlflow, pd = pytest.importorskip("mlflow"), pytest.importorskip("pandas")
+    python_model: Any = mlflow.pyfunc.PythonModel
+    from oip_asgi.codecs import PandasCodec
+
+    class Same(python_model):  # type: ignore[misc]
+        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
+            return model_input  # which MLflow has checked against the signature
+
+    frame = pd.DataFrame(
+        {
+            "boolean": [True, False],
+            "integer": np.array([1, 2], np.int32),
+            "long": [1, 2],
+            "float": np.array([1, 2], np.float32),
+            "double": [1.5, np.nan],
+            "string": ["a", "é"],
+            "binary": [b"\xff\x00", b"b"],
+            "datetime": pd.to_datetime(["2024-01-01", "2024-05-06"]),
+            "json": [[1.5, 2.5], [3.5]],
+        }
+    )
+    types = mlflow.types
+    columns = [types.ColSpec(kind, kind) for kind in MLFLOW]
+    schema = types.Schema([*columns, types.ColSpec(types.schema.Array(types.DataType.double), "json")])
+    mlflow.pyfunc.save_model(tmp_path / "same", python_model=Same(), signature=mlflow.models.ModelSignature(schema, schema))
+    model = mlflow.pyfunc.load_model(tmp_path / "same")
+
+    inputs, outputs = specs_of(model.metadata.signature)
+    server = InferenceServer()
+    server.register("same", lambda columns: model.predict(columns), content_type="pd", inputs=inputs, outputs=outputs)
+    request = PandasCodec.encode_request(frame)
+    response = server.infer_sync("same", {tensor.name: tensor for tensor in request.inputs})
+    pd.testing.assert_frame_equal(PandasCodec.decode_response(response), frame, check_dtype=False)

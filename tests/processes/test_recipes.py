@@ -22,7 +22,7 @@ MODELS = ROOT / "examples" / "models"
 NEEDS = {
     "lightgbm_booster": ["lightgbm", "pandas"],
     "mlflow_pyfunc": ["mlflow", "sklearn"],
-    "onnx_session": ["onnxruntime", "skl2onnx", "tritonclient"],
+    "onnx_session": ["onnxruntime", "pandas", "skl2onnx", "tritonclient"],
     "pillow_image": ["PIL", "sklearn"],
     "sklearn_pipeline": ["pandas", "sklearn"],
     "text_transformer": ["torch", "transformers"],
@@ -33,7 +33,8 @@ NEEDS = {
 SEEN = {
     "lightgbm_booster": r"München +31\.9 +1 +649\.0 +6\d\d\.\d\n.*\nin a town that it does not know 200\n",
     "mlflow_pyfunc": r"weather BYTES \[-1\]\ntemperature FP64 \[-1\]\nis_holiday BOOL \[-1\]\nstations FP64 \[-1\]\noutput_0 FP64 \[-1\]\n",
-    "onnx_session": r"X FP32 \[-1, 4\]\nlabel BYTES \[-1\]\nprobabilities FP32 \[-1, 3\]\n\[b'setosa', b'virginica', b'virginica'\]",
+    "onnx_session": r"weather BYTES \[-1, 1\]\ntemperature FP32 \[-1, 1\]\nlabel BYTES \[-1\]\nprobabilities FP32 \[-1, 2\]\n"
+    r"\[b'much', b'little', b'much'\]",
     "pillow_image": r"as files  ([ \d]+)\nas base64 \1\ntrue digit.*\nhalf a file 400 send PNG or JPEG files: image file is truncated",
     "sklearn_pipeline": r"by hand \[True, False\]\nwithout a column 400 .*spent",
     "text_transformer": r"the soup was not lovely +bad \d\.\d{3}\n.*\n3[5-9] of 39 are right\n",
@@ -92,7 +93,7 @@ if __name__ == "__main__" and "--check" in sys.argv:
 
 @pytest.mark.parametrize(
     ("loading", "answer", "said"),
-    [("return list", "False", "The answers are wrong.\n"), ("raise OSError", "True", ""), ("import os; os._exit(3)", "True", "")],
+    [("return abs", "False", "The answers are wrong.\n"), ("raise OSError", "True", ""), ("import os; os._exit(3)", "True", "")],
 )
 def test_a_recipe_that_is_wrong_fails(loading: str, answer: str, said: str, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.py"
