@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -87,6 +88,36 @@ def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: Collecto
         for sample in family.samples:
             more = {"oip_requests": {"outcome"}, "oip_requests_in_progress": {"state"}}.get(family.name, set())
             assert set(sample.labels) - {"le"} == {"server", "model", "version"} | more
+
+
+def test_the_instruments_of_several_processes_count_as_the_collector_does(registry: CollectorRegistry, monkeypatch: Any) -> None:
+    """prometheus_client decides at its import whether it writes files, so here the instruments keep their numbers in memory."""
+    server = make_server()
+    server.register("raises", lambda: 1 // 0, version="3", load=lambda: None)
+    instrument(server, registry)
+    several = CollectorRegistry()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    instrument(server, several)
+
+    @server.model("stream")
+    def stream() -> Iterator[int]:
+        yield from range(3)
+
+    for _ in range(3):
+        assert send(server) == 200
+    assert send(server, Request("POST", "/models/m/infer", (), b"[]")) == 400
+    assert send(server, Request("POST", "/models/raises/infer", (), b'{"inputs":[]}')) == 500
+    assert send(server, Request("POST", "/models/nobody/infer", (), b'{"inputs":[]}')) == 404
+    assert send(server, Request("POST", "/models/stream/generate_stream", (), b"{}")) == 200
+    one, other = Page(registry).samples, Page(several).samples
+
+    def counts(samples: dict[Any, float]) -> dict[Any, float]:
+        """What is no time, and not when something was made; zeros apart, which an instrument has for all outcomes at once."""
+        timed = ("_created", "_seconds_sum", "_seconds_bucket", "_duration_seconds")
+        return {key: value for key, value in samples.items() if value and not key[0].endswith(timed)}
+
+    assert counts(one) == counts(other)
+    assert counts(one)["oip_batch_rows_count", frozenset({"server": "shop", "model": "m", "version": ""}.items())] == 3
 
 
 def test_outcomes_and_durations_are_counted(registry: CollectorRegistry) -> None:

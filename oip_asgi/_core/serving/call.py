@@ -263,8 +263,15 @@ class Call(Generic[T]):
             return declared.overridden_by(self.tensors, self.content_type)
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
-    def noted(self, error: E) -> E:
-        """Note that the call was not answered, or its stream broke off, and return why."""
+    def noted(self, error: E, cause: BaseException | None = None) -> E:
+        """Note that the call was not answered, or its stream broke off, and return why.
+
+        Args:
+            error: Why.
+            cause: What that comes from, which a span tells.
+        """
+        if cause is not None:
+            error.__cause__ = cause
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
 

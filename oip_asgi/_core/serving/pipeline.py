@@ -116,7 +116,7 @@ def answered(call: Call[T]) -> Steps[T]:
     try:
         answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
     except FAILURES as failure:
-        raise call.noted(as_error(call, failure)) from failure.__cause__
+        raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
         call.noted(error)
         raise

@@ -72,7 +72,7 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
-            raise call.noted(pulled.as_error(failure)) from failure.__cause__
+            raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
             call.noted(error)
