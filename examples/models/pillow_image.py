@@ -54,8 +54,10 @@ def pixels(file: bytes) -> Any:
             if image.width * image.height > MAX_PIXELS:
                 raise InferenceError(f"an image of {image.width} x {image.height} pixels is too large", status=413)
             grey = image.convert("L").resize((8, 8), Image.Resampling.BOX)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InferenceError(f"send PNG or JPEG files: {error}", status=400) from error
+    except UnidentifiedImageError as error:
+        raise InferenceError("send PNG or JPEG files", status=400) from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow raises for broken files
+        raise InferenceError(f"the image cannot be read: {error}", status=400) from error
     return (255 - np.asarray(grey, np.float64).ravel()) / 255 * 16
 
 
