@@ -1,7 +1,7 @@
-"""An ONNX model: its inputs and outputs are read from the session, and serving it needs ONNX Runtime only. Will the shop sell much ice?
+"""An ONNX model: its inputs and outputs are read from the session, and serving it needs ONNX Runtime only. Will the shop sell much ice cream?
 
     pip install oip_asgi onnxruntime uvicorn
-    pip install pandas scikit-learn skl2onnx 'tritonclient[http]'
+    pip install pandas scikit-learn skl2onnx 'tritonclient[http]' httpx
     python examples/models/onnx_session.py
     uvicorn --factory --app-dir examples/models onnx_session:make_app
     python examples/models/onnx_session.py --check
