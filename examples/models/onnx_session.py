@@ -1,4 +1,4 @@
-"""An ONNX model: its inputs and outputs are read from the session, and serving it needs ONNX Runtime only. Will the shop sell much ice cream?
+"""An ONNX model: will a shop sell much ice cream? Inputs and outputs are read from the session; serving needs ONNX Runtime only.
 
     pip install oip_asgi onnxruntime uvicorn
     pip install pandas scikit-learn skl2onnx 'tritonclient[http]' httpx
