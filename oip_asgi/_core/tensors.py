@@ -191,7 +191,7 @@ def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0)
         ) from None
 
 
-class Tensor(msgspec.Struct, eq=False):
+class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each
     """A named array, as it came in a request or goes out in a response.
 
     Args:
