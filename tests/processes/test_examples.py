@@ -70,6 +70,7 @@ def test_reload_on_change_looks_by_itself_where_watchfiles_is_not_installed() ->
 
 def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
+        "ray_serve.py",  # in matrix/check_ray, with Ray
         "stream_text.py",  # in test_stream_examples
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
         "batching.py",
