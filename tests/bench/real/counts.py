@@ -19,8 +19,8 @@ from ..measure import verify
 from ..rows import Row
 from ..servers import Running
 
-REQUESTS: Final = 2_000
-WARM: Final = 200
+REQUESTS: Final = 500
+WARM: Final = 100
 
 _SHOWN: Final = 4
 """Of the system calls, the most frequent that the table names."""
