@@ -31,6 +31,9 @@ _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
 
 
+_NO_NUMBERS: Final = np.empty(0, np.float32)
+
+
 def check_supported(parameters: Parameters, where: str) -> None:
     """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor.
 
@@ -224,6 +227,15 @@ class Tensor(msgspec.Struct, eq=False):
     def datatype(self) -> str:
         """The protocol's name of the array's dtype."""
         return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
+
+
+def of_wire_array(name: str, array: Array, parameters: Parameters = {}) -> Tensor:
+    """A tensor of an array that is already as `wire_array` makes it: the elements of BYTES are not looked at again."""
+    if not array.dtype.hasobject:
+        return Tensor(name, array, parameters)
+    tensor = Tensor(name, _NO_NUMBERS, parameters)
+    tensor.array = array
+    return tensor
 
 
 class InferenceRequest(msgspec.Struct, eq=False):

@@ -19,7 +19,17 @@ from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import ON_LOOP, check_numbers
 from ..raw import count, from_raw, view_raw
 from ..schemas import Parameters
-from ..tensors import ELEMENT, Headers, InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, object_array
+from ..tensors import (
+    ELEMENT,
+    Headers,
+    InferenceRequest,
+    InferenceResponse,
+    Tensor,
+    bytes_effort,
+    check_supported,
+    object_array,
+    of_wire_array,
+)
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -227,14 +237,14 @@ def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData
         if is_absent:
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, read(data, dtype, item.shape), parameters)
+        return of_wire_array(item.name, read(data, dtype, item.shape), parameters)
     if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     size = _binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
-    return Tensor(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
+    return of_wire_array(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
 def _binary_size(parameters: Mapping[str, object]) -> int:

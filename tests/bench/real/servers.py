@@ -30,8 +30,8 @@ def _command(host: str, app: str) -> Callable[[int, int], Sequence[str]]:
     return lambda port, _: [sys.executable, "-m", f"{__package__}.serve", host, app, str(port)]
 
 
-def _ours(name: str, what: str, host: str, app: str) -> Server:
-    return Server(name, what, _command(host, app), FLOORS)
+def _ours(name: str, what: str, host: str, app: str, *, is_peer: bool = False) -> Server:
+    return Server(name, what, _command(host, app), FLOORS, is_peer=is_peer)
 
 
 def real_servers() -> list[Server]:
@@ -64,7 +64,8 @@ def host_servers() -> list[Server]:
     found = [_ours("echo", "the floor: a bare ASGI callable on uvicorn", "uvicorn", "echo")]
     for host, what in HOSTS.items():
         if is_installed(host):
-            found += [_ours(host, f"{what}: a plain def", host, "def"), _ours(f"{host}, async", f"{what}: an async def", host, "async")]
+            for suffix, app, model in (("", "def", "a plain def"), (", async", "async", "an async def")):
+                found.append(_ours(host + suffix, f"{what}: {model}", host, app, is_peer=host != "uvicorn"))
     return found
 
 
