@@ -19,6 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from ._core.errors import InvalidRequest
 from ._core.grpc.exchange import HEALTH, METHODS, SERVICE
 from ._core.grpc.method import Method
+from ._core.limits import ON_LOOP
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
@@ -69,6 +70,8 @@ class Services:
         Raises:
             InvalidRequest: It is no question.
         """
+        if len(data) > ON_LOOP:
+            raise InvalidRequest(f"the question has {len(data)} bytes: expected {ON_LOOP} at most")
         [described] = self._pool.FindServiceByName(service).methods
         question: Any = _parse(GetMessageClass(described.input_type), data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)

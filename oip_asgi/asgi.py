@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -18,6 +19,7 @@ from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
+from ._core.pages.openapi import merged
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, Turns
@@ -49,6 +51,7 @@ class OIPApp:
         self._server = server
         self._prefix = prefix_of(path)
         self._compress = compress_responses
+        self._mount = partial(_mount, self._prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -67,7 +70,7 @@ class OIPApp:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress)
+        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
@@ -80,7 +83,7 @@ class OIPApp:
         else:
             await _send_pieces(steps, answer, client, send)
 
-    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False) -> None:
+    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False, openapi: bool = True) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does.
@@ -90,6 +93,8 @@ class OIPApp:
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
+            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not where the server has
+                `docs=False`, or the application's OpenAPI is that of 3.0.
 
         Raises:
             ValueError: The path does not begin with a slash.
@@ -100,6 +105,8 @@ class OIPApp:
         prefix = prefix_of(path)
         if grpc:
             self._install_grpc(app)
+        if openapi:
+            self._install_openapi(app, path)
         app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         host_lifespan = app.router.lifespan_context
 
@@ -109,6 +116,12 @@ class OIPApp:
                 yield state
 
         app.router.lifespan_context = lifespan
+
+    def _install_openapi(self, app: Any, path: str) -> None:
+        server = self._server
+        host_openapi = getattr(app, "openapi", None)  # FastAPI has it
+        if host_openapi is not None and server._inside.engine.read_page is not None:
+            app.openapi = lambda: merged(host_openapi(), server.openapi(path))
 
     def _install_grpc(self, app: Starlette) -> None:
         from starlette.routing import Mount
@@ -196,7 +209,7 @@ class OIPMiddleware:
         self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
     ) -> None:
         self._server = server
-        self._app = OIPApp(server, compress_responses=compress_responses)
+        self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
         self._host = _beside(app, server, compress_responses) if grpc else app
 
@@ -243,6 +256,19 @@ def _path(scope: Scope) -> str:
         if rest is not None:
             return rest
     return path
+
+
+def _mount(prefix: str, head: Head) -> str:
+    """The path of the mount as clients see it.
+
+    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
+    telling, as Litestar does, has left it in `raw_path`.
+    """
+    scope = head.transport
+    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != asked and in_front.startswith(told) else told
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -93,11 +94,18 @@ class _RequestThread:
 
 def _head(request: HttpRequest, path: str) -> Head:
     head = wsgi.head(request.META, path, request)
+    head.mount = _mount
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
         head.path, head.body_is_bounded = encoded(path, target), True
     return head
+
+
+def _mount(head: Head) -> str:
+    """The path of the mount as clients see it: all that is in front of the request's own."""
+    asked: str = head.transport.path
+    return asked.removesuffix(unquote(head.path))
 
 
 def _stream(request: HttpRequest) -> Any:

@@ -9,11 +9,15 @@ from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar, Unpack
 
+import msgspec
+
 from ._core.codecs.registry import AnyCodec, Codecs
 from ._core.effects import Signal
+from ._core.http.paths import prefix_of
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
+from ._core.pages.openapi import openapi
 from ._core.schemas import RequestOutput
 from ._core.serving import lives
 from ._core.serving.engine import Engine
@@ -21,6 +25,7 @@ from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values, stream_values
 from ._core.tensors import InferenceResponse
 from ._runtime.bounds import at_once
+from ._runtime.documents import read_page
 from ._runtime.drive import drive, drive_async, pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.waiting import check_may_block, running_loop, signalled
@@ -59,6 +64,8 @@ class InferenceServer:
             content type of ours takes its place.
         model_control: Whether clients may load and unload models, by Triton's model repository extension; they may always list them.
             From Python, `load` and `unload` always work. Switch it on only where everybody who reaches the server may do that.
+        docs: Whether people are shown the models: the page at `/v2/docs`, and the OpenAPI documents at `/v2/openapi.json` and below each
+            model. `OIPApp.install` adds them to FastAPI's own document, too.
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
@@ -79,6 +86,7 @@ class InferenceServer:
         shutdown_timeout: float = 10.0,
         codecs: Sequence[AnyCodec] = (),
         model_control: bool = False,
+        docs: bool = True,
     ) -> None:
         if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
             raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
@@ -94,6 +102,7 @@ class InferenceServer:
             debug=debug,
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
             model_control=model_control,
+            read_page=read_page if docs else None,
         )
         self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout
@@ -352,6 +361,22 @@ class InferenceServer:
         engine, runtime = self._inside
         form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
         return pieces(stream_values(engine, name, version, form), runtime)
+
+    def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
+        """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.
+
+        It has no `servers`, so that it can become a part of the host's own. `OIPApp.install` does that for FastAPI.
+
+        Args:
+            prefix: Where the server is mounted, which each path begins with. Where it is not "/v2", it also is part of the names of
+                operations and components, so that one document can hold several servers.
+
+        Raises:
+            ValueError: The prefix does not begin with a slash.
+        """
+        document = openapi(self._inside.engine, prefix_of(prefix))
+        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # its parts are shared, and the host may change them
+        return copy
 
     def start(self) -> None:
         """Load the models, for hosts that block. Without it each loads at the first request that needs it.

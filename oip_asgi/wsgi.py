@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from urllib.parse import unquote
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
@@ -99,7 +100,14 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
+        mount=partial(_mount, environ),
     )
+
+
+def _mount(environ: WSGIEnvironment, head: Head) -> str:
+    """The path of the mount as clients see it: all that is in front of the request's own."""
+    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return path.encode("latin-1").decode(errors="replace").removesuffix(unquote(head.path))
 
 
 @final

@@ -194,7 +194,7 @@ def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0)
         ) from None
 
 
-class Tensor(msgspec.Struct, eq=False):
+class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each
     """A named array, as it came in a request or goes out in a response.
 
     Args:
@@ -229,7 +229,7 @@ class Tensor(msgspec.Struct, eq=False):
         return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
-def of_wire_array(name: str, array: Array, parameters: Parameters = {}) -> Tensor:
+def of_wire_array(name: str, array: Array, parameters: Parameters) -> Tensor:
     """A tensor of an array that is already as `wire_array` makes it: the elements of BYTES are not looked at again."""
     if not array.dtype.hasobject:
         return Tensor(name, array, parameters)

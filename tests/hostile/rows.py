@@ -1,29 +1,28 @@
-"""Hostile requests, as rows for real servers: `python -m tests.hostile` prints what each costs, in time and memory.
+"""Hostile requests, as rows for real servers. Each is answered 4xx, and the next request on its connection works where HTTP lets it.
 
-Each is answered 4xx, in time and memory bounded by its size, and the next request on its connection works where HTTP lets it.
+What they cost is measured in `measure`.
 """
 
 from __future__ import annotations
 
 import gzip
-import http.client
 import json
-import socket
-import subprocess
-import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support.processes import ROOT, ready_url
 from tests.support.stressed import MAX_BODY_BYTES
 
 MEGABYTE = 10**6
 DEEP = 200_000
 MOST_SECONDS = 10.0
-"""For any row, on a machine that does other things beside; what they took is in the README."""
+"""Of CPU time, for any row; what they took is in the README."""
+
+GROWS, OF_STRINGS = 8, 12
+"""How many times its size a body may take, as the README promises."""
+
+CONSTANT = 32 * 2**20
+"""What any row may cost beside: buffers of sockets, and what malloc keeps."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,12 @@ class Hostile:
         statuses: What it may be answered. Where none is given the connection may be closed without an answer.
         goes_on: Whether the next request on the same connection must be answered too.
         ends: Whether the client says behind it that it sends no more.
-        sized: How many bytes it makes the server hold, for the bound of its memory.
-        grows: How many times as many it may, for what is many small values: the smallest of inputs, 54 bytes of JSON, becomes objects
-            of fifteen times that, a list of one digit, in text that turns out to be wrong, forty.
+        sized: How many bytes it makes the server hold, for the bound of its memory; those that are sent where it is 0.
+        grows: How many times as many the server may take.
+        times: How often it is sent at once, on connections of its own.
+        leaves: Whether its client goes as soon as it is sent, and hears no answer.
+        honest: A model that must answer a good request soon behind it; "" for none.
+        is_right: Whether the body of an answer is; None where only its status matters.
     """
 
     name: str
@@ -47,18 +49,32 @@ class Hostile:
     goes_on: bool = True
     ends: bool = False
     sized: int = 0
-    grows: int = 20
+    grows: int = GROWS
+    times: int = 1
+    leaves: bool = False
+    honest: str = ""
+    is_right: Callable[[bytes], bool] | None = None
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def size(self) -> int:
-        return self.sized or sum(map(len, self.parts))
+    def sent(self) -> int:
+        """How many bytes go over the wire."""
+        return self.times * sum(map(len, self.parts))
+
+    @property
+    def most_memory(self) -> int:
+        """How many bytes the server's memory may grow by."""
+        return self.grows * (self.times * self.sized or self.sent) + CONSTANT
 
 
 def head(model: str, *headers: str) -> bytes:
-    return "\r\n".join([f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", *headers, "", ""]).encode("latin-1")
+    return head_of(f"models/{model}/infer", *headers)
+
+
+def head_of(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"POST /v2/{path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode("latin-1")
 
 
 def post(model: str, body: bytes, *headers: str) -> tuple[bytes, ...]:
@@ -127,9 +143,9 @@ def size_rows() -> Iterator[Hostile]:
     yield Hostile("a million strings for numbers", post("one", document("[1000000]", json.dumps(["1"] * MEGABYTE))))
     ones, lists = ",".join("1" * MEGABYTE), ",".join(["[1]"] * MEGABYTE)
     yield Hostile("a million numbers, one more than the shape", post("one", document(f"[{MEGABYTE - 1}]", f"[{ones}]")))
-    yield Hostile("a million numbers for another model", post("one", document(f"[1,{MEGABYTE}]", f"[{ones}]")), grows=45)
-    yield Hostile("a million arrays of one number, of another shape", post("one", document(f"[{MEGABYTE - 1},1]", f"[{lists}]")), grows=45)
-    yield Hostile("a million arrays of one number for another model", post("one", document(f"[{MEGABYTE},1]", f"[{lists}]")), grows=45)
+    yield Hostile("a million numbers for another model", post("one", document(f"[1,{MEGABYTE}]", f"[{ones}]")))
+    yield Hostile("a million arrays of one number, of another shape", post("one", document(f"[{MEGABYTE - 1},1]", f"[{lists}]")))
+    yield Hostile("a million arrays of one number for another model", post("one", document(f"[{MEGABYTE},1]", f"[{lists}]")))
     parameters = ",".join(f'"{place}":1' for place in range(MEGABYTE))
     yield Hostile("a million parameters, the last an array", post("one", document(more=f',"parameters":{{{parameters},"x":[]}}')))
     length = MAX_BODY_BYTES + 1
@@ -187,100 +203,7 @@ def framing_rows() -> Iterator[Hostile]:
     yield Hostile("an id that would be a header", post("one", document(more=',"id":"a\\r\\nSet-Cookie: b"')), (200,))
 
 
-def rows() -> list[Hostile]:
-    """All rows."""
-    return [*shape_rows(), *nesting_rows(), *size_rows(), *coding_rows(), *framing_rows()]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a row."""
-
-    status: int | None
-    """None where the connection was closed without an answer."""
-    headers: dict[str, str]
-    body: bytes
-    next_status: int | None
-    """What the next request on the same connection was answered; None where that was closed."""
-    seconds: float
-
-
-def send(address: str, row: Hostile) -> Outcome:
-    """Send a row, and a good request behind it."""
-    host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=MOST_SECONDS * 3) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        began = time.monotonic()
-        try:
-            for part in row.parts:
-                connection.sendall(part)
-            if row.ends:
-                connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # the server has said all that it wants to, and closed
-        status, headers, body = answer(connection)
-        seconds = time.monotonic() - began
-        next_status = None
-        if row.goes_on and status is not None:
-            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            next_status = answer(connection)[0]
-    return Outcome(status, headers, body, next_status, seconds)
-
-
-def answer(connection: socket.socket) -> tuple[int | None, dict[str, str], bytes]:
-    """The next answer on a connection."""
-    response = http.client.HTTPResponse(connection)
-    try:
-        response.begin()
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-    except (OSError, http.client.HTTPException):
-        return None, {}, b""
-    finally:
-        response.close()
-
-
-def peak_bytes(pid: int) -> int:
-    """The most memory that a process has held since `forget_peak`, on Linux."""
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
-
-
-def forget_peak(pid: int) -> int:
-    """Begin to measure anew, and say what it holds now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-    return peak_bytes(pid)
-
-
-def measured(address: str, pid: int, row: Hostile) -> tuple[Outcome, int]:
-    """What came of a row, and how many bytes the server's memory grew by at most."""
-    before = forget_peak(pid)
-    outcome = send(address, row)
-    return outcome, peak_bytes(pid) - before
-
-
-def bound_of_memory(row: Hostile) -> int:
-    """What a row may cost."""
-    return row.grows * row.size + 32 * 2**20
-
-
-def serving(command: list[str]) -> tuple[subprocess.Popen[str], str]:
-    """A server process and its address."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return process, ready_url(process)
-
-
-def shown(outcome: Outcome) -> str:
-    return "closed" if outcome.status is None else str(outcome.status)
-
-
-def main(emit: Callable[[str], object] = print) -> None:
-    process, address = serving([sys.executable, "-m", "tests.support.stressed"])
-    try:
-        emit("| request | size | answer | time | memory |\n|---|---|---|---|---|")
-        for row in rows():
-            outcome, grown = measured(address, process.pid, row)
-            size = sum(map(len, row.parts))
-            emit(f"| {row} | {size / 1000:,.1f} kB | {shown(outcome)} | {outcome.seconds * 1000:,.0f} ms | {grown / MEGABYTE:,.1f} MB |")
-    finally:
-        process.terminate()
-        process.wait(30)
+def all_rows() -> list[Hostile]:
+    """The rows of this file that the server's limit lets in."""
+    rows = [*shape_rows(), *nesting_rows(), *size_rows(), *coding_rows(), *framing_rows()]
+    return [row for row in rows if 413 in row.statuses or row.sent <= MAX_BODY_BYTES]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -142,6 +145,28 @@ def test_mounted_anywhere(make: Callable[[], tuple[Way, str]]) -> None:
     assert way(Request("DELETE", "/models")).status == 405
 
 
+FASTAPI_S_OWN = {"FastAPI /"}
+"""Where `/docs` and `/openapi.json` are FastAPI's own, which is the host's right."""
+
+
+@pytest.mark.parametrize("name", sorted(MOUNTS.keys() - FASTAPI_S_OWN))
+def test_documents_name_the_mount_as_clients_see_it(name: str) -> None:
+    way, prefix = MOUNTS[name]()
+    root_path = ASGI_MOUNTS[name][2] if name in ASGI_MOUNTS else ""
+    in_front = "/api" if "cut off" in name else root_path
+    for document in ("/openapi.json", "/openapi.json/", "/models/org%2Fmodel/openapi.json"):
+        assert json.loads(way(Request("GET", document)).body)["servers"] == [{"url": in_front + prefix or "/"}]
+
+
+@pytest.mark.parametrize("name", sorted(MOUNTS.keys() - FASTAPI_S_OWN))
+def test_the_page_finds_its_files_anywhere(name: str) -> None:
+    way, _ = MOUNTS[name]()
+    for page in ("/docs", "/docs/"):
+        text = way(Request("GET", page)).body.decode()
+        [script] = re.findall('<script type="module" src="([^"]+)">', text)
+        assert urljoin(f"http://host/mount{page}", script) == "http://host/mount/docs/page.js"
+
+
 @pytest.mark.parametrize("name", [name for name, (_, prefix, _) in ASGI_MOUNTS.items() if prefix])
 def test_a_longer_word_is_not_under_the_mount(name: str) -> None:
     make_app, prefix, root_path = ASGI_MOUNTS[name]
@@ -226,7 +251,7 @@ def fastapi_host() -> Way:
         return PlainTextResponse("the host's own 404", 404)
 
     OIPApp(named("one")).install(app)
-    assert list(app.openapi()["paths"]) == ["/hello"]
+    assert list(app.openapi()["paths"])[:2] == ["/hello", "/v2"]
     return over_asgi(app, "")
 
 

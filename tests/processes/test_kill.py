@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.rows import serving
+from tests.hostile.measure import serving
 from tests.support.talk import block_until
 
 EMPTY = b'{"inputs":[]}'

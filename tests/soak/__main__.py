@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.hostile.rows import serving
+from tests.hostile.measure import serving
 from tests.support.processes import free_port
 
 from .requests import KINDS, Ask, make

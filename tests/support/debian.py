@@ -1,10 +1,17 @@
-"""Programs from Debian's packages, unpacked beside the system: `python -m tests.support.debian FOLDER PACKAGE...`."""
+"""Programs from Debian's packages, unpacked beside the system: `python -m tests.support.debian [--with-needed] FOLDER PACKAGE...`."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
-import sys
 from pathlib import Path
+
+
+def with_needed(packages: list[str]) -> list[str]:
+    """Packages, and those that they need and the system does not have."""
+    command = ["apt-get", "--simulate", "--no-install-recommends", "install", *packages]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return sorted({*packages, *(line.split()[1] for line in lines if line.startswith("Inst "))})
 
 
 def unpack(folder: Path, packages: list[str]) -> None:
@@ -19,4 +26,9 @@ def unpack(folder: Path, packages: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    unpack(Path(sys.argv[1]), sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--with-needed", action="store_true", help="unpack what they need and the system does not have, too")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("packages", nargs="+")
+    given = parser.parse_args()
+    unpack(given.folder, with_needed(given.packages) if given.with_needed else given.packages)

@@ -106,7 +106,7 @@ def decode_request(body: Buffer, header_length: int | None = None) -> InferenceR
 
 def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
     """The same by the decoder of any JSON, without the quicker one before it."""
-    head, behind = rest._split(body, header_length)
+    head, behind = (body, None) if header_length is None else rest._split(body, header_length)
     return rest._to_request(documents.request_closely(head), behind, read_closely)
 
 

@@ -10,15 +10,19 @@ import logging
 import os
 import socket
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import uvicorn
+from numpy.lib.stride_tricks import as_strided
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
 
-MAX_BODY_BYTES = 32 * 2**20
+MAX_BODY_BYTES = int(os.environ.get("STRESSED_MEBIBYTES", "32")) * 2**20
 
 SHARED = np.random.default_rng(0).normal(size=(8, 3))
 """The weights of the model `linear`, which clients compute for themselves."""
@@ -68,11 +72,38 @@ def make_server() -> InferenceServer:
     server.register("echo", lambda **inputs: inputs)
     server.register("one", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
     server.register("counts", lambda x: x.size, inputs=[TensorSpec("x", "FP32", [-1])])
+    register_dear(server)
     return server
 
 
+def register_dear(server: InferenceServer) -> None:
+    """Models with which a little once cost a lot."""
+    server.register("any", lambda x: x.size)
+    server.register("many", lambda **inputs: len(inputs))
+
+    @server.model("gated", max_concurrency=1, max_queue=0, timeout=1)
+    async def gated(x: Any) -> int:
+        return int(x.size)
+
+    memory = np.zeros(2**19, "<f4")
+
+    @server.model("reused", max_concurrency=1)
+    def reused(x: Any) -> Any:
+        memory[:] = x[0]
+        return as_strided(memory, writeable=False)
+
+    if find_spec("pandas") is not None:
+        import pandas as pd
+
+        def frame(df: Any) -> Any:
+            return df
+
+        frame.__annotations__ = dict.fromkeys(("df", "return"), pd.DataFrame)
+        server.register("frame", frame)
+
+
 def make_app() -> Starlette:
-    app = Starlette()
+    app = Starlette(routes=[Route("/pid", lambda _: PlainTextResponse(str(os.getpid())))])
     OIPApp(make_server(), compress_responses=True).install(app)
     return app
 

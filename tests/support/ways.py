@@ -26,6 +26,8 @@ MATTERING = (
     "allow",
     "accept-encoding",
     "retry-after",
+    "etag",
+    "content-security-policy",
 )
 
 

@@ -19,7 +19,7 @@ import pytest
 from oip_asgi import InferenceServer, OIPApp
 from oip_asgi._core.datatypes import dtype_of
 from oip_asgi._core.errors import InferenceError
-from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.contents import TYPED
 from oip_asgi._core.json.data import from_json
 from oip_asgi._core.raw import from_raw, to_raw
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient

@@ -47,12 +47,14 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         default: Reads a tensor if the request says no content type.
         by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
         datatype: The only datatype that can be read; None for any.
+        content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
     """
 
     annotation: str
     default: Decode
     by_content_type: Mapping[str, Decode]
     datatype: str | None = None
+    content_type: str | None = None
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         """The value of a tensor.
@@ -228,7 +230,7 @@ class Codecs:
         """
         if codec is not None:
             decode = _decode_of(codec)
-            return Reader(f"what {_called(codec)} decodes", decode, {codec.content_type: decode}, codec.datatype)
+            return Reader(f"what {_called(codec)} decodes", decode, {codec.content_type: decode}, codec.datatype, codec.content_type)
         if annotation in UNTYPED:
             return Reader("", _array, {name: _decode_of(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
@@ -239,7 +241,7 @@ class Codecs:
                 # a tensor holds bytes already: they are decoded from base64 only if the request says so
                 decode = _decode_of(known)
                 default = _bytes if known is Base64Codec else _array if known is NumpyCodec else decode
-                return Reader(called, default, {content_type: decode}, known.datatype)
+                return Reader(called, default, {content_type: decode}, known.datatype, content_type if default is decode else None)
         return None
 
     def _series_reader(self, called: str) -> Reader:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from ..datatypes import Buffer
-from ..effects import Steps
-from ..errors import InferenceError, NotFound, shown
+from ..effects import Run, Steps
+from ..errors import InferenceError, InvalidRequest, NotFound, shown
+from ..limits import ON_LOOP
 from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
@@ -26,11 +28,15 @@ from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
 from .method import Method, Reply, refusal
+from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
 
 _SERVING, _NOT_SERVING = 1, 2
+
+_MAX_FIELDS: Final = 1000
+"""The most fields of a long request to load a model, one for each file."""
 
 _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
@@ -53,12 +59,23 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
             model = engine.find_for_inference(form.model_name, form.model_version or None)
             return Reply((yield from infer(engine, model, form)))
         response = method.response()
-        yield from fill(engine, method.parse(bytes(body)), response)
+        yield from fill(engine, (yield from _parsed(engine, method, body)), response)
         return Reply(response.SerializeToString())
     except InferenceError as error:
         return refusal(error)
     except Exception as error:
         return refusal(own_fault(error))
+
+
+def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
+    """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
+    if len(body) <= ON_LOOP:
+        return method.parse(bytes(body))
+    if method.name != "RepositoryModelLoad" or not engine.model_control:
+        raise InvalidRequest(f"the request has {len(body)} bytes: expected {ON_LOOP} at most")
+    if has_more_fields(body, _MAX_FIELDS):
+        raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
+    return (yield Run(partial(method.parse, bytes(body)), "conversion", for_client=True))
 
 
 def _form(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float) -> GRPCForm:

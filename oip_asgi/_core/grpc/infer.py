@@ -14,6 +14,7 @@ from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
 from ..tensors import InferenceRequest, InferenceResponse, joined
+from .contents import without_contents
 from .messages import check_message, decode_request, decoding_cost, encode_response, encoding_cost
 from .method import Method
 from .wire import bytes_head, find_texts, split
@@ -69,14 +70,15 @@ class GRPCForm:
         return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
 
     def decode(self, body: Buffer, _: Model) -> InferenceRequest:
-        message = self._message
+        message, contents = self._message, dict[int, list[Buffer]]()
         if message is None:
-            message = self._message = self._method.parse(bytes(body))
+            short, contents = without_contents(body)
+            message = self._message = self._method.parse(short)
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         raw = self._raw or message.raw_input_contents
         check_message(message, raw)
-        return decode_request(message, raw)
+        return decode_request(message, raw, contents)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return encoding_cost(response)

@@ -18,27 +18,10 @@ from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, shown
 from ..limits import check_numbers
-from ..raw import count, from_raw, view_raw
+from ..raw import from_raw, view_raw
 from ..schemas import Parameters, RequestOutput
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, integer_array, object_array
-
-TYPED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "BOOL": "bool_contents",
-        "UINT8": "uint_contents",
-        "UINT16": "uint_contents",
-        "UINT32": "uint_contents",
-        "UINT64": "uint64_contents",
-        "INT8": "int_contents",
-        "INT16": "int_contents",
-        "INT32": "int_contents",
-        "INT64": "int64_contents",
-        "FP32": "fp32_contents",
-        "FP64": "fp64_contents",
-        "BYTES": "bytes_contents",
-    }
-)
-"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
+from .contents import Contents, check_count, field_of, read_contents
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
@@ -63,18 +46,19 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs, or none")
 
 
-def decode_request(message: Any, raw: Sequence[Buffer]) -> InferenceRequest:
+def decode_request(message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] = MappingProxyType({})) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
         message: The message, which `check_message` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
             nothing here.
         raw: Its `raw_input_contents`.
+        contents: The typed contents that were taken off it, by the number of their input.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    inputs = [_decode_input(item, place, raw[place] if raw else None) for place, item in enumerate(message.inputs[:])]
+    inputs = [_decode_input(item, place, raw[place] if raw else None, contents.get(place)) for place, item in enumerate(message.inputs[:])]
     outputs = _asked(message)
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
@@ -99,7 +83,7 @@ def _asked(message: Any) -> list[RequestOutput]:
     ]
 
 
-def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
+def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents | None) -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -111,7 +95,10 @@ def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
         if raw is None:
             if not item.HasField("contents"):
                 check_supported(item.parameters, "it")
-            array = _from_contents(item.contents, item.datatype, dtype, shape)
+            if contents is None:
+                array = _from_contents(item.contents, item.datatype, dtype, shape)
+            else:
+                array = read_contents(contents, item.datatype, dtype, shape)
         elif item.HasField("contents"):
             raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
         else:
@@ -122,16 +109,12 @@ def _decode_input(item: Any, place: int, raw: Buffer | None) -> Tensor:
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
-    field = TYPED.get(datatype)
-    if field is None:
-        raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
+    field = field_of(datatype)
     for other, _ in contents.ListFields():
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
-    expected = count(shape)
-    if len(elements) != expected:
-        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {expected} for shape {list(shape)}")
+    check_count(len(elements), field, shape)
     if dtype.kind == "O":
         return object_array(elements[:], shape)
     if dtype.kind in "ui":

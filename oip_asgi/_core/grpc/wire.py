@@ -14,8 +14,8 @@ from typing import Final
 
 from ..datatypes import Buffer
 
-_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = 0, 1, 2, 3, 4, 5
-_SIZES: Final = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
+VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
+_SIZES: Final = {FIXED64: 8, FIXED32: 4, GROUP: 0, GROUP_END: 0}
 
 _MAX_FIELDS: Final = 1000
 """A message of more fields than this is parsed faster than it is looked through."""
@@ -43,17 +43,17 @@ def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
     taken: list[memoryview] = []
     start = 0
     try:
-        for tag, value, end in _fields(view):
-            if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == _GROUP:
+        for tag, value, end in fields_of(view):
+            if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == GROUP:
                 return message, []
-            if tag == field << 3 | _BYTES:
+            if tag == field << 3 | BYTES:
                 taken.append(view[value:end])
             else:
                 kept.append(view[start:end])
             start = end
     except (IndexError, KeyError):
         return message, []
-    return b"".join(kept), taken
+    return (b"".join(kept), taken) if taken else (message, [])
 
 
 def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
@@ -70,13 +70,20 @@ def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
     found = dict.fromkeys(fields, b"")
     view = memoryview(message)
     with suppress(IndexError, KeyError):
-        for tag, value, end in islice(_fields(view), _MAX_FIELDS):
-            if tag & 7 == _BYTES and tag >> 3 in found:
+        for tag, value, end in islice(fields_of(view), _MAX_FIELDS):
+            if tag & 7 == BYTES and tag >> 3 in found:
                 found[tag >> 3] = bytes(view[value:end])
     return tuple(value.decode(errors="replace") for value in found.values())
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
+def has_more_fields(message: Buffer, most: int) -> bool:
+    """Whether a message has more fields than that, as far as it is not malformed."""
+    with suppress(IndexError, KeyError):
+        return sum(1 for _ in islice(fields_of(memoryview(message)), most + 1)) > most
+    return False
+
+
+def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
     """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends.
 
     Raises:
@@ -86,10 +93,10 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
     position, end = 0, len(view)
     while position < end:
         tag, value = _varint(view, position, _MAX_SHORT_SHIFT)
-        if tag & 7 == _BYTES:
+        if tag & 7 == BYTES:
             length, value = _varint(view, value, _MAX_SHORT_SHIFT)
             position = value + length
-        elif tag & 7 == _VARINT:
+        elif tag & 7 == VARINT:
             _, position = _varint(view, value, _MAX_SHIFT)
         else:
             position = value + _SIZES[tag & 7]
@@ -115,7 +122,7 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
 
 def bytes_head(field: int, size: int) -> bytes:
     """What to put behind a serialized message, and `size` bytes behind that, so that a bytes field has them as one more value."""
-    return _number(field << 3 | _BYTES) + _number(size)
+    return _number(field << 3 | BYTES) + _number(size)
 
 
 def _number(number: int) -> bytes:

@@ -23,7 +23,7 @@ from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
 from ..tensors import joined
-from . import repository
+from . import pages, repository
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
@@ -71,7 +71,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
 def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
-    match = ROUTES.match(head.path)
+    match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
     model = None
     handler = match.handlers.get(head.method)
     if match.name is not None:
@@ -140,26 +140,28 @@ def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
     return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=True)
 
 
-ROUTES: Final = Routes(
-    [
-        Route("GET", "", _server_metadata),
-        Route("GET", "/health/live", _server_live),
-        Route("GET", "/health/ready", _server_ready),
-        Route("GET", "/models", _models),
-        Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
-        Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
-        Route("GET", "/models/stats", _all_statistics),
-        Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
-        Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
-        Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
-        Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
-        Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
-        Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
-        Route("POST", "/repository/index", repository.index),
-        Route("POST", "/repository/models/{model}/load", repository.load),
-        Route("POST", "/repository/models/{model}/unload", repository.unload),
-    ]
-)
+ROUTES: Final = [
+    Route("GET", "", _server_metadata),
+    Route("GET", "/health/live", _server_live),
+    Route("GET", "/health/ready", _server_ready),
+    Route("GET", "/models", _models),
+    Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
+    Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
+    Route("GET", "/models/stats", _all_statistics),
+    Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
+    Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
+    Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+    Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
+    Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
+    Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
+    Route("POST", "/repository/index", repository.index),
+    Route("POST", "/repository/models/{model}/load", repository.load),
+    Route("POST", "/repository/models/{model}/unload", repository.unload),
+]
+"""The routes of each server."""
+
+_WITHOUT_PAGES: Final = Routes(ROUTES)
+_WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 
 def _compressed(response: Response, accepted: str) -> Steps[Response]:

@@ -18,7 +18,7 @@ from ..effects import Read, Send, Start, Steps
 from ..errors import InferenceError, InvalidRequest, shown
 from ..models.model import Model
 from ..rest import body as rest
-from ..rest import generate
+from ..rest import costs, generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
@@ -90,16 +90,16 @@ class DocumentForm(Generic[T]):
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
         """The request that a flat object is; None where the body is a whole inference request."""
         length = self._rest.incoming.header_length
-        members = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
+        flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
-        if generate.is_inference_request(members, declared.keys() | model.named):
+        if generate.is_inference_request(flat.members, declared.keys() | model.named):
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        return generate.decode_request(members, declared, model.named)
+        return generate.decode_request(flat, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return rest.encoding_cost(response, _AS_JSON)
+        return costs.encoding_cost(response, _AS_JSON)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
         if not self._is_flat:

@@ -13,6 +13,7 @@ from ..effects import Read
 from ..errors import InvalidRequest
 from ..models.model import Model
 from ..rest import body as rest
+from ..rest import costs
 from ..tensors import InferenceRequest, InferenceResponse
 from .request import HEADER_LENGTH, Head, Incoming
 from .response import BINARY, JSON, Response, respond
@@ -42,14 +43,14 @@ class RestForm(msgspec.Struct, frozen=True):
         return self.incoming.read()
 
     def decoding_cost(self, body: Buffer) -> int:
-        return rest.decoding_cost(body, self.incoming.header_length)
+        return costs.decoding_cost(body, self.incoming.header_length)
 
     def decode(self, body: Buffer, model: Model) -> InferenceRequest:
         header_length = self.incoming.header_length
         return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
 
     def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
-        return rest.encoding_cost(response, request)
+        return costs.encoding_cost(response, request)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

@@ -33,9 +33,11 @@ def encoded(path: str, target: str | None) -> str:
     Returns:
         The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
     """
-    if target is not None and "%" not in target and "%" not in path:
+    if target is not None and "%" not in target and "%" not in path and not path.endswith("/"):
         return path  # as nearly always
     raw = (target or "").partition("?")[0]
+    if raw and not raw.endswith(("/", "%2F", "%2f")):
+        path = path.removesuffix("/")  # Litestar adds one
     left, place = len(path), len(raw)
     while left and (slash := raw.rfind("/", 0, place)) >= 0:
         segment = "/" + unquote(raw[slash + 1 : place])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,10 @@ _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 
 
+def _unmounted(_: Head) -> str:
+    return ""
+
+
 class Head(msgspec.Struct):
     """A request without its body.
 
@@ -31,6 +35,7 @@ class Head(msgspec.Struct):
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
         compress: Whether the response may be compressed, where the request accepts that.
+        mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
     """
 
     method: str
@@ -39,6 +44,7 @@ class Head(msgspec.Struct):
     body_is_bounded: bool
     transport: Any
     compress: bool = False
+    mount: Callable[[Head], str] = _unmounted
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""

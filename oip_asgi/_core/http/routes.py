@@ -116,6 +116,8 @@ def _of_model(segments: list[str], of_models: _OfModels) -> Match | None:
     handlers = actions.get("/" + segments[-1]) if len(segments) > 1 else None
     if handlers is not None:
         segments = segments[:-1]
+    elif len(segments) > 2 and (handlers := actions.get("/" + "/".join(segments[-2:]))) is not None:
+        segments = segments[:-2]
     elif "" in actions:
         handlers = actions[""]
     else:

@@ -22,6 +22,7 @@ import msgspec
 from .. import schemas
 from ..datatypes import FLOATING, Buffer
 from ..errors import InvalidRequest
+from ..limits import MAX_TENSORS
 from . import structure
 from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
 
@@ -36,6 +37,12 @@ _MAX_PART: Final = 2**21
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters all inputs may have together. Each takes ten times its text."""
+
+_MAX_ITEMS: Final = 2 * MAX_TENSORS + MAX_PARAMETERS
+"""The most items that lists and objects in a request's own members may have."""
+
+_ITEMS: Final = 2
+"""How many brackets are open around these."""
 
 _NOTHING: Final = msgspec.Raw()
 
@@ -65,7 +72,7 @@ _PLACEHOLDER: Final = b"[7.77e-77]"
 
 _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)$")
 
-_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""
 
 _VALUES: Final = {list: "array", dict: "object", type(None): "null"}
@@ -79,7 +86,6 @@ _parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, fl
 _outputs: Final = msgspec.json.Decoder(list[schemas.LenientRequestOutput] | None, float_hook=float).decode
 _lenient_input: Final = msgspec.json.Decoder(schemas.LenientRequestInput, float_hook=float).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 T = TypeVar("T")
 Extent: TypeAlias = tuple[int, int]
@@ -138,7 +144,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         if next(left, None) is not None:
             raise NotPlain
         if not self.is_plain:
-            _check_unseen(self.text)
+            check_unseen(self.text)
 
 
 def plain_request(text: Buffer) -> Request:
@@ -161,7 +167,7 @@ def plain_request(text: Buffer) -> Request:
             head = _without(text, cuts)
     if len(head) > _MAX_PART or (len(head) > _UNCHECKED and are_many_slow(bytes(head))):
         raise NotPlain
-    if cuts and bytes(head).count(_PLACEHOLDER) != len(cuts):
+    if (cuts and bytes(head).count(_PLACEHOLDER) != len(cuts)) or _has_many_items(head):
         raise NotPlain
     document = _request(head)
     outputs: list[schemas.RequestOutput] = []
@@ -187,13 +193,15 @@ def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
     head = _without(text, cuts)
     if len(head) > MAX_BESIDE:
         raise InvalidRequest(f"the JSON has {len(head)} bytes beside long data: expected {MAX_BESIDE} at most")
-    head, is_spelled = _spelled(bytes(head))
+    if _has_many_items(head):
+        raise InvalidRequest(f"the JSON has more than {_MAX_ITEMS} inputs, outputs and parameters")
+    head, is_spelled = spelled(bytes(head))
     try:
         document = _lenient_request(head)
-    except _ERRORS as error:
-        _refuse(error, "", text, cuts, is_spelled=is_spelled)
+    except ERRORS as error:
+        refuse(error, "", text, cuts, is_spelled=is_spelled)
     if is_spelled and count_spelled(head) != sum(count_spelled(bytes(item)) for item in document.inputs):
-        _refuse_literals()
+        refuse_literals()
     parameters = _checked(_part(_parameters, document.parameters, "parameters"), "")
     outputs = [
         schemas.RequestOutput(output.name, _checked(output.parameters, f"outputs[{place}]."))
@@ -201,6 +209,11 @@ def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
     ]
     identifier = _part(_id, document.id, "id")
     return Request(identifier, parameters, outputs, document.inputs, text, _cut_out(text, cuts), is_plain=False, is_spelled=is_spelled)
+
+
+def _has_many_items(head: Buffer) -> bool:
+    """Whether there are more items than a request may have: what decoders make of each takes 70 bytes, also of one byte."""
+    return len(head) > _MAX_ITEMS and bytes(head).count(b",") > _MAX_ITEMS and len(structure.commas(head, _ITEMS, _MAX_ITEMS)) > _MAX_ITEMS
 
 
 def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T | None:
@@ -211,8 +224,8 @@ def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> 
         _refuse_size(text, place)
     try:
         return decode(text)
-    except _ERRORS as error:
-        _refuse(error, place, text, [], is_spelled=False)
+    except ERRORS as error:
+        refuse(error, place, text, [], is_spelled=False)
 
 
 def _refuse_size(text: msgspec.Raw, place: str) -> NoReturn:
@@ -222,10 +235,10 @@ def _refuse_size(text: msgspec.Raw, place: str) -> NoReturn:
 def _input_closely(text: msgspec.Raw, place: str, *, is_spelled: bool) -> schemas.RequestInput:
     try:
         item = _lenient_input(text)
-    except _ERRORS as error:
-        _refuse(error, place, text, [], is_spelled=is_spelled)
+    except ERRORS as error:
+        refuse(error, place, text, [], is_spelled=is_spelled)
     if is_spelled and count_spelled(bytes(text)) != (count_spelled(bytes(item.data)) if item.datatype in FLOATING else 0):
-        _refuse_literals()
+        refuse_literals()
     return schemas.RequestInput(item.name, item.shape, item.datatype, _checked(item.parameters, f"{place}."), item.data)
 
 
@@ -307,27 +320,10 @@ def _are_in_place(texts: list[msgspec.Raw], cuts: int) -> bool:
             return False
         if placeholders:
             cuts -= 1
-            with suppress(*_ERRORS):  # which are told when it is its turn
+            with suppress(*ERRORS):  # which are told when it is its turn
                 if bytes(_lenient_input(text).data) != _PLACEHOLDER:
                     return False
     return cuts == 0
-
-
-def members(text: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, each as its JSON.
-
-    Raises:
-        InvalidRequest: It is no JSON object, or nests too deep.
-    """
-    spelled, is_spelled = _spelled(text)
-    if is_spelled:
-        _refuse_literals()
-    try:
-        found: dict[str, msgspec.Raw] = _members(spelled)
-    except _ERRORS as error:
-        _refuse(error, "", text, [], is_spelled=False)
-    _check_unseen(text)
-    return found
 
 
 def response_document(text: bytes) -> schemas.ReceivedResponse:
@@ -336,32 +332,32 @@ def response_document(text: bytes) -> schemas.ReceivedResponse:
     Raises:
         InvalidRequest: It is no such JSON; the text names the place.
     """
-    spelled, is_spelled = _spelled(text)
+    whole, is_spelled = spelled(text)
     try:
-        document = _response(spelled)
-    except _ERRORS as error:
-        _refuse(error, "", text, [], is_spelled=is_spelled)
-    _check_unseen(text)
+        document = _response(whole)
+    except ERRORS as error:
+        refuse(error, "", text, [], is_spelled=is_spelled)
+    check_unseen(text)
     if is_spelled:
         taken = sum(count_spelled(bytes(item.data)) for item in document.outputs or () if item.datatype in FLOATING)
-        if taken != count_spelled(spelled):
-            _refuse_literals()
+        if taken != count_spelled(whole):
+            refuse_literals()
     return document
 
 
-def _spelled(text: bytes) -> tuple[bytes, bool]:
+def spelled(text: bytes) -> tuple[bytes, bool]:
     """A text in which literals that are no JSON are written as strings, and whether there are any."""
     # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
     text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
     if not has_literals(text):
         return text, False
     if count_spelled(text):
-        _refuse_literals()
+        refuse_literals()
     return spell_literals(text), True
 
 
-def _refuse(error: Exception, place: str, text: Buffer, cuts: list[Extent], *, is_spelled: bool) -> NoReturn:
-    _check_unseen(text)
+def refuse(error: Exception, place: str, text: Buffer, cuts: list[Extent], *, is_spelled: bool) -> NoReturn:
+    check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
         raise InvalidRequest(f"the body is not valid JSON: {_BYTE.sub(lambda found: _moved(found, cuts), str(error))}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
@@ -379,11 +375,11 @@ def _moved(found: re.Match[str], cuts: list[Extent]) -> str:
     return f"(byte {byte})"
 
 
-def _refuse_literals() -> NoReturn:
+def refuse_literals() -> NoReturn:
     raise InvalidRequest(ONLY_FLOATS)
 
 
-def _check_unseen(text: Buffer) -> None:
+def check_unseen(text: Buffer) -> None:
     """Look at what lenient decoders skip: it must be UTF-8, and not be nested too deep."""
     view = memoryview(text)
     decoder = getincrementaldecoder("utf-8")()

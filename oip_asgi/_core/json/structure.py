@@ -67,6 +67,49 @@ def depth(text: Buffer) -> int:
     return max((int(window.depths.max()) for window in _windows(text)), default=0)
 
 
+def commas(text: Buffer, depth: int, most: int) -> Array:
+    """Where commas outside strings are while so many brackets are open, in order. Where there are more than `most`, not all of them."""
+    places: list[Array] = [np.empty(0, np.int64)]
+    found = 0
+    for window in _windows(text):
+        is_comma = (np.frombuffer(window.chars, np.uint8) == ord(",")) & window.is_outside & (window.depths == depth)
+        places.append(np.flatnonzero(is_comma) + window.start)
+        found += len(places[-1])
+        if found > most:
+            break
+    return np.concatenate(places)
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What a text consists of.
+
+    Args:
+        commas: For each depth, how many commas outside strings there are.
+        strings: How many strings there are.
+        characters: Those that are outside strings.
+    """
+
+    commas: list[int]
+    strings: int
+    characters: frozenset[int]
+
+
+def survey(text: Buffer) -> Survey:
+    """Count what a text consists of."""
+    found: Array = np.zeros(1, np.int64)
+    strings = 0
+    characters = np.zeros(256, bool)
+    for window in _windows(text):
+        chars = np.frombuffer(window.chars, np.uint8)
+        at = np.maximum(window.depths[(chars == ord(",")) & window.is_outside], 0)
+        counts = np.bincount(at, minlength=len(found))
+        counts[: len(found)] += found
+        found = counts
+        strings += int(np.count_nonzero(window.is_opening))
+        characters[chars[window.is_outside]] = True
+    return Survey(found.tolist(), strings, frozenset(np.flatnonzero(characters).tolist()))
+
+
 def data_values(text: Buffer, shortest: int) -> list[tuple[int, int]]:
     """Where the long `data` of inputs begin and end, arrays and strings.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,22 @@ class Given(Protocol):
 
     def context(self) -> InferenceContext:
         """Make the context of the request."""
+
+
+class Shown(NamedTuple):
+    """The inputs of a callable as a document shows them to people, each with the content type that its values are read with.
+
+    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype.
+
+    Args:
+        required: The inputs that a request must have.
+        optional: The inputs that it may have.
+        is_open: Whether it may have others too.
+    """
+
+    required: tuple[TensorSpec, ...] = ()
+    optional: tuple[TensorSpec, ...] = ()
+    is_open: bool = False
 
 
 Taker: TypeAlias = Callable[[Given], Any]
@@ -100,6 +116,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         of_columns: The content types of `only_whole` for requests with one tensor for each column, such as `pd`.
         unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
             A request with another content type decides what Python type they get.
+        shown: The inputs as a document shows them.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -117,6 +134,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     only_whole: frozenset[str]
     of_columns: frozenset[str]
     unannotated: dict[str, str]
+    shown: Shown
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is.

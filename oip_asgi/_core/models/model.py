@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
+from .binding import Shown
 from .callables import kind_of
 from .handler import Handler
 from .life import Life
@@ -44,6 +45,7 @@ class Model:
         """The inputs that parameters of the function are named after."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
+        self.shown = Shown(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
@@ -60,6 +62,7 @@ class Model:
         """Say of the model what is true of what answers its requests from now on."""
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.named, self.streams = handler.binding.claimed, handler.streams
+        self.shown = handler.binding.shown
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None:

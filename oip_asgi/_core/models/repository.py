@@ -78,6 +78,11 @@ class Repository:
         """The names of all models."""
         return list(self._now.by_name)
 
+    def all(self) -> list[tuple[Model, list[Model]]]:
+        """For each name its model for requests that name no version, and the models of all versions."""
+        by_name, defaults = self._now
+        return [(defaults[name], list(versions.values())) for name, versions in by_name.items()]
+
     def versions(self, name: str) -> list[str]:
         """The versions of a name; none where it is registered without, or not any more."""
         return [version for version in self._now.by_name.get(name, ()) if version is not None]

@@ -192,7 +192,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, np.ndarray):
         array = array.reshape(1)
-    return of_wire_array(name, array)
+    return of_wire_array(name, array, {})
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:

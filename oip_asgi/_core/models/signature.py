@@ -14,7 +14,7 @@ from ..codecs.numpy import NumpyCodec
 from ..codecs.registry import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
 from ..tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned, each_of, meaning_of, read_as, returned_as
-from .binding import Binding, Taker, constant, context_of, request_of, tensor_of, tensor_or, unclaimed_of
+from .binding import Binding, Shown, Taker, constant, context_of, request_of, tensor_of, tensor_or, unclaimed_of
 from .callables import STREAMS, kind_of
 from .specs import InputNames, TensorSpec
 
@@ -93,7 +93,23 @@ class _Readers:
                 f"{self.called}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
                 f"declare {', '.join(reader.by_content_type)}, or leave it out"
             )
-        return Reader(reader.annotation, default, reader.by_content_type, reader.datatype)
+        return Reader(reader.annotation, default, reader.by_content_type, reader.datatype, content_type)
+
+    def shown(self, name: str, reader: Reader | None) -> TensorSpec:
+        """An input as it is shown to people: what is declared, else a guess, with the content type that its values are read with.
+
+        Args:
+            name: The input's name.
+            reader: What reads it; None if no parameter has its name.
+        """
+        spec = self.specs.get(name)
+        if reader is not None:
+            content_type = reader.content_type
+        else:
+            content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
+        if spec is None:
+            return TensorSpec(name, (reader and reader.datatype) or "FP32", [-1], content_type)
+        return TensorSpec(name, spec.datatype, spec.shape, content_type)
 
     def every(self, names: Sequence[str], annotation: Any, codec: AnyInputCodec | None = None) -> Callable[[Tensor, str | None], Any]:
         """How tensors of any name are read for one annotation.
@@ -147,6 +163,7 @@ def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: 
         only_whole=readers.only_whole,
         of_columns=readers.of_columns,
         unannotated=readers.unannotated,
+        shown=Shown(tuple(readers.shown(name, None) for name in names)),
     )
 
 
@@ -174,6 +191,7 @@ class _Signature:
         self._unclaimed = [spec.name for spec in declared]
         self._required: set[str] = set()
         self._takes: list[str] = []
+        self._read: dict[str, Reader] = {}
         self._optional: set[str] = set()
         self._positional: list[Taker] = []
         self._keywords: dict[str, Taker] = {}
@@ -219,7 +237,12 @@ class _Signature:
             only_whole=self._readers.only_whole,
             of_columns=self._readers.of_columns,
             unannotated=self._readers.unannotated,
+            shown=Shown(self._shown(self._required), self._shown(self._optional), is_open=bool(open_ended)),
         )
+
+    def _shown(self, names: set[str]) -> tuple[TensorSpec, ...]:
+        order = [name for name in (*[spec.name for spec in self._specs], *self._read) if name in names]
+        return tuple(self._readers.shown(name, self._read.get(name)) for name in dict.fromkeys(order))
 
     def _every(self, parameter: inspect.Parameter) -> Callable[[Tensor, str | None], Any]:
         """How each tensor of `*inputs` or `**inputs` is read."""
@@ -321,6 +344,7 @@ class _Signature:
             raise ValueError(f"{self._called}: two inputs have the same name among {[*sorted(self._required | self._optional), name]}")
         if self._declared:
             self._unclaimed.remove(name)
+        self._read[name] = reader
         self._takes.append(f"{name}: {reader.annotation}" if reader.annotation else name)
         (self._optional if optional else self._required).add(name)
         self._pass(parameter, tensor_or(name, reader.read, parameter.default) if optional else tensor_of(name, reader.read))

@@ -16,20 +16,10 @@ from ..datatypes import Array, Buffer, DType, dtype_of
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
-from ..limits import ON_LOOP, check_numbers
+from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
 from ..schemas import Parameters
-from ..tensors import (
-    ELEMENT,
-    Headers,
-    InferenceRequest,
-    InferenceResponse,
-    Tensor,
-    bytes_effort,
-    check_supported,
-    object_array,
-    of_wire_array,
-)
+from ..tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_supported, object_array, of_wire_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -46,18 +36,14 @@ _MARK: Final = b"\0"
 _LONG_TEXT: Final = 2**16
 """Bytes of a text above which it is put there later."""
 
+_MANY: Final = 1000
+"""Outputs above which their documents are written some at a time: that of each takes 300 bytes."""
+
+_NO_OUTPUTS: Final = b'"outputs":[]'
+"""Where they are put then. No string that stands before it can hold it, as its quotes would be escaped."""
+
 _FEW: Final = 2**12
 """Bytes of a body up to which parts of it are copied in less time than views of them are made."""
-
-_JSON_BYTE: Final = 4
-"""How much a byte of JSON costs at most, of what `limits.ON_LOOP` counts, which is 75 nanoseconds. The dearest known are small inputs with
-mistakes or literals, and integers written as 1e18, with 100 to 200 nanoseconds; nearly all take 2 to 20."""
-
-_RAW_BYTES: Final = 2
-"""How many bytes of BYTES in binary data cost one of it: the shortest elements have four, and take 135 nanoseconds."""
-
-_COPIED: Final = 2**8
-"""How many bytes are copied for one of it."""
 
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
@@ -240,14 +226,14 @@ def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData
         return of_wire_array(item.name, read(data, dtype, item.shape), parameters)
     if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    size = _binary_size(parameters)
+    size = binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
     return of_wire_array(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
-def _binary_size(parameters: Mapping[str, object]) -> int:
+def binary_size(parameters: Mapping[str, object]) -> int:
     size = parameters["binary_data_size"]
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
@@ -274,54 +260,26 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: Mapping[str, object] = {}
     if request.outputs:
         asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
-    outputs, texts, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
+    few = response.outputs[:_MANY] if len(response.outputs) > _MANY else response.outputs
+    outputs, texts, binary = _encode_tensors(few, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
-    text = _encode(document)
-    return _filled_in(text, texts) if texts else text, binary
+    if few is response.outputs:
+        text = _encode(document)
+        return _filled_in(text, texts) if texts else text, binary
+    document.outputs = []
+    parts = [_listed(outputs, texts)]
+    for start in range(_MANY, len(response.outputs), _MANY):
+        outputs, texts, more = _encode_tensors(response.outputs[start : start + _MANY], every, asked, "output", _REMEDY)
+        parts.append(_listed(outputs, texts))
+        binary += more
+    begin, end = _encode(document).split(_NO_OUTPUTS, 1)
+    return b'%b"outputs":[%b]%b' % (begin, b",".join(parts), end), binary
 
 
-def decoding_cost(body: Buffer, header_length: int | None) -> int:
-    """What `decode_request` costs at most, as `limits.ON_LOOP` counts it.
-
-    Args:
-        body: The whole body.
-        header_length: How many of its bytes are JSON; None where all of them are, and 0 for a raw binary request.
-
-    Returns:
-        What its JSON costs whatever it says, and what its binary data costs: that of numbers nothing. How much of it is BYTES is said by
-        its JSON, which is decoded for that where it matters.
-    """
-    if header_length is None:
-        return len(body) * _JSON_BYTE
-    if header_length == 0:
-        return len(body) // _COPIED
-    text, behind = header_length * _JSON_BYTE, max(len(body) - header_length, 0) // _RAW_BYTES
-    if text > ON_LOOP or text + behind <= ON_LOOP:
-        return text + behind
-    try:
-        document = documents.plain_request(memoryview(body)[:header_length])
-        sizes = [_bytes_size(item) for item, _ in document.inputs()]
-    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return text + behind
-    return text + min(sum(sizes) // _RAW_BYTES, behind)
-
-
-def _bytes_size(item: schemas.RequestInput) -> int:
-    parameters = item.parameters or {}
-    return _binary_size(parameters) if item.datatype == "BYTES" and "binary_data_size" in parameters else 0
-
-
-def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
-    """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
-    is_binary = request.parameters.get("binary_data_output", False)
-    effort = 0
-    for tensor in response.outputs:
-        array = tensor.array
-        if array.dtype.hasobject:
-            effort += bytes_effort(array)
-        elif not is_binary:
-            effort += array.size * ELEMENT
-    return effort
+def _listed(outputs: list[schemas.ResponseOutput], texts: list[bytes]) -> bytes:
+    """The JSON of some outputs, without the brackets of their list."""
+    text = _encode(outputs)
+    return (_filled_in(text, texts) if texts else text)[1:-1]
 
 
 def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:

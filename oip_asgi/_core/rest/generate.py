@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
-from ..datatypes import Array, dtype_of
+from ..datatypes import FLOATING, Array, Buffer, dtype_of
 from ..errors import InvalidRequest, shown
-from ..json import documents
+from ..json import flat
 from ..json.data import from_json, to_json
+from ..json.numbers import ONLY_FLOATS, count_spelled
 from ..tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -29,9 +31,13 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 
 _OBJECTS: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*[{\]]")
 
-_DATATYPES: Final = {str: "BYTES", bool: "BOOL", int: "INT64", float: "FP64"}
+_DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES", "bool": "BOOL", "int": "INT64", "float": "FP64"})
 """The datatype of an input that is not declared, by what stands in the JSON."""
 
+_NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
+"""What a value is that is no scalar, by the character that it begins with."""
+
+_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -42,15 +48,15 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
 
 
-def read_object(text: bytes) -> dict[str, msgspec.Raw]:
+def read_object(text: bytes) -> flat.Flat:
     """The members of a request.
 
     Raises:
-        InvalidRequest: It is no JSON object.
+        InvalidRequest: It is no JSON object, or one that is too large, or has a name twice.
     """
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
-    return documents.members(text)
+    return flat.read(text)
 
 
 def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[str]) -> bool:
@@ -58,94 +64,100 @@ def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[
     return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
 
 
-def decode_request(members: Mapping[str, msgspec.Raw], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
-    """The members of a flat object as a request.
+def decode_request(request: flat.Flat, declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
+    """A flat object as a request.
 
     Args:
-        members: The members, as JSON.
+        request: The object.
         declared: What is declared of inputs, by name.
         named: Inputs that are known by name alone.
 
     Raises:
         InvalidRequest: A member is not what it has to be; the text names it.
     """
-    members = dict(members)
-    request_id = _value(members.pop("id")) if "id" in members else None
-    if request_id is not None and not isinstance(request_id, str):
-        raise InvalidRequest(f"id is {shown(request_id)}: expected a string")
+    members = dict(request.members)
+    request_id = _id(members.pop("id")) if "id" in members else None
     for name, value in _parameters(members.pop("parameters", None)).items():
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
-    request = InferenceRequest([], request_id, {})
-    for name, text in members.items():
-        if name in declared:
-            request.inputs.append(Tensor(name, _declared_array(name, bytes(text), declared[name])))
-        elif name in named:
-            request.inputs.append(Tensor(name, _plain_array(name, bytes(text))))
+    made, literals = InferenceRequest([], request_id, {}), 0
+    for name, value in members.items():
+        if name in declared or name in named:
+            text = bytes(value)
+            if request.literals and name in declared and declared[name].datatype not in FLOATING and count_spelled(text):
+                raise InvalidRequest(ONLY_FLOATS)
+            made.inputs.append(Tensor(name, _declared_array(name, text, declared[name]) if name in declared else _plain_array(name, text)))
+            literals += count_spelled(text) if request.literals and made.inputs[-1].datatype in FLOATING else 0
         else:
-            request.parameters[name] = _parameter(name, _value(text))
-    return request
+            made.parameters[name] = _parameter(name, value)
+    request.check_literals(literals)
+    return made
 
 
 def _parameters(text: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
     if text is None or bytes(text) == b"null":
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return flat.members_of(bytes(text))
     except msgspec.ValidationError:
         raise InvalidRequest("parameters: expected an object") from None
 
 
-def _value(text: msgspec.Raw) -> Any:
-    return msgspec.json.decode(text)
-
-
-def _parameter(name: str, value: Any) -> str | int | float | bool:
-    if isinstance(value, (str, int, float)):
+def _id(text: msgspec.Raw) -> str | None:
+    got = _no_scalar(text)
+    value = None if got == "null" else _scalar_of("id", text) if got is None else got
+    if got in (None, "null") and (value is None or isinstance(value, str)):
         return value
-    got = "null" if value is None else "a list" if isinstance(value, list) else "an object"
+    raise InvalidRequest(f"id is {got or shown(value)}: expected a string")
+
+
+def _parameter(name: str, text: msgspec.Raw) -> str | int | float | bool:
+    got = _no_scalar(text)
+    if got is None:
+        return _scalar_of(f"parameter {shown(name)}", text)
     raise InvalidRequest(
-        f"parameter {shown(name)} is {got}: expected a string, a number, true or false; for a list, the model has to declare "
-        f"an input {shown(name)}"
+        f"parameter {shown(name)} is {got}: expected a string, a number, true or false; for a list, the model has to declare an input "
+        f"{shown(name)}"
     )
 
 
+def _no_scalar(text: Buffer) -> str | None:
+    """What a value is that is no scalar, and so need not be decoded, which may be dear; None for a scalar."""
+    return _NO_SCALAR.get(memoryview(text)[0])
+
+
+def _scalar_of(what: str, text: msgspec.Raw) -> str | int | float | bool:
+    try:
+        scalar: str | int | float | bool = _scalar(text)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{what}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    return scalar
+
+
 def _declared_array(name: str, text: bytes, spec: Declared) -> Array:
-    value, shape = _shape_of(name, text)
-    if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-        shape = _deduced(name, math.prod(shape), spec.shape)
+    shape = flat.shape_of(text)
+    _check_scalar(name, text)
+    if shape is None or len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
+        text, shape = (b"[%b]" % text, (1,)) if shape is None else (text, shape)
+        shape = _deduced(name, shape[0], spec.shape)
     elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
         raise InvalidRequest(f"input {shown(name)} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
-    return _array(name, text if isinstance(value, list) else b"[%b]" % text, spec.datatype, shape)
+    return _array(name, text, spec.datatype, shape)
 
 
 def _plain_array(name: str, text: bytes) -> Array:
-    value, shape = _shape_of(name, text)
-    while isinstance(value, list) and value and isinstance(value[0], list):
-        value = value[0]
-    elements = value if isinstance(value, list) else [value]
-    kinds = {type(element) for element in elements}
-    kind = float if kinds == {int, float} else kinds.pop() if len(kinds) == 1 else None
-    if kind not in _DATATYPES and elements:
+    shape, kind = flat.shape_of(text), flat.kind_of(text)
+    _check_scalar(name, text)
+    if kind is None:
         raise InvalidRequest(f"input {shown(name)} has elements of several types: expected strings, numbers, or true and false")
-    datatype = _DATATYPES.get(kind or float, "FP64")
-    return _array(name, text if isinstance(value, list) or shape != (1,) else b"[%b]" % text, datatype, shape)
+    return _array(name, b"[%b]" % text if shape is None else text, _DATATYPES[kind], shape or (1,))
 
 
-def _shape_of(name: str, text: bytes) -> tuple[Any, tuple[int, ...]]:
-    """A value, and its shape as its first elements tell it: whether the others agree shows when it becomes an array."""
-    value = _value(msgspec.Raw(text))
-    if value is None or isinstance(value, dict):
-        raise InvalidRequest(
-            f"input {shown(name)} is {'null' if value is None else 'an object'}: expected a scalar or a list, or leave it out"
-        )
-    shape: list[int] = []
-    part = value
-    while isinstance(part, list):
-        shape.append(len(part))
-        part = part[0] if part else None
-    return value, tuple(shape) or (1,)
+def _check_scalar(name: str, text: bytes) -> None:
+    got = _no_scalar(text)
+    if got is not None and got != "a list":
+        raise InvalidRequest(f"input {shown(name)} is {got}: expected a scalar or a list, or leave it out")
 
 
 def _deduced(name: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,10 +14,14 @@ import msgspec
 from .. import schemas
 from ..datatypes import Buffer
 from ..errors import InvalidRequest, shown
+from ..limits import ON_LOOP
 
 T = TypeVar("T")
 
 _FILE: Final = "file:"
+
+_MAX_COMMAS: Final = 100_000
+"""In a body that is not short: what decoders make of each member takes a hundred bytes. Files in base64 have no commas."""
 
 _index: Final = msgspec.json.Decoder(schemas.IndexRequest)
 _control: Final = msgspec.json.Decoder(schemas.ControlRequest)
@@ -27,8 +31,10 @@ def wants_ready(body: Buffer) -> bool:
     """Whether a request for the index asks for ready models only. Its body may be empty.
 
     Raises:
-        InvalidRequest: The body is no such request.
+        InvalidRequest: The body is no such request, or longer than any.
     """
+    if len(body) > ON_LOOP:
+        raise InvalidRequest(f"the body has {len(body)} bytes: expected {ON_LOOP} at most")
     return bool(_decoded(body, _index).ready) if body else False
 
 
@@ -43,6 +49,8 @@ def parameters(body: Buffer) -> dict[str, Any]:
 
 
 def _decoded(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+    if len(body) > ON_LOOP and bytes(body).count(b",") > _MAX_COMMAS:
+        raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

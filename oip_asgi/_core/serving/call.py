@@ -47,7 +47,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_body", "_outputs", "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
+        "_arguments", "_asked", "_body", "_outputs",
+        "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
         "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
@@ -65,6 +66,7 @@ class Call(Generic[T]):
         self.form = form
         self.is_decoded = False
         self._body: Buffer | None = body
+        self._arguments: tuple[list[Any], dict[str, Any]] | None = None
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
         self.entered = self.started = self.called = self.returned = self.answered = 0.0
@@ -158,14 +160,37 @@ class Call(Generic[T]):
             self.slot.end(is_last=is_last)
 
     def decode_in_thread(self) -> None:
-        """`decode`, in a worker thread and in its slot."""
+        """`decode`, and what content types make of the tensors, in a worker thread and in its slot.
+
+        Raises:
+            InvalidRequest: As `decode`.
+            ModelRaised: A user's own codec raised.
+        """
         if not self.slot.begin():
             raise Stopped
         try:
             self.started = self.engine.clock()
             self.decode()
+            self._make_arguments()
         finally:
             self.slot.end(is_last=False)
+
+    def _make_arguments(self) -> None:
+        try:
+            self._arguments = self.binding.arguments(self)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the function, which may have been made beside the decoding. They are taken once.
+
+        Raises:
+            InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names the tensor.
+        """
+        made, self._arguments = self._arguments, None
+        return self.binding.arguments(self) if made is None else made
 
     def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
         """`encode`, in a worker thread and in its slot, which goes back behind the last response."""
@@ -191,7 +216,7 @@ class Call(Generic[T]):
     def _run(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
-            args, kwargs = self.binding.arguments(self)
+            args, kwargs = self.arguments()
             self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
@@ -214,7 +239,7 @@ class Call(Generic[T]):
     async def _run_async(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
-            args, kwargs = self.binding.arguments(self)
+            args, kwargs = self.arguments()
             self.called = self.engine.clock()
             result = await self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()

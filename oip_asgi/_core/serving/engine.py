@@ -32,6 +32,7 @@ class Engine:
     """The protocol without any transport. Its arguments are those of `InferenceServer`.
 
     Args:
+        read_page: Reads a file of the page; None where the page and the OpenAPI document are switched off.
         clock: Tells the time in seconds, as `time.monotonic`.
     """
 
@@ -45,6 +46,7 @@ class Engine:
         debug: bool,
         codecs: Codecs,
         model_control: bool,
+        read_page: Callable[[str], bytes] | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -54,6 +56,7 @@ class Engine:
         self.debug = debug
         self.codecs = codecs
         self.model_control = model_control
+        self.read_page = read_page
         self.clock = clock
         self.models = Repository()
         self.stopping = False
@@ -62,6 +65,8 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """Called when a model was registered."""
+        self.document: tuple[list[object], bytes] | None = None
+        """The last OpenAPI document, and what it was made of."""
         self._kept_by: Model | None = None
 
     def add(self, model: Model) -> None:

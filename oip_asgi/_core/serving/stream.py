@@ -252,7 +252,7 @@ class _Pulled(Generic[T]):
         self._index += 1
 
     def _made(self) -> Any:
-        args, kwargs = self._call.binding.arguments(self._call)
+        args, kwargs = self._call.arguments()
         return self._call.handler.function(*args, **kwargs)
 
     def _next_in_thread(self) -> T | None:

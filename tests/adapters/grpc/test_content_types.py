@@ -12,7 +12,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
 from oip_asgi._core.datatypes import dtype_of
-from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.contents import TYPED
 from oip_asgi._core.raw import from_raw, to_raw
 from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server

@@ -15,7 +15,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
 from oip_asgi._core.datatypes import DTYPES, dtype_of
-from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.contents import TYPED
 from oip_asgi._core.raw import to_raw
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc, trips_of_grpc
@@ -200,17 +200,17 @@ def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatyp
 
 def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
     code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 100_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 inputs: expected 100000 at most")
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 100000 inputs")
     code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 100_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has 100001 outputs: expected 100000 at most")
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 100000 outputs")
 
 
 INFER = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
 
 MILLION = {
-    "inputs": (field(5, b"") * 1_000_000, "the request has 1000000 inputs: expected 100000 at most"),
-    "outputs": (field(6, b"") * 1_000_000, "the request has 1000000 outputs: expected 100000 at most"),
-    "raw contents": (field(7, b"") * 1_000_000, "raw_input_contents has 1000000 items: expected one for each of 0 inputs, or none"),
+    "inputs": (field(5, b"") * 1_000_000, "the request has more than 100000 inputs"),
+    "outputs": (field(6, b"") * 1_000_000, "the request has more than 100000 outputs"),
+    "raw contents": (field(7, b"") * 1_000_000, "the request has more than 100000 raw contents"),
     "numbers": (
         field(5, NAMED + SHAPE + field(5, field(6, bytes(4_000_000)))),
         "inputs[0] ('x'): contents.fp32_contents has 1000000 elements: expected 2 for shape [2]",

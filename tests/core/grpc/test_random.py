@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer
 from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._core.grpc.messages import TYPED
+from oip_asgi._core.grpc.contents import TYPED
 from oip_asgi._core.grpc.wire import bytes_head, split
 from oip_asgi._core.raw import from_raw, to_raw
 from oip_asgi._core.tensors import object_array

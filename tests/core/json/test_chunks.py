@@ -18,6 +18,7 @@ from oip_asgi._core.json import data as json_data
 from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.limits import MAX_TENSORS, ON_LOOP
 from oip_asgi._core.rest import body as rest
+from oip_asgi._core.rest import costs
 
 MIB = 2**20
 
@@ -251,18 +252,18 @@ BINARY = (
 @pytest.mark.parametrize("head", BINARY)
 def test_what_binary_strings_cost_is_known_however_the_datatype_is_written(head: bytes) -> None:
     text = head % (MIB, 4 * MIB)
-    assert rest.decoding_cost(text + bytes(4 * MIB), len(text)) > 30 * ON_LOOP
+    assert costs.decoding_cost(text + bytes(4 * MIB), len(text)) > 30 * ON_LOOP
 
 
 def test_binary_numbers_cost_nothing() -> None:
     text = b'{"inputs":[{"name":"BYTES","shape":[%d],"datatype":"INT8","parameters":{"binary_data_size":%d}}]}' % (MIB, MIB)
-    assert rest.decoding_cost(text + bytes(MIB), len(text)) == rest.decoding_cost(text, None) < 1000
-    assert rest.decoding_cost(bytes(MIB), 0) < ON_LOOP < rest.decoding_cost(bytes(2**25), 0)
+    assert costs.decoding_cost(text + bytes(MIB), len(text)) == costs.decoding_cost(text, None) < 1000
+    assert costs.decoding_cost(bytes(MIB), 0) < ON_LOOP < costs.decoding_cost(bytes(2**25), 0)
 
 
 def test_long_json_costs_too_much_for_an_event_loop_whatever_it_says() -> None:
-    assert rest.decoding_cost(b" " * 16_000, None) <= ON_LOOP < rest.decoding_cost(b" " * 17_000, None)
-    assert rest.decoding_cost(b" " * 17_000 + bytes(MIB), 17_000) > ON_LOOP
+    assert costs.decoding_cost(b" " * 16_000, None) <= ON_LOOP < costs.decoding_cost(b" " * 17_000, None)
+    assert costs.decoding_cost(b" " * 17_000 + bytes(MIB), 17_000) > ON_LOOP
 
 
 @pytest.mark.parametrize(
@@ -299,3 +300,18 @@ def test_decoding_changes_nothing_that_it_was_given() -> None:
     before = dict(item.parameters or {})
     decoded = rest._decode_tensor(item, item.data, rest._BinaryData(b"\1"), from_json)
     assert (item.parameters, decoded.parameters) == (before, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("item", "field", "size"),
+    [(b"{}", b"inputs", 2 * MIB - 100), (b"{}", b"inputs", 3 * MIB), (b"1", b"outputs", MIB), (b"[]", b"unknown", 3 * MIB)],
+)
+def test_items_are_counted_before_anything_is_made_of_them(item: bytes, field: bytes, size: int) -> None:
+    body = b'{"inputs":[],"%b":[%b]}' % (field, b",".join([item] * (size // (len(item) + 1))))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="more than 300000 inputs, outputs and parameters"):
+            rest.decode_request(body, None)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(body)
+    finally:
+        tracemalloc.stop()

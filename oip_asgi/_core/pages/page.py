@@ -1,0 +1,42 @@
+"""The files of the page that shows the models, and what a browser is told of them. Knows no requests and does not read them.
+
+The page's own script asks the same paths as any client, relative to its own address, so it works behind each prefix and proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+PAGE: Final = "page.html"
+
+FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "page.css": "text/css; charset=utf-8",
+        "page.js": "text/javascript; charset=utf-8",
+        "plot.js": "text/javascript; charset=utf-8",
+        "snippets.js": "text/javascript; charset=utf-8",
+        "statistics.js": "text/javascript; charset=utf-8",
+        "icon.svg": "image/svg+xml",
+    }
+)
+"""What the page loads, and the media type of each."""
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
+
+_BASE: Final = b"{base}"
+
+
+def page(template: bytes, base: str) -> bytes:
+    """The page.
+
+    Args:
+        template: Its file.
+        base: Where the mount is, relative to the page's address: "", or "../" where that ends with a slash.
+    """
+    return template.replace(_BASE, base.encode())

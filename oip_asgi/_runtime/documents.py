@@ -1,0 +1,16 @@
+"""Reads the files of the page, which are data of the package, also where that is in an archive."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from .._core import pages
+
+
+def read_page(name: str) -> bytes:
+    """The content of a file of the page.
+
+    Args:
+        name: One of the names in `oip_asgi._core.pages.page.FILES`.
+    """
+    return files(pages).joinpath("static", name).read_bytes()

@@ -1,0 +1,237 @@
+"""What the OpenAPI documents say: they are valid, agree with the routes, and their examples work when they are sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi._core.http import exchange
+from tests.support.described import LARGE, described_server
+from tests.support.ways import Request, Way, over_asgi
+
+
+@pytest.fixture(scope="module")
+def server() -> InferenceServer:
+    return described_server(model_control=True)
+
+
+@pytest.fixture(scope="module")
+def way(server: InferenceServer) -> Way:
+    return over_asgi(OIPApp(server), "")
+
+
+def got(way: Way, path: str) -> Any:
+    answer = way(Request("GET", path))
+    assert answer.status == 200, answer.body
+    assert answer.headers["content-type"] == "application/json"
+    return json.loads(answer.body)
+
+
+def posted(document: Any) -> Iterator[tuple[str, Any]]:
+    """Each path of a model to which a body is posted, and what is said of that."""
+    for path, operations in document["paths"].items():
+        if path.startswith("/models/") and "post" in operations:
+            yield path, operations["post"]
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/models/org%2Fscorer/openapi.json", "/models/chat/openapi.json"])
+def test_a_document_is_valid(way: Way, path: str) -> None:
+    validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
+    assert list(validator(got(way, path)).iter_errors()) == []
+
+
+def test_a_host_s_document_is_valid_with_ours() -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, version="1", inputs=[TensorSpec("x", "FP32", [-1])])
+    validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
+    for prefix in ("/v2", "/", "/ml/v2", "/{tenant}/v2", "/{path:path}/v2"):
+        document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, **server.openapi(prefix)}
+        assert list(validator(document).iter_errors()) == []
+
+
+def test_each_example_works_when_it_is_sent(way: Way) -> None:
+    document = got(way, "/openapi.json")
+    paths = [path for path, _ in posted(document)]
+    assert len(paths) == 2 * len({path.rpartition("/")[0] for path in paths}) == 40
+    for path, operation in posted(document):
+        content = operation["requestBody"]["content"]["application/json"]
+        if path.startswith(f"/models/{LARGE}/"):
+            assert "example" not in content
+            assert "12288 elements" in operation["requestBody"]["description"]
+            continue
+        answer = way(Request("POST", path, (), json.dumps(content["example"]).encode()))
+        assert answer.status == 200, (path, content["example"], answer.body)
+
+
+def test_responses_are_as_the_schemas_say(way: Way) -> None:
+    validators = pytest.importorskip("openapi_schema_validator")
+    document = got(way, "/openapi.json")
+    components = {"components": document["components"]}
+    seen = 0
+    for path, operation in posted(document):
+        content = operation["requestBody"]["content"]["application/json"]
+        if "example" not in content:
+            continue
+        validators.OAS31Validator({**content["schema"], **components}).validate(content["example"])
+        response = operation["responses"]["200"]["content"].get("application/json")
+        if response is None:  # a stream
+            continue
+        seen += 1
+        answer = json.loads(way(Request("POST", path, (), json.dumps(content["example"]).encode())).body)
+        schema = validators.OAS31Validator({**response["schema"], **components})
+        schema.validate(answer)
+        if "example" in response:
+            schema.validate(response["example"])
+    assert seen >= 30
+
+
+def test_documents_of_other_routes_are_as_the_schemas_say(way: Way) -> None:
+    validators = pytest.importorskip("openapi_schema_validator")
+    document = got(way, "/openapi.json")
+    for path, operations in document["paths"].items():
+        if "get" in operations:
+            schema = operations["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+            validators.OAS31Validator({**schema, "components": document["components"]}).validate(got(way, path))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "is_valid"),
+    [
+        ({"name": "x", "datatype": "INT32", "shape": [1], "data": [5]}, True),
+        ({"name": "x", "datatype": "INT32", "shape": [1], "data": [5], "parameters": {"content_type": "np"}}, True),
+        ({"name": "x", "datatype": "INT32", "shape": [1], "data": [5], "parameters": {"content_type": "str"}}, False),
+        ({"name": "x", "datatype": "INT32", "shape": [2], "data": [5, 5]}, False),
+        ({"name": "x", "datatype": "INT32", "shape": [1, 1], "data": [5]}, False),
+        ({"name": "x", "datatype": "INT64", "shape": [1], "data": [5]}, False),
+        ({"name": "y", "datatype": "INT32", "shape": [1], "data": [5]}, False),
+        ({"name": "x", "datatype": "INT32", "shape": [1], "data": [2**31]}, False),
+        ({"name": "x", "datatype": "INT32", "shape": [1], "data": ["5"]}, False),
+        ({"name": "x", "datatype": "INT32", "shape": [1]}, False),
+    ],
+)
+def test_the_schema_of_a_request_says_what_is_declared(way: Way, tensor: Any, is_valid: bool) -> None:
+    validators = pytest.importorskip("openapi_schema_validator")
+    document = got(way, "/models/org%2Fscorer/versions/1/openapi.json")
+    [schema] = [name for name in document["components"]["schemas"] if name.startswith("OipRequest_")]
+    validator = validators.OAS31Validator({"$ref": f"#/components/schemas/{schema}", "components": document["components"]})
+    assert validator.is_valid({"inputs": [tensor]}) == is_valid
+    assert not validator.is_valid({"inputs": [tensor, tensor]})
+    assert not validator.is_valid({"inputs": []})
+
+
+def test_every_route_is_in_the_document_and_no_other(way: Way) -> None:
+    """But for the routes of the documents themselves. Of the models, one answers with streams and one does not."""
+    documented = {
+        (method.upper(), path.replace("/chat", "/{model}").replace("/iris", "/{model}"))
+        for path, operations in got(way, "/openapi.json")["paths"].items()
+        for method in operations
+        if path.count("/models/") == 0 or "/models/iris" in path or "/models/chat" in path or path == "/models/stats"
+    }
+    routes = {(route.method, route.pattern.replace("[/versions/{version}]", "") or "/") for route in exchange.ROUTES}
+    assert documented == routes
+
+
+def test_operations_and_components_have_names_of_their_own(way: Way) -> None:
+    server = InferenceServer()
+    for name in ("a/b", "a_b", "a b", "a_b_2", "é", "ü", "stream_x", "x", "server_live"):
+        server.register(name, lambda x: x)
+    server.register("v", lambda x: x, version="1")
+    server.register("v_v1", lambda x: x)
+    document = server.openapi()
+    names = [operation["operationId"] for operations in document["paths"].values() for operation in operations.values()]
+    assert len(set(names)) == len(names)
+    assert all(name.replace("_", "").isalnum() and name.isascii() for name in names)
+    requests = [name for name in document["components"]["schemas"] if name.startswith("OipRequest_")]
+    assert len(requests) == 11
+
+
+def test_each_version_has_paths_of_its_own_and_the_default_one_is_there_without(way: Way) -> None:
+    paths = got(way, "/models/org%2Fscorer/openapi.json")["paths"]
+    assert [path for path in paths if path.endswith("/infer")] == [
+        "/models/org%2Fscorer/infer",
+        *[f"/models/org%2Fscorer/versions/{version}/infer" for version in ("1", "9", "10")],
+    ]
+    example = paths["/models/org%2Fscorer/infer"]["post"]["requestBody"]["content"]["application/json"]["example"]
+    assert example["inputs"][0]["shape"] == [10]
+    one = got(way, "/models/org%2Fscorer/versions/9/openapi.json")["paths"]
+    assert {path.removeprefix("/models/org%2Fscorer/versions/9") for path in one} == {
+        *("", "/ready", "/stats", "/config", "/infer", "/generate")
+    }
+
+
+def test_an_undeclared_model_says_what_to_declare(way: Way) -> None:
+    infer = got(way, "/models/double/openapi.json")["paths"]["/models/double/infer"]["post"]
+    assert infer["requestBody"]["description"] == (
+        "This model does not declare its inputs and outputs, so they are not checked, and the example is a guess. Declare them where the "
+        'model is registered, such as `inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])]`.'
+    )
+    annotated = got(way, "/models/greet/openapi.json")["paths"]["/models/greet/infer"]["post"]
+    assert annotated["requestBody"]["content"]["application/json"]["example"] == {
+        "inputs": [{"name": "names", "shape": [1], "datatype": "BYTES", "data": ["text"]}]
+    }
+    assert "description" not in got(way, "/models/iris/openapi.json")["paths"]["/models/iris/infer"]["post"]["requestBody"]
+
+
+def test_an_example_has_the_inputs_that_a_request_must_have(way: Way) -> None:
+    operation = got(way, "/models/scalar/openapi.json")["paths"]["/models/scalar/generate"]["post"]
+    assert operation["requestBody"]["content"]["application/json"]["example"] == {"x": 0.0}
+
+
+def test_a_document_is_of_what_is_registered_now(way: Way) -> None:
+    server = InferenceServer()
+    way = over_asgi(OIPApp(server), "")
+    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [1])])
+    assert "/models/m/infer" in got(way, "/openapi.json")["paths"]
+    assert "/repository/models/m/load" not in got(way, "/openapi.json")["paths"]
+    server.unregister_sync("m")
+    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
+
+    def load() -> Any:
+        async def tokens(prompt: Any) -> Any:
+            yield prompt
+
+        return tokens
+
+    server.register("m", load=load)
+    assert "/models/m/infer" in got(way, "/openapi.json")["paths"]
+    server.load_sync("m")
+    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
+    assert "/models/m/infer_stream" in got(way, "/openapi.json")["paths"]
+    server.stop()
+
+
+def test_the_host_may_change_what_it_gets(server: InferenceServer) -> None:
+    before = server.openapi()
+    changed = server.openapi()
+    for schema in changed["components"]["schemas"].values():
+        schema["description"] = "changed"
+    changed["components"]["schemas"]["OipError"]["properties"]["error"]["description"] = "changed"
+    assert server.openapi() == before
+
+
+def test_the_prefix_of_a_host_s_document() -> None:
+    server = InferenceServer()
+    with pytest.raises(ValueError, match="must begin with a slash"):
+        server.openapi("v2")
+    assert next(iter(server.openapi("/v2"))) == "openapi"
+    assert "servers" not in server.openapi()
+    assert list(server.openapi("/ml/v2/")["paths"])[:2] == ["/ml/v2", "/ml/v2/health/live"]
+    assert list(server.openapi("/")["paths"])[:2] == ["/", "/health/live"]
+    ours, others = server.openapi("/v2")["components"]["schemas"], server.openapi("/ml/v2")["components"]["schemas"]
+    assert ours.keys().isdisjoint(others)
+    assert all(name.startswith("OipMlV2") for name in others)
+
+
+def test_a_model_whose_tensors_have_reserved_names_has_no_flat_form() -> None:
+    server = InferenceServer()
+    server.register("in", lambda id, x: x)  # noqa: A006  (a name that clients may use)
+    server.register("out", lambda x: x, outputs=[TensorSpec("error", "FP32", [-1])])
+    assert [path for path in server.openapi()["paths"] if path.endswith(("/generate", "/infer"))] == [
+        "/v2/models/in/infer",
+        "/v2/models/out/infer",
+    ]

@@ -1,0 +1,178 @@
+"""The page's files, and where documents and page are: their headers, other methods, switched off, and behind mounts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+import oip_asgi
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi._core.pages.page import FILES, POLICY
+from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
+
+STATIC = Path(oip_asgi.__file__).parent / "_core" / "pages" / "static"
+PAGES = ("/docs", *[f"/docs/{name}" for name in FILES], "/openapi.json", "/docs/dataplane.json")
+OF_MODEL = ("/models/m/openapi.json", "/models/m/docs/dataplane.json")
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", lambda x: x)
+    return server
+
+
+def headers_of(
+    server: InferenceServer, path: str, *given: tuple[bytes, bytes], method: str = "GET"
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """The status, all headers and the body of what is answered over ASGI."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def record(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(OIPApp(server)({"type": "http", "method": method, "path": path, "headers": list(given)}, receive, record))
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
+
+
+def test_all_files_are_served_and_none_is_left_over() -> None:
+    assert {path.name for path in STATIC.iterdir()} == {"page.html", *FILES}
+
+
+def test_no_file_names_another_host_and_the_page_has_nothing_inline() -> None:
+    for path in STATIC.iterdir():
+        text = path.read_text()
+        assert set(re.findall(r"\w*:?//[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, path.name
+    page = (STATIC / "page.html").read_text()
+    assert "<style" not in page
+    assert " style=" not in page
+    assert page.count("<script") == page.count('<script type="module" src=') == 1
+    assert "'unsafe" not in POLICY
+
+
+@pytest.mark.parametrize("name", ["", *FILES])
+def test_a_file_is_asked_for_again_only_if_it_changed(server: InferenceServer, name: str) -> None:
+    path = f"/docs/{name}".rstrip("/")
+    status, headers, body = headers_of(server, path)
+    assert status == 200
+    assert body
+    assert headers[b"cache-control"] == b"no-cache"
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    etag = headers[b"etag"]
+    for known in (etag, etag.removeprefix(b"W/"), b'"other", ' + etag, b"*"):
+        status, again, nothing = headers_of(server, path, (b"if-none-match", known))
+        assert (status, nothing) == (304, b"")
+        assert again[b"etag"] == etag
+        assert b"content-length" not in again
+    status, _, whole = headers_of(server, path, (b"if-none-match", b'"other"'))
+    assert (status, whole) == (200, body)
+    status, _, nothing = headers_of(server, path, method="HEAD")
+    assert (status, nothing) == (200, b"")
+
+
+def test_the_page_has_a_strict_policy(server: InferenceServer) -> None:
+    _, headers, _ = headers_of(server, "/docs")
+    assert headers[b"content-security-policy"] == POLICY.encode()
+    assert headers[b"content-type"] == b"text/html; charset=utf-8"
+
+
+def test_the_page_finds_its_files_with_a_slash_behind_it_too(server: InferenceServer) -> None:
+    _, _, page = headers_of(server, "/docs")
+    _, _, other = headers_of(server, "/docs/")
+    assert b'src="docs/page.js"' in page
+    assert b'src="../docs/page.js"' in other
+    assert b"{base}" not in page + other
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OF_MODEL])
+def test_without_docs_there_is_nothing(path: str) -> None:
+    server = InferenceServer(docs=False)
+    server.register("m", lambda x: x)
+    for method in ("GET", "HEAD", "POST"):
+        request = Request(method, path)
+        for name, way in ways_into(server).items():
+            assert way(request).status == 404, (name, method)
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OF_MODEL])
+def test_other_methods(server: InferenceServer, path: str) -> None:
+    for way in ways_into(server).values():
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            answer = way(Request(method, path))
+            assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openapi.json", "docs", "dataplane.json", "docs/dataplane.json", "org/openapi.json", "org/docs/dataplane.json", "org/docs", "a/b"],
+)
+def test_a_model_of_any_name_is_reached(name: str) -> None:
+    server = InferenceServer()
+    server.register(name, lambda x: x)
+    quoted = name.replace("/", "%2F")
+    way = over_asgi(OIPApp(server), "")
+    assert json.loads(way(Request("GET", f"/models/{quoted}")).body)["name"] == name
+    assert json.loads(way(Request("GET", f"/models/{name}/ready")).body) == {"name": name, "ready": True}
+    for path in ("openapi.json", "docs/dataplane.json"):
+        for model in (quoted, name):
+            document = json.loads(way(Request("GET", f"/models/{model}/{path}")).body)
+            assert f"/models/{quoted}/infer" in document["paths"]
+    assert way(Request("GET", "/openapi.json")).status == way(Request("GET", "/docs")).status == 200
+
+
+def servers(way: Way) -> Any:
+    return json.loads(way(Request("GET", "/openapi.json")).body)["servers"]
+
+
+def test_a_document_names_the_mount_as_this_client_sees_it(server: InferenceServer) -> None:
+    inner = Starlette()
+    OIPApp(server).install(inner, "/v2")
+    nested = Starlette(routes=[Mount("/ml", inner)])
+    dispatched = DispatcherMiddleware(other_wsgi_app, {"/ml/v2": OIPWSGIApp(server)})
+    found = {
+        "": over_asgi(OIPApp(server), ""),
+        "/own": over_asgi(OIPApp(server, path="/own"), "/own"),
+        "/proxy": over_asgi(OIPApp(server), "", root_path="/proxy"),
+        "/proxy/own": over_asgi(OIPApp(server, path="/own"), "/own", root_path="/proxy"),
+        "/ml/v2": over_asgi(nested, "/ml/v2"),
+        "/proxy/ml/v2": over_asgi(nested, "/ml/v2", root_path="/proxy"),
+        "/proxy/v2": over_asgi(OIPMiddleware(other_asgi_app, server), "/v2", root_path="/proxy"),
+    }
+    for mount, way in found.items():
+        assert servers(way) == [{"url": mount or "/"}]
+    assert servers(over_wsgi(dispatched, "/ml/v2")) == [{"url": "/ml/v2"}]
+    assert servers(over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server, "/a b"), "/a%20b")) == [{"url": "/a%20b"}]
+
+
+def luminance(color: str) -> float:
+    """The relative luminance of a color, as WCAG 2 has it."""
+    digits = color[1:] if len(color) == 7 else "".join(digit * 2 for digit in color[1:])
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(scheme: str) -> None:
+    text = (STATIC / "page.css").read_text()
+    light, _, dark = text.partition("prefers-color-scheme: dark")
+    colors = dict(re.findall(r"--([\w-]+): (#\w+)", light))
+    if scheme == "dark":
+        colors.update(re.findall(r"--([\w-]+): (#\w+)", dark))
+    behind = {"text": ("page", "card", "code"), "faint": ("page", "card", "code"), "accent": ("page", "card"), "on-accent": ("accent",)}
+    behind.update({kind: (f"{kind}-page", "card") for kind in ("good", "bad", "wait")})
+    for name, others in behind.items():
+        for other in others:
+            darker, lighter = sorted([luminance(colors[name]), luminance(colors[other])])
+            assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (name, other)

@@ -1,0 +1,123 @@
+"""Flat objects of `generate`: literals, names that are there twice, and what large ones cost."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi._core.json import flat
+from tests.support.inside import answer_http
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("declared", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])])
+    server.register("whole", lambda n: n, inputs=[TensorSpec("n", "INT64", [-1])])
+    server.register("size", lambda x: x.size, inputs=[TensorSpec("x", "FP32", [-1, 1, 1])])
+    server.register("named", lambda x: x)
+    return server
+
+
+def generate(model: str, body: bytes) -> tuple[int, Any]:
+    response = answer_http(make_server(), "POST", f"/models/{model}/generate", (), body)
+    return response.status, json.loads(b"".join(response.parts))
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "expected"),
+    [
+        ("declared", b'{"x": NaN}', None),
+        ("declared", b'{"x": [1, NaN, -Infinity, "Infinity", null]}', [1.0, None, "-Infinity", "Infinity", None]),
+        ("declared", b'{"parameters": {"x": [NaN]}}', None),
+        ("named", b'{"x": [1, NaN]}', [1.0, None]),
+        ("named", b'{"x": Infinity}', "Infinity"),
+        ("named", b'{"x": "NaN"}', "NaN"),
+    ],
+)
+def test_literals_are_elements_of_floating_data_as_in_infer(model: str, body: bytes, expected: Any) -> None:
+    status, answer = generate(model, body)
+    assert (status, answer.get("output_0")) == (200, expected)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"n": 1, "temperature": NaN}', b'{"n": [1, NaN]}', b'{"n": 1, "id": Infinity}', b'{"n": 1, "a": [NaN]}']
+)
+def test_literals_elsewhere_are_refused(body: bytes) -> None:
+    status, answer = generate("whole", body)
+    assert status == 400
+    assert "NaN, Infinity and -Infinity are no JSON" in answer["error"] or "is a list" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"x": 1, "x": 2}', "x"),
+        (b'{"x": 1, "a": "b, {c", "b": [1, 2], "a": 1}', "a"),
+        (b'{"x": 1, "\\u0061": 1, "a": 1}', "a"),
+        (b'{"x": 1, "parameters": {"a": 1, "a": 2}}', "a"),
+        (b'{"x": 1, "id": "a", "id": "a"}', "id"),
+    ],
+)
+def test_a_name_that_is_there_twice_is_refused(body: bytes, name: str) -> None:
+    assert generate("named", body) == (400, {"error": f"'{name}' is there twice: expected each name once"})
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b'{"x": 1, "a": 1e999}', "parameter 'a': number out of range"),
+        (b'{"x": 1, "a": %s}' % (b"9" * 10_000), "parameter 'a': integer value out of range"),
+        (b'{"x": 1, "id": [1]}', "id is a list: expected a string"),
+        (b'{"x": [1, "a"]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
+        (b'{"x": [1, true]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
+        (b'{"x": [[1], [2, 3, 4]]}', "input 'x': data: array 0 of dimension 1 has 1 items, not 2: expected 4 in a flat array"),
+        (b'{"x": "%s"}' % (b"a" * 2**24), "the flat object has 16777225 bytes: expected 16777216 at most; send inputs instead"),
+        (b'{"x": 1%s}' % b"".join(b',"%d":1' % place for place in range(100_000)), "the object has more than 100000 members"),
+    ],
+)
+def test_what_is_wrong_with_a_flat_object(body: bytes, problem: str) -> None:
+    status, answer = generate("named", body)
+    assert (status, answer["error"][: len(problem)]) == (400, problem)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (0,), (2, 0), (3, 2), (2, 1, 4), (1, 1, 1, 5), (700, 3), (4000, 1, 1)], ids=str)
+def test_the_shape_of_a_nested_array_is_counted(shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape, int)
+    assert flat.shape_of(json.dumps(array.tolist()).encode()) == shape
+    assert flat.shape_of(json.dumps(array.astype(str).tolist()).replace("0", "],[,").encode()) == shape
+
+
+@pytest.mark.parametrize("model", ["size", "named"])
+@pytest.mark.parametrize("item", [b"[[1]]", b"[[1.5]]", b"[[null]]"])
+def test_long_arrays_are_read_in_pieces(model: str, item: bytes) -> None:
+    body = b'{"x":[%b]}' % b",".join([item] * (2**20 // len(item)))
+    server = make_server()
+    answer_http(server, "POST", f"/models/{model}/generate", (), b"{}")
+    tracemalloc.start()
+    try:
+        status = answer_http(server, "POST", f"/models/{model}/generate", (), body).status
+        grown = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert status == (400 if model == "named" and item == b"[[null]]" else 200)
+    assert grown < 8 * len(body)
+
+
+@pytest.mark.parametrize("name", ["id", "a"])
+def test_what_is_no_scalar_is_not_decoded(name: str) -> None:
+    body = b'{"x":1,"%b":[%b]}' % (name.encode(), b",".join([b"[1]"] * 2**18))
+    server = make_server()
+    answer_http(server, "POST", "/models/named/generate", (), b"{}")
+    tracemalloc.start()
+    try:
+        status = answer_http(server, "POST", "/models/named/generate", (), body).status
+        grown = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert status == 400
+    assert grown < 8 * len(body)

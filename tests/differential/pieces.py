@@ -1,0 +1,82 @@
+"""JSON data: read in pieces of a few bytes against read as a whole, on arrays of any shape, nested or flat, with any whitespace.
+
+Both must give the same array, or both must refuse; and flat objects must say the shape and the kind that Python's json sees.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from oip_asgi._core.datatypes import DTYPES, Array
+from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json import chunks, flat
+from oip_asgi._core.json import data as json_data
+from oip_asgi._core.json.data import from_json
+from oip_asgi._core.raw import to_raw
+
+NUMBERS = ("0", "1", "-1", "127", "128", "255", "256", "1.0", "2.5", "1e3", "1E-3", "1e300", "-0", "2.4703282292062327208e-324")
+ODD = ("null", "true", "NaN", "-Infinity", '"NaN"', '"a"', '"],["', '"\\""', '"\\u00e9"', '"\\\\"', '"é"', "[", "]", "{}", "01", "")
+
+
+def elements(random: Random, count: int) -> list[str]:
+    """Elements, mostly of one kind."""
+    pool = random.choice([NUMBERS[:2], NUMBERS[:7], NUMBERS, ('"a"', '"bc"', '""'), ODD[5:11], ("true", "false"), NUMBERS + ODD[:5]])
+    found = [random.choice(pool) for _ in range(count)]
+    if count and random.random() < 0.2:
+        found[random.randrange(count)] = random.choice(NUMBERS + ODD)
+    return found
+
+
+def nested(random: Random, found: list[str], shape: list[int]) -> str:
+    """Elements nested as a shape, with a bracket or a comma wrong now and then."""
+    for size in reversed(shape[1:]):
+        found = (
+            [f"[{','.join(found[start : start + size])}]" for start in range(0, len(found), size)] if size else ["[]"] * max(shape[0], 1)
+        )
+    text = f"[{','.join(found)}]"
+    if random.random() < 0.3:
+        text = text.replace(",", random.choice([", ", " ,", "\n,\t"])).replace("[", random.choice(["[", "[ "]))
+    if random.random() < 0.2:
+        place = random.randrange(len(text))
+        text = text[:place] + random.choice(["", ",", "[", "]", " ", '"']) + text[place + random.randrange(2) :]
+    return text
+
+
+def read(text: bytes, dtype: Any, shape: tuple[int, ...], chunk: int) -> bytes | None:
+    """The array's bytes; None where it is refused."""
+    with patch.object(chunks, "CHUNK", chunk), patch.object(json_data, "_LONG", 0 if chunk < 2**16 else 2**30):
+        try:
+            array: Array = from_json(text, dtype, shape)
+        except InvalidRequest:
+            return None
+    if array.dtype.kind in "fV":
+        array = array.astype(np.float64)
+        array[np.isnan(array)] = np.nan
+    return to_raw(array)
+
+
+def compare(random: Random) -> None:
+    """Compare one text.
+
+    Raises:
+        AssertionError: The ways differ.
+    """
+    shape = [random.choice([1, 1, 2, 3, 5, 20]) for _ in range(random.randint(1, 4))]
+    if random.random() < 0.05:
+        shape[random.randrange(len(shape))] = 0
+    found = elements(random, int(np.prod(shape)))
+    text = nested(random, found, shape if random.random() < 0.7 else shape[:1]).encode()
+    dtype = random.choice(list(DTYPES.values()))
+    expected = read(text, dtype, tuple(shape), 2**16)
+    for chunk in (8, 50, 300):
+        got = read(text, dtype, tuple(shape), chunk)
+        assert got == expected, f"{text!r} as {dtype} {shape} in pieces of {chunk}: {got!r:.300}, not {expected!r:.300}"
+    if expected is not None and 0 not in shape:
+        value = json.loads(text)
+        seen = np.array(value, object)
+        assert flat.shape_of(text) == seen.shape, f"{text!r}: {flat.shape_of(text)}"

@@ -1,0 +1,230 @@
+"""What a row costs a real server: time, memory, and how long a health probe waits meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import ROOT, free_port, ready_url
+
+from .rows import GOOD, MOST_SECONDS, Hostile, post
+
+MOST_WAIT = 0.1
+"""Seconds that health may wait for any row."""
+
+TRIES = 3
+"""How often a row is sent before its wait counts as too long: what the server does is the same each time, what others do is not."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a row."""
+
+    status: int | None
+    """None where the connection was closed without an answer."""
+    headers: dict[str, str]
+    body: bytes
+    next_status: int | None
+    """What the next request on the same connection was answered; None where that was closed."""
+
+
+def send(address: str, row: Hostile) -> list[Outcome]:
+    """Send a row as often as it says, and a good request behind each."""
+    if row.times == 1:
+        return [_send(address, row)]
+    with ThreadPoolExecutor(row.times) as clients:
+        return list(clients.map(lambda _: _send(address, row), range(row.times)))
+
+
+def _send(address: str, row: Hostile) -> Outcome:
+    with _connected(address) as connection:
+        try:
+            for part in row.parts:
+                connection.sendall(part)
+            if row.ends:
+                connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the server has said all that it wants to, and closed
+        if row.leaves:
+            return Outcome(None, {}, b"", None)
+        status, headers, body = answer(connection)
+        next_status = None
+        if row.goes_on and status is not None:
+            with suppress(OSError):
+                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            next_status = answer(connection)[0]
+    return Outcome(status, headers, body, next_status)
+
+
+def _connected(address: str) -> socket.socket:
+    host, port = address.split(":")
+    connection = socket.create_connection((host, int(port)), timeout=MOST_SECONDS * 12)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def answer(connection: socket.socket) -> tuple[int | None, dict[str, str], bytes]:
+    """The next answer on a connection."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    except (OSError, http.client.HTTPException):
+        return None, {}, b""
+    finally:
+        response.close()
+
+
+def seconds_until_served(address: str, model: str) -> float:
+    """How long it takes until a good request to a model is answered 200; it is sent again where there is no room for it yet."""
+    began = time.monotonic()
+    while time.monotonic() < began + 2 * MOST_SECONDS:
+        with _connected(address) as connection:
+            for part in post(model, GOOD):
+                connection.sendall(part)
+            if answer(connection)[0] == 200:
+                break
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+class Memory:
+    """How much the memory of a process grows at most, from now on. Linux only.
+
+    Pages of files do not count: which of a library's are mapped is the kernel's to say, and they are the system's cache.
+    """
+
+    def __init__(self, pid: int) -> None:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # forgets the peak
+        self._pid = pid
+        self._before = self._kilobytes("VmHWM") - self._kilobytes("RssFile")
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+    def grown(self) -> int:
+        """By how many bytes it has grown at most."""
+        return 1024 * (self._kilobytes("VmHWM") - self._kilobytes("RssFile") - self._before)
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that a process has had: other than the time on the wall, it does not grow with what others do."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a row has cost.
+
+    Args:
+        outcomes: What came of it, each time that it was sent.
+        cpu: How many seconds of CPU time the server took.
+        grown: By how many bytes the server's memory grew at most.
+        waited: How many seconds health waited at most.
+        served: How many seconds behind it the model that it names answered a good request; 0 where it names none.
+    """
+
+    outcomes: list[Outcome]
+    cpu: float
+    grown: int
+    waited: float
+    served: float
+
+
+class Measured:
+    """A server, and a probe beside it.
+
+    Args:
+        address: The server's address.
+        pid: The process that answers.
+        probe: The process of `probe`.
+    """
+
+    def __init__(self, address: str, pid: int, probe: subprocess.Popen[str]) -> None:
+        self.address = address
+        self._pid = pid
+        self._probe = probe
+
+    def _longest_wait(self) -> float:
+        assert self._probe.stdin is not None
+        assert self._probe.stdout is not None
+        self._probe.stdin.write("\n")
+        self._probe.stdin.flush()
+        return float(self._probe.stdout.readline())
+
+    def cost(self, row: Hostile) -> Cost:
+        """What a row costs. It is sent again where health waited for long."""
+        for _ in range(TRIES):
+            self._longest_wait()
+            memory, cpu = Memory(self._pid), cpu_seconds(self._pid)
+            outcomes = send(self.address, row)
+            served = seconds_until_served(self.address, row.honest) if row.honest else 0.0
+            cost = Cost(outcomes, cpu_seconds(self._pid) - cpu, memory.grown(), self._longest_wait(), served)
+            if cost.waited <= MOST_WAIT:
+                break
+        return cost
+
+
+def faults(row: Hostile, cost: Cost) -> list[str]:
+    """What is wrong with what a row cost: beyond a bound, or another answer than it should have."""
+    found = []
+    if cost.waited > MOST_WAIT:
+        found.append(f"health waited {cost.waited * 1000:,.0f} ms, {TRIES} times: expected {MOST_WAIT * 1000:.0f} at most")
+    if cost.grown > row.most_memory:
+        found.append(f"memory grew by {cost.grown:,} bytes: expected {row.most_memory:,} at most")
+    if cost.cpu > MOST_SECONDS:
+        found.append(f"it took {cost.cpu:.1f} s of CPU time: expected {MOST_SECONDS} at most")
+    if cost.served > MOST_SECONDS:
+        found.append(f"a good request was answered after {cost.served:.1f} s: expected {MOST_SECONDS} at most")
+    for outcome in cost.outcomes:
+        if row.statuses and outcome.status is not None and outcome.status not in row.statuses:
+            found.append(f"{outcome.status}, {outcome.body[:200]!r}: expected one of {row.statuses}")
+        if row.is_right is not None and not row.is_right(outcome.body):
+            found.append(f"another answer than it should be: {outcome.body[:200]!r}")
+    return found
+
+
+def serving(command: list[str]) -> tuple[subprocess.Popen[str], str]:
+    """A server process and its address."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    return process, ready_url(process)
+
+
+@contextmanager
+def measured(name: str) -> Iterator[Measured]:
+    """A running server, "uvicorn" or "gunicorn", which has answered already: what its start costs is no row's."""
+    command = [sys.executable, "-m", "tests.support.stressed"]
+    if name == "gunicorn":
+        command = [sys.executable, "-m", "tests.support.gunicorned", str(free_port()), "1"]
+    process, address = serving(command)
+    probe = None
+    try:
+        with urllib.request.urlopen(f"http://{address}/pid", timeout=60) as response:
+            pid = int(response.read())
+        probe = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.probe", address, str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        yield Measured(address, pid, probe)
+    finally:
+        for ended in (probe, process):
+            if ended is not None:
+                with ended:
+                    ended.terminate()
+                    with suppress(BrokenPipeError):
+                        ended.wait(30)

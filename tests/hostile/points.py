@@ -1,0 +1,143 @@
+"""Rows where a little cost a lot once: each held the event loop, memory, a slot or another request's answer before it was mended."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import numpy as np
+
+from tests.support.stressed import MAX_BODY_BYTES
+
+from .rows import OF_STRINGS, Hostile, document, head_of, post
+
+GZIP = "Content-Encoding: gzip"
+HEADER = "Inference-Header-Content-Length"
+
+SLOW = "2.4703282292062327208e-324"
+"""A number that takes decoders eight microseconds."""
+
+BINARY = {"binary_data_output": True}
+MISREAD = np.frombuffer(b"\xfd\x43\xae\x15", "<f4")
+
+
+def array_of(element: str, times: int, *last: str) -> str:
+    return f"[{','.join([element] * times + list(last))}]"
+
+
+def compressed(body: bytes) -> bytes:
+    return gzip.compress(body, 9)
+
+
+def slow_numbers() -> Iterator[Hostile]:
+    text = document("[2408]", array_of(SLOW, 2407, "1e999"), datatype="FP64")
+    yield Hostile("slow numbers, ten at once", post("echo", compressed(text), GZIP), times=10, sized=len(text))
+    text = document("[4]", array_of(SLOW, MAX_BODY_BYTES // 30), datatype="FP64")
+    yield Hostile("slow numbers, as many as there may be", post("echo", compressed(text), GZIP), sized=len(text))
+    elements = MAX_BODY_BYTES // 30
+    text = document(f"[{elements}]", array_of(SLOW, elements), datatype="FP64")
+    yield Hostile("slow numbers that are right", post("any", compressed(text), GZIP), (200,), sized=len(text))
+
+
+def nested_arrays() -> Iterator[Hostile]:
+    for what, item, dimensions in (("[[1]]", "[[1]]", "1,1"), ("sixty brackets", "[" * 60 + "1" + "]" * 60, ",".join("1" * 60))):
+        elements = MAX_BODY_BYTES // (len(item) + 1) - 20
+        text = document(f"[{elements},{dimensions}]", array_of(item, elements))
+        yield Hostile(f"each number in {what}", post("any", compressed(text), GZIP), (200,), sized=len(text))
+        text = document(f"[{elements + 1},{dimensions}]", array_of(item, elements))
+        yield Hostile(f"each number in {what}, one missing", post("any", compressed(text), GZIP), sized=len(text))
+
+
+def conversions() -> Iterator[Hostile]:
+    elements = MAX_BODY_BYTES // 16
+    text = document(f"[{elements}]", array_of("1", elements))
+    yield Hostile("40 large bodies of clients that go", post("gated", text), (), goes_on=False, times=40, leaves=True, honest="gated")
+
+
+def answers() -> Iterator[Hostile]:
+    for number in range(1, 4):
+        text = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "INT32", "data": [number]}], "parameters": BINARY})
+
+        def is_own(body: bytes, number: int = number) -> bool:
+            content = body[body.index(b"}]}") + 3 :]
+            return len(content) > 2**20 and set(np.frombuffer(content, "<f4").tolist()) == {float(number)}
+
+        yield Hostile(f"memory that the model uses again, {number}", post("reused", text.encode()), (200,), times=4, is_right=is_own)
+
+
+def binary_strings() -> Iterator[Hostile]:
+    elements = MAX_BODY_BYTES // 7 - 100
+    text = document(
+        f"[{elements}]", "", datatype="B\\u0059TES", parameters=f'{{"binary_data_size":{6 * elements}}}', more=',"parameters":{"n":1}'
+    )
+    body = text + b"\2\0\0\0ab" * elements
+    yield Hostile("binary strings under an escaped name", post("any", body, f"{HEADER}: {len(text)}"), (200,), grows=OF_STRINGS)
+
+
+def frames() -> Iterator[Hostile]:
+    if find_spec("pandas") is None:
+        return
+    for what, datatype, data, parameters in (
+        ("a zone that is a file", "BYTES", '["2020-01-01T00:00:00"]', {"content_type": "datetime", "pd_dtype": _ZONE}),
+        ("dates without values as objects", "BYTES", '["NaT"]', {"content_type": "datetime", "pd_dtype": "object"}),
+        ("BF16 as a category", "BF16", "[null]", {"pd_dtype": "category", "pd_categories": "[1.0]"}),
+        ("categories with a missing value", "FP64", "[null]", {"content_type": "np", "pd_dtype": "category"}),
+    ):
+        text = document("[1]", data, datatype=datatype, parameters=json.dumps(parameters), more=',"parameters":{"content_type":"pd"}')
+        yield Hostile(f"a column: {what}", post("frame", text), (400,) if "zone" in what else (200, 400))
+
+
+_ZONE = "datetime64[ns, dateutil//etc/passwd]"
+
+
+def digits() -> Iterator[Hostile]:
+    text = document("[1000]", array_of(repr(float(MISREAD[0])), 1000))
+
+    def is_same(body: bytes) -> bool:
+        data = json.loads(body)["outputs"][0]["data"]
+        return np.array(data, np.float64).astype("<f4").tobytes() == MISREAD.tobytes() * 1000
+
+    yield Hostile("an FP32 that its fewest digits do not name", post("echo", text), (200,), is_right=is_same)
+
+
+def tiny_inputs() -> Iterator[Hostile]:
+    many = b",".join(document(name=f"{place}")[len(b'{"inputs":[') : -len(b"]}")] for place in range(99_999))
+    text = b'{"inputs":[%s]}' % many
+    # an answer has objects of its own, for as many bytes as the request
+    yield Hostile("99,999 inputs that come back", post("echo", text), (200,), sized=2 * len(text))
+    yield Hostile("99,999 inputs that are taken", post("many", text), (200,), sized=len(text))
+
+
+def small_items() -> Iterator[Hostile]:
+    items = b"{}," * (MAX_BODY_BYTES // 8)
+    for what, path, text in (
+        ("inputs", "models/any/infer", b'{"inputs":[%b{}]}' % items),
+        ("items of a flat object's list", "models/any/generate", b'{"x":[%b{}]}' % items),
+        ("members of a flat object", "models/any/generate", b'{"x":1%b}' % (b',"a":1' * (MAX_BODY_BYTES // 16))),
+        ("members of a request for the index", "repository/index", b'{"a":1%b}' % (b',"a":1' * (MAX_BODY_BYTES // 16))),
+    ):
+        body = compressed(text)
+        parts = (head_of(path, f"Content-Length: {len(body)}", GZIP), body)
+        yield Hostile(f"millions of {what}", parts, sized=len(text))
+    elements = MAX_BODY_BYTES // 12
+    text = b'{"x":%b}' % array_of("[[1]]", elements).encode()
+    body = compressed(text)
+    flat = (head_of("models/any/generate", f"Content-Length: {len(body)}", GZIP), body)
+    yield Hostile("each number of a flat object in [[1]]", flat, (200,), sized=len(text))
+
+
+def points() -> list[Hostile]:
+    """All rows of this file."""
+    return [
+        *slow_numbers(),
+        *nested_arrays(),
+        *conversions(),
+        *answers(),
+        *binary_strings(),
+        *frames(),
+        *digits(),
+        *tiny_inputs(),
+        *small_items(),
+    ]
