@@ -229,10 +229,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
         return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
-def of_wire_array(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an array that is already as `wire_array` makes it: the elements of BYTES are not looked at again."""
-    if not array.dtype.hasobject:
-        return Tensor(name, array, parameters)
+def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of an object array that is known to hold `bytes` only: `Tensor` itself would look at each element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array
     return tensor

@@ -19,7 +19,7 @@ from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import check_numbers
 from ..raw import count, from_raw, view_raw
 from ..schemas import Parameters
-from ..tensors import Headers, InferenceRequest, InferenceResponse, Tensor, check_supported, object_array, of_wire_array
+from ..tensors import Headers, InferenceRequest, InferenceResponse, Tensor, bytes_tensor, check_supported, object_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -217,20 +217,21 @@ def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field:
 
 def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read) -> Tensor:
     dtype = dtype_of(item.datatype)
+    make = bytes_tensor if dtype.hasobject else Tensor
     parameters = item.parameters or {}
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return of_wire_array(item.name, read(data, dtype, item.shape), parameters)
+        return make(item.name, read(data, dtype, item.shape), parameters)
     if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     size = binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
-    return of_wire_array(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
+    return make(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
 def binary_size(parameters: Mapping[str, object]) -> int:
