@@ -18,8 +18,11 @@ from .tensors import object_array
 
 _LENGTH: Final = struct.Struct("<I")
 
-_WINDOW: Final = 2**20
+_WINDOW: Final = 2**18
 """Bytes of BYTES data that are cut into elements together, as `bytes`, whose slices are made in less time than those of views."""
+
+_MARK: Final = bytes(4)
+"""What stands for the length of an element while data are split."""
 
 _STEP: Final = 2**13
 """Elements that are made or joined in one call. With many, a call would hold the interpreter for long."""
@@ -129,6 +132,10 @@ def _split(data: Buffer, elements: int) -> list[bytes]:
 
 def _take(window: bytes, most: int, found: list[bytes]) -> int:
     """Append the elements that a window begins with, at most so many, and say how many bytes they have. The last may not be all there."""
+    split = _split_at_lengths(window)
+    if split is not None and len(split[0]) <= most:
+        found += split[0]
+        return split[1]
     unpack, size, append = _LENGTH.unpack_from, _LENGTH.size, found.append
     position = 0
     with suppress(struct.error):  # where the window ends in or before a length
@@ -137,6 +144,33 @@ def _take(window: bytes, most: int, found: list[bytes]) -> int:
             position = start + unpack(window, position)[0]
             append(window[start:position])
     return position if position <= len(window) else len(window) - len(found.pop()) - size
+
+
+def _split_at_lengths(window: bytes) -> tuple[list[bytes], int] | None:
+    """The elements that are all there, and how many bytes they have, if every one has 1 to 255 bytes, of which none is zero.
+
+    numpy finds the lengths by their three upper bytes, which are zeros, and `bytes.split` makes the elements: for 1,000 elements of 25
+    bytes that takes half the time of a loop.
+    """
+    codes = np.frombuffer(window, np.uint8)
+    if len(codes) <= _LENGTH.size:
+        return None
+    is_length = (codes[1:-2] | codes[2:-1] | codes[3:]) == 0
+    if np.count_nonzero(is_length) * _LENGTH.size > len(codes):  # zeros without an end
+        return None
+    places = np.flatnonzero(is_length)
+    lengths = codes[places]
+    ends = places + lengths + _LENGTH.size
+    if not len(places) or places[0] or (ends[:-1] != places[1:]).any() or ends[-1] + _LENGTH.size <= len(codes):
+        return None
+    if ends[-1] > len(codes):
+        ends, lengths = ends[:-1], lengths[:-1]
+    whole = int(ends[-1]) if len(ends) else 0
+    marked = codes[:whole].copy()
+    if np.count_nonzero(marked) != whole - 3 * len(lengths):
+        return None
+    marked[places[: len(lengths)]] = 0
+    return marked.tobytes().split(_MARK)[1:], whole
 
 
 def view_raw(array: Array) -> Buffer:

@@ -43,6 +43,9 @@ _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
 
 
+_NO_NUMBERS: Final = np.empty(0, np.float32)
+
+
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
     """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
     answer.
@@ -262,6 +265,13 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     def datatype(self) -> str:
         """The protocol's name of the array's dtype."""
         return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
+
+
+def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of an object array that is known to hold `bytes` only: `Tensor` itself would look at each element."""
+    tensor = Tensor(name, _NO_NUMBERS, parameters)
+    tensor.array = array
+    return tensor
 
 
 class InferenceRequest(msgspec.Struct, eq=False):

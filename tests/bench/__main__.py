@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 from . import report
-from .load import client, has_h2load, has_wrk
-from .machine import described, on_core, share_in_use, two_cores
-from .measure import Cell, measure
-from .plan import PARTS, Cut, chosen, parse, works
+from .load import client
+from .machine import described
+from .measure import Cell
+from .plan import PARTS, chosen, parse
 from .rows import HTTP
+from .run import apart, rates, tell, warnings
 from .serve import uvicorn_settings
-from .servers import Running, Server, missing_peers
+from .servers import PEERS, Running, Server
 from .strain import health_of, memory_of
 
 STRAINED: Final = ("echo", "async", "thread")
@@ -25,41 +23,7 @@ STRAINED: Final = ("echo", "async", "thread")
 
 HEALTH_SECONDS: Final = 15
 
-BUSY: Final = 0.1
-"""The part of all cores in use from which somebody else is at work."""
-
 T = TypeVar("T")
-
-
-def tell(text: str) -> None:
-    """Show what is being done: in one line where somebody watches, else in a line for each row."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-    elif ", round" not in text and text:
-        print(text, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def apart() -> Iterator[tuple[int, Path]]:
-    """The client, this process, on one core; gives the core for the servers, and a folder for what they write."""
-    client_core, server_core = two_cores()
-    with tempfile.TemporaryDirectory() as folder, on_core(client_core):
-        yield server_core, Path(folder)
-
-
-def rates(cut: Cut, rounds: int, seconds: int) -> list[Cell]:
-    """Start all servers, measure in turns, and stop them."""
-    with apart() as (core, folder), ExitStack() as stack:
-        running = []
-        for server in cut.servers:
-            tell(f"starting {server.name}")
-            try:
-                running.append(stack.enter_context(server.started(core, folder / f"{server.name}.log")))
-            except AssertionError as error:
-                if not server.is_peer:
-                    raise
-                print(f"left out: {server.name} did not start: {error}", file=sys.stderr)
-        return [measure(work, rounds, seconds, tell) for work in works(cut, running)]
 
 
 def alone(servers: Sequence[Server], look: Callable[[Running], T]) -> dict[str, T]:
@@ -80,7 +44,7 @@ def alone(servers: Sequence[Server], look: Callable[[Running], T]) -> dict[str, 
 def main() -> None:
     arguments = parse()
     cut = chosen(arguments)
-    for warning in warnings():
+    for warning in warnings(PEERS):
         print(warning, file=sys.stderr)
     is_everything = not (arguments.quick or arguments.rows or arguments.ways)
     parts = arguments.parts or (PARTS if is_everything else ["rates"])
@@ -104,20 +68,6 @@ def main() -> None:
 
         draw(cells, cut.servers, arguments.plot)
         print(f"plot: {arguments.plot}", file=sys.stderr)
-
-
-def warnings() -> Iterator[str]:
-    """What makes this run worth less than another."""
-    if not has_wrk():
-        yield "wrk is not installed (Debian: apt-get install wrk): small requests come from a slower client"
-    if not has_h2load():
-        yield "h2load is not installed (Debian: apt-get install nghttp2-client): calls of gRPC come from a client as slow as a server"
-    for variable in missing_peers():
-        yield f"left out: {variable} names no Python: its environment could not be made"
-    if two_cores()[0] == two_cores()[1]:
-        yield "there is one core only: the client takes from the servers what it needs"
-    if (share := share_in_use()) > BUSY:
-        yield f"others use {share:.0%} of this machine: of the numbers below, the CPU per request suffers least"
 
 
 if __name__ == "__main__":

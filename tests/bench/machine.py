@@ -62,18 +62,19 @@ def _idle_and_total() -> tuple[int, int]:
 
 def cpu_seconds(pid: int) -> float:
     """What a process and all that it has started have taken of the CPU, in user and kernel mode together, to a hundredth of a second."""
-    return sum(_ticks(each) for each in _family(pid)) / _TICKS
+    return sum(_ticks(each) for each in family(pid)) / _TICKS
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """A process and all that it has started."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (stat := _stat(int(entry.name))):
             parents[int(entry.name)] = int(stat[1])
-    family = [pid]
-    for member in family:  # which grows as children are found
-        family += [child for child, parent in parents.items() if parent == member]
-    return family
+    members = [pid]
+    for member in members:  # which grows as children are found
+        members += [child for child, parent in parents.items() if parent == member]
+    return members
 
 
 def _stat(pid: int) -> list[str]:
@@ -87,6 +88,21 @@ def _stat(pid: int) -> list[str]:
 def _ticks(pid: int) -> int:
     stat = _stat(pid)
     return int(stat[11]) + int(stat[12]) if stat else 0
+
+
+def context_switches(pid: int) -> tuple[int, int]:
+    """How often the threads of a process and of all that it has started have given up the CPU: to wait, and for others to have it."""
+    voluntary = involuntary = 0
+    for member in family(pid):
+        for status in Path(f"/proc/{member}/task").glob("*/status"):
+            try:
+                lines = status.read_text().splitlines()
+            except OSError:  # the thread has ended
+                continue
+            counts = {name: int(count) for name, _, count in (line.partition(":") for line in lines) if name.endswith("_ctxt_switches")}
+            voluntary += counts["voluntary_ctxt_switches"]
+            involuntary += counts["nonvoluntary_ctxt_switches"]
+    return voluntary, involuntary
 
 
 def memory(pid: int, field: str = "VmRSS") -> int:

@@ -77,6 +77,7 @@ def verify(running: Running, row: Row) -> None:
     Raises:
         WrongAnswer: It is not what the row asks for.
     """
+    row = running.server.asked(row)
     answer = ask(running.target, row)
     if not running.server.is_floor(row):
         row.check(answer)
@@ -111,15 +112,16 @@ def measure(work: Work, rounds: int, seconds: int, tell: Callable[[str], object]
 def _first(running: Running, work: Work) -> list[Measurement]:
     """No measurements yet, of a server that answers rightly and is warm."""
     verify(running, work.row)
-    if len(work.row.body) < LARGE:
-        warm = by_calls if work.row.transport == GRPC else by_sockets
-        warm(running.target, work.row, work.connections, WARM_UP)
+    row = running.server.asked(work.row)
+    if len(row.body) < LARGE:
+        warm = by_calls if row.transport == GRPC else by_sockets
+        warm(running.target, row, work.connections, WARM_UP)
     return []
 
 
 def _turn(running: Running, work: Work, seconds: int) -> Measurement:
     before = cpu_seconds(running.pid)
-    seen = load(running.target, work.row, work.connections, seconds)
+    seen = load(running.target, running.server.asked(work.row), work.connections, seconds)
     return Measurement(seen, (cpu_seconds(running.pid) - before) / seen.requests)
 
 

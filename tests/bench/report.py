@@ -26,14 +26,14 @@ def summary(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
     for cell in cells:
         # where mounted servers have floors of their own, those stand among the details
         floor = next(server.name for server in servers if server.is_floor(cell.row) and server.name in cell.turns)
-        rate = _number(cell.median(floor, _rate))
+        rate = number(cell.median(floor, _rate))
         lines.append([cell.row.name, str(cell.connections), rate, *(_share(cell, server) for server in compared)])
     return table(["row", "connections", "floor, per second", *(server.name for server in compared)], lines)
 
 
 def _share(cell: Cell, server: Server) -> str:
     turns = cell.turns.get(server.name, [])
-    return turns if isinstance(turns, str) else _number(cell.ratio(server.name, server.floors.get(cell.row.transport, "")))
+    return turns if isinstance(turns, str) else number(cell.ratio(server.name, server.floors.get(cell.row.transport, "")))
 
 
 def against_peers(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
@@ -42,7 +42,7 @@ def against_peers(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
     lines = []
     for cell in cells:
         ours = next(name for name in (*_BEST, *cell.turns) if name in cell.turns)
-        lines.append([cell.row.name, str(cell.connections), ours, *(_number(cell.ratio(ours, other)) for other in others)])
+        lines.append([cell.row.name, str(cell.connections), ours, *(number(cell.ratio(ours, other)) for other in others)])
     return table(["row", "connections", "server", *(f"times {other}" for other in others)], lines)
 
 
@@ -58,7 +58,7 @@ def details(cells: Iterable[Cell], servers: Sequence[Server]) -> str:
                 continue
             cpu, bare = cell.median(name, _cpu), cell.median(by_name[name].floors[cell.row.transport], _cpu)
             medians = [cell.median(name, what) for what in (_rate, lambda turn: turn.load.p50, lambda turn: turn.load.p99)]
-            lines.append([*where, *map(_number, [*medians, cpu, bare / cpu if bare and cpu else None])])
+            lines.append([*where, *map(number, [*medians, cpu, bare / cpu if bare and cpu else None])])
     return table(["row", "connections", "server", "per second", "p50, ms", "p99, ms", "CPU, µs per request", "floor's CPU of it"], lines)
 
 
@@ -67,10 +67,10 @@ def memories(found: Mapping[str, Memory]) -> str:
     lines = [
         [
             name,
-            _number(each.idle / _MEGABYTE),
-            _number(each.peak / each.body),
-            _number(each.left / _MEGABYTE),
-            _number(each.grown / _MEGABYTE),
+            number(each.idle / _MEGABYTE),
+            number(each.peak / each.body),
+            number(each.left / _MEGABYTE),
+            number(each.grown / _MEGABYTE),
         ]
         for name, each in found.items()
     ]
@@ -79,7 +79,7 @@ def memories(found: Mapping[str, Memory]) -> str:
 
 def healths(found: Mapping[str, Health]) -> str:
     """One line for each server that was asked for its health under load."""
-    lines = [[name, _number(each.p50), _number(each.p99), str(each.asked), str(each.worked)] for name, each in found.items()]
+    lines = [[name, number(each.p50), number(each.p99), str(each.asked), str(each.worked)] for name, each in found.items()]
     return table(["server", "health/live p50, ms", "p99, ms", "asked", "JSON 1000x1000 over 8 connections, answered meanwhile"], lines)
 
 
@@ -99,7 +99,7 @@ def table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join([drawn[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *drawn[1:]])
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits that matter, or all in front of the point."""
     if value is None:
         return ""

@@ -96,7 +96,7 @@ def _json(shape: Sequence[int], connections: Sequence[int], *, nested: bool = Fa
         values = _numbers(shape)
         data = values.tolist() if nested else values.ravel().tolist()
         tensor = {"name": "x", "shape": list(values.shape), "datatype": "FP32", "data": data}
-        return _infer(name, "identity", _document([tensor]), b"", _is_array(values), connections)
+        return infer(name, "identity", document([tensor]), b"", _is_array(values), connections)
 
     return make
 
@@ -106,7 +106,7 @@ def _binary(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str],
         values = _numbers(shape)
         data = values.tobytes()
         tensor = {"name": "x", "shape": list(values.shape), "datatype": "FP32", "parameters": {"binary_data_size": len(data)}}
-        return _infer(name, "identity", _document([tensor], binary_data_output=True), data, _is_array(values), connections)
+        return infer(name, "identity", document([tensor], binary_data_output=True), data, _is_array(values), connections)
 
     return make
 
@@ -114,14 +114,14 @@ def _binary(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str],
 def _strings(name: str) -> Row:
     texts = _texts()
     tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES", "data": [text.decode() for text in texts]}
-    return _infer(name, "strings", _document([tensor]), b"", _is_texts(texts), [8])
+    return infer(name, "strings", document([tensor]), b"", _is_texts(texts), [8])
 
 
 def _binary_strings(name: str) -> Row:
     texts = _texts()
     data = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
     tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES", "parameters": {"binary_data_size": len(data)}}
-    return _infer(name, "strings", _document([tensor], binary_data_output=True), data, _is_texts(texts), [8])
+    return infer(name, "strings", document([tensor], binary_data_output=True), data, _is_texts(texts), [8])
 
 
 def _wide_frame(name: str) -> Row:
@@ -151,7 +151,7 @@ def _frame(name: str, columns: Mapping[str, Any], connections: Sequence[int]) ->
     headers, body = PandasCodec.encode_request(sent).to_http()
 
     def check(answer: Answer) -> None:
-        _expect_success(answer)
+        expect_success(answer)
         came = PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.body))
         try:
             pd.testing.assert_frame_equal(came[list(columns)], sent, check_dtype=False)
@@ -163,7 +163,7 @@ def _frame(name: str, columns: Mapping[str, Any], connections: Sequence[int]) ->
 
 def _health(name: str) -> Row:
     def check(answer: Answer) -> None:
-        _expect_success(answer)
+        expect_success(answer)
 
     return Row(name, "GET", "/health/live", {}, b"", check, [1, 8, 64])
 
@@ -187,11 +187,13 @@ def _rpc(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Ro
     return make
 
 
-def _document(inputs: Sequence[Mapping[str, Any]], **parameters: Any) -> bytes:
+def document(inputs: Sequence[Mapping[str, Any]], **parameters: Any) -> bytes:
+    """The JSON of a request."""
     return json.dumps({"inputs": inputs, **({"parameters": parameters} if parameters else {})}).encode()
 
 
-def _infer(name: str, model: str, text: bytes, binary: bytes, check: Check, connections: Sequence[int]) -> Row:
+def infer(name: str, model: str, text: bytes, binary: bytes, check: Check, connections: Sequence[int]) -> Row:
+    """A row of one model's inference: JSON, and the binary data behind it."""
     headers = {"content-type": "application/json"}
     if binary:
         headers = {"content-type": "application/octet-stream", HEADER_LENGTH: str(len(text))}
@@ -200,7 +202,7 @@ def _infer(name: str, model: str, text: bytes, binary: bytes, check: Check, conn
 
 def _is_array(sent: Any) -> Check:
     def check(answer: Answer) -> None:
-        output, data = _only_output(answer)
+        output, data = only_output(answer)
         came = np.array(output["data"], np.float32) if data is None else np.frombuffer(data, "<f4")
         if list(output["shape"]) != list(sent.shape) or not np.array_equal(came.ravel(), sent.ravel()):
             raise WrongAnswer(f"another array came back, of shape {output['shape']}")
@@ -210,7 +212,7 @@ def _is_array(sent: Any) -> Check:
 
 def _is_texts(sent: list[bytes]) -> Check:
     def check(answer: Answer) -> None:
-        output, data = _only_output(answer)
+        output, data = only_output(answer)
         came = [text.encode() for text in np.ravel(output["data"]).tolist()] if data is None else list(_unframed(data))
         if came != sent:
             raise WrongAnswer("other strings came back")
@@ -226,9 +228,13 @@ def _unframed(data: bytes) -> Iterable[bytes]:
         yield data[start:place]
 
 
-def _only_output(answer: Answer) -> tuple[Any, bytes | None]:
-    """The one output of a response, and its bytes where it is binary."""
-    _expect_success(answer)
+def only_output(answer: Answer) -> tuple[Any, bytes | None]:
+    """The one output of a response, and its bytes where it is binary.
+
+    Raises:
+        WrongAnswer: There is another number of outputs, or no success.
+    """
+    expect_success(answer)
     size = int(answer.headers.get(HEADER_LENGTH, len(answer.body)))
     outputs = json.loads(answer.body[:size])["outputs"]
     if len(outputs) != 1:
@@ -236,7 +242,8 @@ def _only_output(answer: Answer) -> tuple[Any, bytes | None]:
     return outputs[0], None if "data" in outputs[0] else answer.body[size:]
 
 
-def _expect_success(answer: Answer) -> None:
+def expect_success(answer: Answer) -> None:
+    """Raise WrongAnswer for any status but 200."""
     if answer.status != 200:
         raise WrongAnswer(f"{answer.status} {answer.body[:120].decode(errors='replace')}")
 

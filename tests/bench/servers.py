@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,6 @@ from . import grpc_client
 from .load import Target
 from .machine import on_core
 from .rows import GRPC, HTTP, Row
-
-_PEERS: Final = Path(__file__).parent / "peers"
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class Server:
         connections: The numbers of connections, likewise.
         lacks: The rows that it has no model for, as patterns of their names.
         is_peer: Whether it is another project's, whose failures are worth a line in the table and no more.
+        own_rows: What it is asked in the place of some rows, by their names, where it does not speak the protocol.
     """
 
     name: str
@@ -46,6 +45,11 @@ class Server:
     connections: Sequence[int] = (1, 8, 64)
     lacks: Sequence[str] = ()
     is_peer: bool = False
+    own_rows: Mapping[str, Row] = field(default_factory=dict)
+
+    def asked(self, row: Row) -> Row:
+        """What it is asked in this row."""
+        return self.own_rows.get(row.name, row)
 
     def is_floor(self, row: Row) -> bool:
         """Whether others are compared with it."""
@@ -120,26 +124,42 @@ OURS: Final = (
 )
 
 
-def peers() -> list[Server]:
-    """The other servers of the protocol, as far as variables such as TRITON_PYTHON name the Python of an environment that has one."""
+PEERS: Final = ("Triton", "MLServer", "KServe")
+"""The other servers of the protocol."""
+
+
+def peers(*flags: str) -> list[Server]:
+    """The other servers of the protocol, as far as variables such as TRITON_PYTHON name the Python of an environment that has one.
+
+    Args:
+        flags: What their commands are given beside the ports.
+    """
     found = []
     for name, what, lacks in (
-        ("Triton", "Triton with a model in its Python backend", ["frame*"]),
+        ("Triton", "Triton with a model in its Python backend", ["frame*", "clicks*"]),
         ("MLServer", "MLServer with a custom runtime, without worker processes", []),
         ("KServe", "KServe's ModelServer with a custom model", []),
     ):
-        python = os.environ.get(f"{name.upper()}_PYTHON", "")
-        if Path(python).is_file():
-            command = _peer(python, f"serve_{name.lower()}.py")
-            found.append(Server(name, what, command, {HTTP: "echo", GRPC: "gRPC echo"}, "/v2", lacks=lacks, is_peer=True))
+        if python := peer_python(name):
+            found.append(
+                Server(name, what, peer(python, name, *flags), {HTTP: "echo", GRPC: "gRPC echo"}, "/v2", lacks=lacks, is_peer=True)
+            )
     return found
 
 
-def missing_peers() -> list[str]:
+def peer_python(name: str) -> str | None:
+    """The Python of the environment that has this server; None where no variable names one, or it could not be made."""
+    python = os.environ.get(f"{name.upper()}_PYTHON", "")
+    return python if Path(python).is_file() else None
+
+
+def missing_peers(names: Sequence[str]) -> list[str]:
     """The variables that name a Python which is not there."""
-    variables = [f"{name}_PYTHON" for name in ("TRITON", "MLSERVER", "KSERVE")]
+    variables = [f"{name.upper()}_PYTHON" for name in names]
     return [variable for variable in variables if variable in os.environ and not Path(os.environ[variable]).is_file()]
 
 
-def _peer(python: str, script: str) -> Callable[[int, int], Sequence[str]]:
-    return lambda port, grpc_port: [python, str(_PEERS / script), str(port), str(grpc_port)]
+def peer(python: str, name: str, *flags: str) -> Callable[[int, int], Sequence[str]]:
+    """The command of another server, run by the Python of its own environment."""
+    module = f"{__package__}.peers.serve_{name.lower()}"
+    return lambda port, grpc_port: [python, "-m", module, str(port), str(grpc_port), *flags]

@@ -10,16 +10,10 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-import numpy as np
-
-from ..datatypes import Array
 from ..errors import InvalidRequest, InvalidResponse, shown
-from ..schemas import Parameters
-from ..tensors import InferenceRequest, InferenceResponse, Tensor, object_array
-
-_NO_ROWS: Final = np.empty(0)
+from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_tensor, object_array
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -297,13 +291,6 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
             f"as the content_type {content_type!r} needs: {error}"
         ) from None
     return values
-
-
-def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an object array that is known to hold `bytes` only: `Tensor` itself would look at each element."""
-    tensor = Tensor(name, _NO_ROWS, parameters)
-    tensor.array = array
-    return tensor
 
 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..datatypes import Array
 from ..schemas import Parameters
-from ..tensors import Tensor, object_array
-from .base import InputCodec, bytes_tensor
+from ..tensors import Tensor, bytes_tensor, object_array
+from .base import InputCodec
 from .base64 import Base64Codec
 from .categories import MOST_CATEGORIES, to_text
 from .datetime import DatetimeCodec, are_in_calendar

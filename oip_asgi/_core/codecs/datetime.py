@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from ..datatypes import Array
-from ..tensors import Tensor, object_array
-from .base import InputCodec, are_all, bytes_of, bytes_tensor, decode_elements, encode_elements
+from ..tensors import Tensor, bytes_tensor, object_array
+from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..datatypes import NUMBERS, Array
 from ..errors import InvalidRequest, shown
-from ..tensors import Tensor, object_array
-from .base import bytes_tensor, rows_of
+from ..tensors import Tensor, bytes_tensor, object_array
+from .base import rows_of
 from .column_reading import Decode, column_of
 from .column_writing import column_to_tensor, string_parameters
 from .pandas_dtypes import DTYPE, has_str_dtype, is_str

@@ -22,6 +22,9 @@ _ARRAY: Final = re.compile(rb'[ \t\r\n]*\[[ \t\r\n]*"')
 _BETWEEN: Final = re.compile(rb'"[ \t\r\n]*,[ \t\r\n]*"')
 _END: Final = re.compile(rb'"[ \t\r\n]*\][ \t\r\n]*')
 
+_FEW: Final = 16
+"""Strings up to which an encoder takes less time than to look through their bytes."""
+
 _TWO: Final = 2
 _DENSE: Final = 6
 """Bytes of text for each string below which strings of two characters are shared, as each of them would take ten times its text."""
@@ -89,8 +92,8 @@ def write(array: Array, first: int) -> bytes:
         InvalidRequest: An element is not UTF-8.
     """
     elements: list[bytes] = array.tolist()
-    if not elements:
-        return b"[]"
+    if len(elements) <= _FEW:
+        return _encode(_strings(elements, first))
     content = b'","'.join(elements)
     if content.find(b"\\") < 0 and _is_plain(content, 2 * len(elements) - 2):
         return b'["%b"]' % content

@@ -25,6 +25,7 @@ from ..tensors import (
     InferenceResponse,
     Lend,
     Tensor,
+    bytes_tensor,
     check_supported,
     lend_nothing,
     own_parameters,
@@ -194,6 +195,7 @@ def _decode_tensors(
 
 def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
     dtype = dtype_of(item.datatype)
+    make = bytes_tensor if dtype.hasobject else Tensor
     parameters = item.parameters or {}
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
@@ -202,14 +204,14 @@ def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData
                 return Tensor(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return Tensor(item.name, read(data, dtype, item.shape), parameters)
+        return make(item.name, read(data, dtype, item.shape), parameters)
     if not is_absent:
         raise InvalidRequest("both data and binary_data_size are given: expected one of them")
     size = binary_size(parameters)
     if size and binary is None:
         raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
     array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
-    return Tensor(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
+    return make(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
 
 
 def binary_size(parameters: Mapping[str, object]) -> int:

@@ -15,7 +15,7 @@ from ..datatypes import Array
 from ..tensors import InferenceRequest
 
 SMALL: Final = 4096
-"""Bytes up to which an array of numbers is copied anyway when it is encoded."""
+"""Bytes up to which an array is copied: one of numbers when it is encoded, one of BYTES before."""
 
 
 def is_new(result: Any) -> bool:
@@ -52,6 +52,8 @@ def lasting(array: Array, request: InferenceRequest) -> Array:
         array: An output that is not new.
         request: The request that it answers.
     """
+    if array.nbytes <= SMALL:  # a copy takes less time than to find whose it is among the columns of a frame
+        return array.copy()
     memory = memory_of(array)
     if isinstance(memory, bytes):
         return array

@@ -1,4 +1,4 @@
-"""MLServer with identity models: `python serve_mlserver.py PORT GRPC_PORT`.
+"""MLServer with identity models: `python -m tests.bench.peers.serve_mlserver PORT GRPC_PORT [--real]`.
 
 Without worker processes, which MLServer starts by default: each request would have to travel to one and back.
 """
@@ -39,6 +39,33 @@ class Frame(MLModel):  # type: ignore[misc]
         return PandasCodec.encode_response(self.name, self.decode_request(payload, default_codec=PandasCodec))
 
 
+class Digits(MLModel):  # type: ignore[misc]
+    """An image in, a digit out."""
+
+    async def load(self) -> bool:
+        from tests.bench.real import functions
+
+        self.function = functions.onnx() if self.name == "onnx" else functions.classifier().predict
+        return True
+
+    async def predict(self, payload: Any) -> Any:
+        x = self.decode(payload.inputs[0], default_codec=NumpyCodec)
+        return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("digit", self.function(x))])
+
+
+class Clicks(MLModel):  # type: ignore[misc]
+    """A data frame in, a data frame out."""
+
+    async def load(self) -> bool:
+        from tests.bench.real import functions
+
+        self.function = functions.clicks
+        return True
+
+    async def predict(self, payload: Any) -> Any:
+        return PandasCodec.encode_response(self.name, self.function(self.decode_request(payload, default_codec=PandasCodec)))
+
+
 async def main() -> None:
     http_port, grpc_port = map(int, sys.argv[1:3])
     settings = Settings(
@@ -53,6 +80,10 @@ async def main() -> None:
     )
     server = MLServer(settings)
     models = {"identity": Identity, "strings": Strings, "frame": Frame}
+    if "--real" in sys.argv:
+        from tests.bench.real.functions import has_onnx
+
+        models |= {"digits": Digits, "clicks": Clicks} | ({"onnx": Digits} if has_onnx() else {})
     logging.disable(logging.INFO)
     await server.start([ModelSettings(name=name, implementation=model) for name, model in models.items()])
 

@@ -1,0 +1,70 @@
+"""The models of this benchmark, as plain functions. They know numpy, scikit-learn, pandas and onnxruntime, and no server.
+
+Every server calls these same functions, so this module also runs in the environments of other servers, and with Python 3.10.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ONNX_FILE: Final = "BENCH_ONNX_FILE"
+"""The variable of the environment that names the ONNX model's file. The benchmark writes it once, for all servers."""
+
+NUMBERS: Final = [f"number_{place}" for place in range(13)]
+CATEGORIES: Final = [f"category_{place}" for place in range(26)]
+"""The columns of the frame: those of the data set of clicks that Criteo published."""
+
+_WEIGHTS: Final = np.linspace(-0.1, 0.1, len(NUMBERS))
+
+
+def classifier() -> Any:
+    """A pipeline of scikit-learn that tells handwritten digits from images of 64 pixels, trained in a second."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    images, digits = load_digits(return_X_y=True)
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(images.astype(np.float32), digits)
+
+
+def image() -> Any:
+    """One image of a handwritten 4: FP32 of the shape [1, 64]."""
+    from sklearn.datasets import load_digits
+
+    return load_digits().data[4:5].astype(np.float32)
+
+
+def has_onnx() -> bool:
+    """Whether the ONNX model can be served in this environment."""
+    return ONNX_FILE in os.environ and find_spec("onnxruntime") is not None
+
+
+def onnx() -> Callable[[Any], Any]:
+    """The same classifier in onnxruntime, on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(os.environ[ONNX_FILE], options, providers=["CPUExecutionProvider"])
+    return lambda image: session.run(["label"], {"image": image})[0]
+
+
+def clicks(frame: pd.DataFrame) -> pd.DataFrame:
+    """How probable a click is, for each row of a frame of 39 columns."""
+    import pandas as pd
+
+    return pd.DataFrame({"chance": 1 / (1 + np.exp(-(frame[NUMBERS].to_numpy(np.float64) @ _WEIGHTS)))})
+
+
+def identity(x: Any) -> Any:
+    """What came in."""
+    return x
