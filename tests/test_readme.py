@@ -73,8 +73,6 @@ def test_the_models_snippet(run_snippet: Run) -> None:
     assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
     assert outputs(ask(server, "remote", x=[1.5])) == {"x": [1.5], "agent": ["nobody"]}
     assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
-    assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
-    assert error(ask(server, "first")) == (422, "send at least one input")
     assert get(server, "/models/iris")[1]["platform"] == "sklearn"
 
 
