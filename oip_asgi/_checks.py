@@ -149,17 +149,18 @@ def _of_routers(router: object, mounted: object) -> list[object]:
     return found
 
 
-def needs(error: ImportError, package: str, extra: str) -> ImportError:
+def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
     """The error for a module of this package whose extra is not installed.
 
     Args:
         error: What importing it raised.
         package: The package of the extra that the module imports.
         extra: The extra.
+        beside: What comes with that package, and is imported too.
 
     Raises:
         ImportError: `error` itself, where something else is missing.
     """
-    if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
+    if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
         raise error  # it is there, and something that it needs is not
     return ImportError(f"{package} is not installed: pip install 'oip_asgi[{extra}]'", name=error.name)

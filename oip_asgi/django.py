@@ -25,7 +25,7 @@ try:
     from django.urls.resolvers import RegexPattern
     from django.views.decorators.csrf import csrf_exempt
 except ImportError as error:
-    raise needs(error, "django", "django") from error
+    raise needs(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
 from ._core.effects import Fed, Run, Start

@@ -24,7 +24,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name == {package!r} or name.startswith({package + "."!r}):
+        if name == {package!r} or name.startswith(({package + "."!r}, "asgiref")):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())

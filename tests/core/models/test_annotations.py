@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -188,7 +189,8 @@ def test_annotations_that_cannot_be(
     with pytest.raises(kind) as raised:
         server.register("m", function, **options)
     # how `formatannotation` spells arrays depends on numpy's version
-    assert text in str(raised.value).replace("numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.float32]]", "NDArray[float32]")
+    # which numpy writes in its own way in each version
+    assert text in re.sub(r"numpy\.ndarray\[.*?, numpy\.dtype\[numpy\.float32\]\]", "NDArray[float32]", str(raised.value))
 
 
 # Methods

@@ -21,7 +21,7 @@ class Refused extends Error {}
 async function ask(path, options) {
   let response;
   try {
-    response = await fetch(new URL(path, MOUNT), options);
+    response = await fetch(new URL(path, MOUNT), { ...options, headers: { ...typed(), ...options?.headers } });
   } catch {
     throw new Refused("The server does not answer.");
   }
@@ -267,14 +267,19 @@ function zeros(inputs, optional) {
   return `{"inputs":[${tensors.join(",\n")}]}`;
 }
 
-function request() {
+/** The headers that the reader has typed, such as a key that the host asks for. */
+function typed() {
   const headers = {};
   for (const line of at("headers").value.split("\n")) {
     const [, name, value] = /^\s*([^:\s]+)\s*:\s*(.*?)\s*$/.exec(line) ?? [];
     if (name) headers[name] = value;
   }
+  return headers;
+}
+
+function request() {
   const action = at("action").value;
-  return { url: new URL(`${shown.path}/${action}`, MOUNT).href, headers, body: at("body").value, streams: action.endsWith("_stream") };
+  return { url: new URL(`${shown.path}/${action}`, MOUNT).href, headers: typed(), body: at("body").value, streams: action.endsWith("_stream") };
 }
 
 function showSnippets() {
@@ -355,7 +360,8 @@ function listen() {
   at("action").addEventListener("change", showExample);
   at("reset").addEventListener("click", showExample);
   at("body").addEventListener("input", showSnippets);
-  at("headers").addEventListener("input", showSnippets);
+  at("headers").addEventListener("input", () => { if (shown) showSnippets(); });
+  at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = addressOf(shown.name, target.value || undefined); });
   at("try").addEventListener("submit", (event) => { event.preventDefault(); send(); });
   at("try").addEventListener("keydown", (event) => {
@@ -366,8 +372,9 @@ function listen() {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) listModels(); });
 }
 
-async function begin() {
-  listen();
+/** Show the server and its models, now that the headers may be others. */
+async function greet() {
+  tell("");
   try {
     const { name, version } = await asJSON(".");
     document.title = at("server").textContent = name;
@@ -376,6 +383,11 @@ async function begin() {
     tell(error.message);
   }
   await listModels();
+}
+
+async function begin() {
+  listen();
+  await greet();
   setInterval(readStatistics, STATISTICS_EVERY);
   setInterval(() => { if (!document.hidden) listModels(); }, MODELS_EVERY);
 }
