@@ -21,7 +21,7 @@ def score(url: str, frame: pd.DataFrame) -> pd.DataFrame:
     request.parameters["binary_data_output"] = True
     headers, body = request.to_http(binary=True)
     answer = httpx.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
-    return PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content))
+    return PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content, answer.status_code))
 
 
 if __name__ == "__main__":

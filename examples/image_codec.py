@@ -74,7 +74,7 @@ def ask(url: str, photo: Image.Image) -> Image.Image:
     request = InferenceRequest([ImageCodec.encode_input("photos", [photo])], parameters={"binary_data_output": True})
     headers, body = request.to_http(binary=True)
     answer = httpx.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
-    response = InferenceResponse.from_http(answer.headers, answer.content)
+    response = InferenceResponse.from_http(answer.headers, answer.content, answer.status_code)
     return ImageCodec.decode_output(response.outputs[0])[0]
 
 

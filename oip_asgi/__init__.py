@@ -1,11 +1,13 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
-from ._core.errors import InferenceError
+from ._core.errors import ErrorResponse, InferenceError, InvalidResponse
+from ._core.models.cache import ResponseCache
 from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
 from ._core.schemas import RequestOutput
 from ._core.serving.lives import ModelStatus
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from ._runtime.shared_memory import SharedMemory
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
@@ -13,11 +15,13 @@ from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 __version__ = "0.1.0"
 
 __all__ = [
+    "ErrorResponse",
     "InferenceContext",
     "InferenceError",
     "InferenceRequest",
     "InferenceResponse",
     "InferenceServer",
+    "InvalidResponse",
     "LoadParameters",
     "ModelStatus",
     "OIPApp",
@@ -25,6 +29,8 @@ __all__ = [
     "OIPWSGIApp",
     "OIPWSGIMiddleware",
     "RequestOutput",
+    "ResponseCache",
+    "SharedMemory",
     "Tensor",
     "TensorSpec",
     "__version__",

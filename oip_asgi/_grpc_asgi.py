@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ._checks import check_server
 from ._core.errors import InferenceError
 from ._core.grpc.exchange import SERVICE
 from ._core.grpc.http import CANCELLED, Answer, Call, Calls, begin
@@ -47,9 +48,13 @@ class OIPGRPCApp:
         reflection: Whether server reflection, v1 and v1alpha, describes the services.
         compress_responses: Whether responses are compressed for clients that accept gzip or deflate. Clients of grpcio always do, and
             numbers hardly compress: leave it to text, or to a slow line.
+
+    Raises:
+        TypeError: `server` is no `InferenceServer`.
     """
 
     def __init__(self, server: InferenceServer, *, health: bool = True, reflection: bool = True, compress_responses: bool = False) -> None:
+        check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._compress = compress_responses
         services = Services(_metadata, health=health, reflection=reflection)

@@ -10,14 +10,19 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
+from ._checks import needs
+
+try:
+    from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import DecodeError, Message
+    from google.protobuf.message_factory import GetMessageClass
+except ImportError as error:
+    raise needs(error, "google.protobuf", "grpc-asgi") from error
 
 from ._core.errors import InvalidRequest
-from ._core.grpc.exchange import HEALTH, METHODS, SERVICE
+from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES
 from ._core.grpc.method import Method
 from ._core.limits import ON_LOOP
 
@@ -54,7 +59,8 @@ class Services:
     def methods(self, service: str) -> list[Method]:
         """The methods of a service that answer one message with one."""
         described = self._pool.FindServiceByName(service).methods_by_name
-        return [_method(described[name], self._metadata) for name in METHODS[service]]
+        methods = [_method(described[name], self._metadata) for name in METHODS[service]]
+        return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
 
     def method(self, service: str, name: str) -> Method:
         """One method of a service, whatever it takes and answers."""

@@ -6,7 +6,8 @@ Knows scopes and messages; the answers come from the core.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,12 +15,15 @@ from urllib.parse import unquote
 
 import msgspec
 
+from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
 from ._core.effects import Fed, Piece, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
 from ._core.pages.openapi import merged
+from ._dependencies import add_routes
+from ._routes import check_reachable
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, Turns
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
 AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An application of any framework: each has its own types for the same three arguments."""
+
+_logger: Final = logging.getLogger("oip_asgi")
 
 _NOT_HERE: Final = "OIPApp answers HTTP only"
 
@@ -45,13 +51,28 @@ class OIPApp:
         path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
             numbers hardly compress: leave it to text, or to a slow line.
+
+    Raises:
+        TypeError: `server` is no `InferenceServer`.
+        ValueError: The path does not begin with a slash.
     """
 
     def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
+        check_server(server, "OIPApp", "OIPApp(server), and app.mount or OIPApp(server).install(app)")
         self._server = server
         self._prefix = prefix_of(path)
         self._compress = compress_responses
         self._mount = partial(_mount, self._prefix)
+        self._host: object = None
+
+    def _meet(self, host: object) -> None:
+        """Look at the application that it turns out to be mounted in."""
+        self._host = host
+        if dependencies_around(host, self):
+            _logger.warning(
+                "FastAPI runs no dependencies before what is mounted, so those of the application or router do not protect OIPApp: "
+                'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -60,6 +81,9 @@ class OIPApp:
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
             else:
+                host = scope.get("app")
+                if host is not self._host:
+                    self._meet(host)
                 await self.answer(scope, receive, send, rest)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
@@ -83,35 +107,51 @@ class OIPApp:
         else:
             await _send_pieces(steps, answer, client, send)
 
-    def install(self, app: Starlette, path: str = "/v2", *, grpc: bool = False, openapi: bool = True) -> None:
+    def install(
+        self, app: Starlette, path: str = "/v2", *, grpc: bool = False, dependencies: Sequence[Any] = (), openapi: bool = True
+    ) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
-        The models load when the application's own lifespan has started, and end before it does.
+        The models load when the application's own lifespan has started, and end before it does. The dependencies of a FastAPI
+        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol as before its own routes.
 
         Args:
             app: The application; its routes, middleware and lifespan stay as they are.
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
+            dependencies: More of FastAPI's dependencies, for the protocol only: `[Depends(check_key)]`.
             openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not where the server has
                 `docs=False`, or the application's OpenAPI is that of 3.0.
 
         Raises:
-            ValueError: The path does not begin with a slash.
+            TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
+            ValueError: The path does not begin with a slash, or an earlier route answers everything under it.
             ImportError: `grpc` is asked for, and protobuf is not installed.
         """
+        check_installs_in(app)
         from starlette.routing import Mount, Route
 
+        if dependencies and not is_framework(app, "fastapi", "FastAPI"):
+            raise TypeError("dependencies= is for FastAPI applications: for Starlette, use middleware")
         prefix = prefix_of(path)
+        before = list(app.router.routes)
+        check_reachable(app, before, prefix)
         if grpc:
-            self._install_grpc(app)
+            self._install_grpc(app, dependencies)
         if openapi:
             self._install_openapi(app, path)
-        app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
+        if dependencies or dependencies_of(app):
+            add_routes(app, prefix, self._answer_mounted, dependencies)
+        else:
+            app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
+        ours = app.router.routes[len(before)]
         host_lifespan = app.router.lifespan_context
 
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
+            routes = app.router.routes
+            check_reachable(app, routes[: routes.index(ours)] if ours in routes else routes, prefix)  # some may have come meanwhile
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
 
@@ -123,13 +163,20 @@ class OIPApp:
         if host_openapi is not None and server._inside.engine.read_page is not None:
             app.openapi = lambda: merged(host_openapi(), server.openapi(path))
 
-    def _install_grpc(self, app: Starlette) -> None:
+    async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.answer(scope, receive, send, _path(scope))
+
+    def _install_grpc(self, app: Starlette, dependencies: Sequence[Any]) -> None:
         from starlette.routing import Mount
 
         from .grpc import OIPGRPCApp, TrailersMiddleware
 
         grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
-        app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
+        if dependencies or dependencies_of(app):
+            for path in grpc_app.paths:
+                add_routes(app, path, grpc_app, dependencies)
+        else:
+            app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
         build = app.build_middleware_stack
         # around all middleware, also what is added later
         app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
@@ -201,7 +248,8 @@ class OIPMiddleware:
         compress_responses: As in `OIPApp`.
 
     Raises:
-        ValueError: The path does not begin with a slash.
+        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, as where they are swapped.
+        ValueError: The path does not begin with a slash, or it is put around a FastAPI application with dependencies.
         ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
@@ -209,6 +257,13 @@ class OIPMiddleware:
         self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
     ) -> None:
         self._server = server
+        check_asgi(app, "OIPMiddleware(app, server), the application first")
+        check_server(server, "OIPMiddleware", "OIPMiddleware(app, server), the application first")
+        if any(map(dependencies_of, inner_applications(app))):
+            raise ValueError(
+                "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
+                f'write OIPApp(server).install(app, "{path}"), to which they apply'
+            )
         self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
         self._host = _beside(app, server, compress_responses) if grpc else app
@@ -240,6 +295,19 @@ def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool)
     return app
 
 
+def _mount(prefix: str, head: Head) -> str:
+    """The path of the mount as clients see it.
+
+    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
+    telling, as Litestar does, has left it in `raw_path`.
+    """
+    scope = head.transport
+    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != asked and in_front.startswith(told) else told
+
+
 def _path(scope: Scope) -> str:
     """The path behind the mount.
 
@@ -256,19 +324,6 @@ def _path(scope: Scope) -> str:
         if rest is not None:
             return rest
     return path
-
-
-def _mount(prefix: str, head: Head) -> str:
-    """The path of the mount as clients see it.
-
-    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
-    telling, as Litestar does, has left it in `raw_path`.
-    """
-    scope = head.transport
-    told: str = scope.get("root_path", "").rstrip("/") + prefix
-    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
-    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
-    return in_front if in_front != asked and in_front.startswith(told) else told
 
 
 class ClientOf(msgspec.Struct, frozen=True, eq=False):

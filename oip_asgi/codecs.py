@@ -15,6 +15,7 @@ from ._core.codecs.datetime import DatetimeCodec
 from ._core.codecs.numpy import NumpyCodec, NumpyRequestCodec
 from ._core.codecs.pandas import PandasCodec
 from ._core.codecs.string import StringCodec, StringRequestCodec
+from ._core.codecs.torch import TorchCodec
 
 __all__ = [
     "Base64Codec",
@@ -26,4 +27,5 @@ __all__ = [
     "RequestCodec",
     "StringCodec",
     "StringRequestCodec",
+    "TorchCodec",
 ]

@@ -6,21 +6,30 @@ Knows Django's requests and responses, under WSGI and under ASGI; the answers co
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
-from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.http.response import HttpResponseBase
-from django.urls import URLPattern, re_path
-from django.views.decorators.csrf import csrf_exempt
+from ._checks import check_server, needs
+
+try:
+    from asgiref.sync import sync_to_async
+    from django.core.checks import CheckMessage
+    from django.core.checks import Warning as CheckWarning
+    from django.core.handlers.asgi import ASGIRequest
+    from django.db import connections, transaction
+    from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+    from django.http.response import HttpResponseBase
+    from django.urls import URLPattern, URLResolver, get_resolver
+    from django.urls.resolvers import RegexPattern
+    from django.views.decorators.csrf import csrf_exempt
+except ImportError as error:
+    raise needs(error, "django", "django") from error
 
 from . import wsgi
 from ._core.effects import Fed, Run, Start
-from ._core.http.exchange import exchange
+from ._core.http.exchange import FIRST_SEGMENTS, exchange
 from ._core.http.paths import encoded
 from ._core.http.request import Head
 from ._core.http.response import Response
@@ -28,22 +37,33 @@ from ._runtime.drive import advance_async, pieces_async
 from ._runtime.waiting import Gone, arrival, signalled
 from .server import InferenceServer
 
+_View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
+
+_BEHIND: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
+"""Everything behind "v2". Behind "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
+
 
 def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
 
-    They need a prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves it.
+    With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
+    clients do not follow, and `manage.py check` says so. The patterns need a prefix: at the root of a project, `OIPMiddleware` or
+    `OIPWSGIMiddleware` serves the protocol.
 
-    The view is a plain one, which Django runs in a thread of the request's under ASGI too. With an `async def` or a generator among the
-    models it is an async one, so that they run on Django's event loop, and streams are sent as they come: register the models first.
-    `ATOMIC_REQUESTS` is for plain views.
+    The view is a plain one, which Django runs in a thread of the request's under ASGI too. While an `async def` or a generator is among
+    the models it is an async one, so that they run on Django's event loop, and streams are sent as they come. `ATOMIC_REQUESTS` is for
+    plain views.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
     Args:
         server: The server whose models it serves.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
+
+    Raises:
+        TypeError: `server` is no `InferenceServer`.
     """
+    check_server(server, "urls", 'path("v2", include(urls(server)))')
 
     def head(request: HttpRequest, path: str) -> Head:
         head = _head(request, path)
@@ -52,6 +72,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
+        path = _behind(request, path)
         answer = wsgi.answer(server, head(request, path), partial(wsgi.read, _stream(request)))
         if isinstance(answer, wsgi.Streamed) and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(answer, status=answer.status, headers=_headers(answer))
@@ -61,6 +82,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         if not isinstance(request, ASGIRequest):
             # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
             return await sync_to_async(view)(request, path)
+        path = _behind(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
@@ -78,8 +100,82 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
         transaction.non_atomic_requests(alias)(async_view)
 
-    is_async = any(model.is_async for model in server._inside.engine.models)
-    return [re_path(r"\A(?P<path>|/(?s:.*))\Z", async_view if is_async else view)]
+    return [_Pattern(server, view, async_view)]
+
+
+class _Pattern(URLPattern):
+    """Matches what is behind a prefix with or without a slash at its end.
+
+    Args:
+        server: Its models decide which view answers, whenever Django looks for one: they may come and go.
+        view: The plain one.
+        async_view: The one for servers with a model that is async, or streams.
+    """
+
+    def __init__(self, server: InferenceServer, view: _View, async_view: _View) -> None:
+        self._server = server
+        self._views = (view, async_view)
+        self._chosen: tuple[int, _View] = (-1, view)
+        super().__init__(RegexPattern(_BEHIND, is_endpoint=True), view)
+
+    @property
+    def callback(self) -> _View:
+        models = self._server._inside.engine.models
+        changes, chosen = self._chosen
+        if changes != models.changes:
+            changes = models.changes
+            chosen = self._views[any(model.is_async for model in models)]
+            self._chosen = changes, chosen
+        return chosen
+
+    @callback.setter
+    def callback(self, _: _View) -> None:
+        """Django's own class sets it once."""
+
+    def check(self) -> list[CheckMessage]:
+        """What `manage.py check` says of the prefix."""
+        return [*super().check(), *(message for before in _before(self, get_resolver(), "") for message in _advice(before, self))]
+
+
+def _before(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
+    """What stands before a pattern in each place of the URL configuration that includes it."""
+    for each in resolver.url_patterns:
+        if each is pattern:
+            yield before
+        elif isinstance(each, URLResolver):
+            yield from _before(pattern, each, f"{before}{each.pattern}")
+
+
+def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
+    if not before:
+        yield CheckWarning(
+            "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",
+            hint='Write path("v2", include(urls(server))), or put OIPMiddleware or OIPWSGIMiddleware around the application.',
+            obj=pattern,
+            id="oip_asgi.W002",
+        )
+    elif before.endswith("/"):
+        bare = before.removesuffix("/")
+        yield CheckWarning(
+            f'The prefix "{before}" of the URL patterns of oip_asgi ends in a slash, so Django itself answers "/{bare}", by a redirect to '
+            f'"/{before}" or with 404. Clients such as tritonclient ask it for the server\'s metadata, and follow no redirects.',
+            hint=f'Write path("{bare}", include(urls(server))), without the slash.',
+            obj=pattern,
+            id="oip_asgi.W001",
+        )
+
+
+def _behind(request: HttpRequest, path: str) -> str:
+    """What is behind the mount, where the prefix may have taken the slash.
+
+    Raises:
+        Http404: The path only begins as the prefix does, such as "/v2models" for "v2".
+    """
+    if not path or path.startswith("/"):
+        return path
+    if not request.path_info.removesuffix(path).endswith("/"):
+        raise Http404
+    return f"/{path}"
 
 
 class _RequestThread:
@@ -116,7 +212,10 @@ def _stream(request: HttpRequest) -> Any:
 
 
 def _response(response: Response | wsgi.Streamed) -> HttpResponse:
-    return HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+    made = HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+    if not any(name == b"content-type" for name, _ in response.headers):
+        del made["Content-Type"]  # Django calls an empty body HTML
+    return made
 
 
 def _headers(response: Response | wsgi.Streamed | Start) -> dict[str, str]:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request, stream_with_context
-from flask.sansio.blueprints import BlueprintSetupState
+from ._checks import check_server, needs
+
+try:
+    from flask import Blueprint, Response, request, stream_with_context
+    from flask.sansio.blueprints import BlueprintSetupState
+except ImportError as error:
+    raise needs(error, "flask", "flask") from error
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
@@ -32,8 +37,10 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
+        TypeError: `server` is no `InferenceServer`.
         ValueError: When it is registered: the prefix does not begin with a slash.
     """
+    check_server(server, "blueprint", "app.register_blueprint(blueprint(server))")
     served = Blueprint(name, __name__, url_prefix=url_prefix)
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own

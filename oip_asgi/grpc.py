@@ -9,8 +9,9 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ._checks import called, check_server
 from ._core.effects import Send, Signal
 from ._core.errors import InferenceError
 from ._core.grpc.exchange import METHODS, SERVICE, exchange
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     AwaitingContext: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
     Context: TypeAlias = grpc.ServicerContext | AwaitingContext
 
+_ADD: Final = "add_to_server(server, grpc.aio.server())"
+
 
 def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: bool = True, reflection: bool = True) -> None:
     """Serve the protocol's `GRPCInferenceService` from a gRPC server.
@@ -46,8 +49,14 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
             service of its own.
         reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off where the host has its own.
 
+    Raises:
+        TypeError: One of the two is something else, as where they are swapped.
+
     Specification: gRPC.
     """
+    check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
+    if not hasattr(grpc_server, "add_generic_rpc_handlers"):
+        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {called(grpc_server)}: write {_ADD}")
     services = Services(_metadata, health=health, reflection=reflection)
     grpc_server.add_generic_rpc_handlers([_handler(server, services, name, grpc_server) for name in services.names])
 

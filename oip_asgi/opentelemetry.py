@@ -8,7 +8,12 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Final
 
-from opentelemetry import trace
+from ._checks import check_server, needs
+
+try:
+    from opentelemetry import trace
+except ImportError as error:
+    raise needs(error, "opentelemetry", "otel") from error
 
 from ._core.errors import InferenceError
 from ._core.models.model import Model
@@ -31,6 +36,7 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
         server: The server.
         tracer_provider: Where its spans come from; the global one where it is left out.
     """
+    check_server(server, "instrument", "instrument(server)")
     server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", tracer_provider=tracer_provider))
 
 

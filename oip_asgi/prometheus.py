@@ -14,9 +14,14 @@ from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from ._checks import check_server, needs
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise needs(error, "prometheus_client", "prometheus") from error
 
 from ._core.models.life import Life
 from ._core.models.model import Model
@@ -58,6 +63,8 @@ _EXECUTIONS: Final = _Described("oip_executions", "Calls of the model's function
 _ROWS: Final = _Described("oip_batch_rows", "Rows of each call of the model's function.", buckets=ROWS)
 _IN_PROGRESS: Final = _Described("oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",))
 _READY: Final = _Described("oip_model_ready", "1 where the model is loaded and the server does not stop; ready= is not asked.")
+_HITS: Final = _Described("oip_cache_hits", "Requests answered from the model's response cache.")
+_MISSES: Final = _Described("oip_cache_misses", "Requests that the model's response cache had no response for.")
 _LOAD: Final = _Described("oip_model_load_duration_seconds", "How long the model's last load= took.", unit="seconds")
 
 
@@ -77,6 +84,7 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     Raises:
         ValueError: A server of the same name is in this registry already, or other metrics with the same names.
     """
+    check_server(server, "instrument", "instrument(server, registry)")
     with _LOCK:
         page = _PAGES.get(registry)
         if page is None:
@@ -153,10 +161,11 @@ class _Families:
         self._requests = _counter(_REQUESTS)
         self._histograms = {described: _histogram(described) for described in (_DURATION, _QUEUE, _EXECUTION, _FIRST, _ROWS)}
         self._inferences, self._executions = _counter(_INFERENCES), _counter(_EXECUTIONS)
+        self._hits, self._misses = _counter(_HITS), _counter(_MISSES)
         self._in_progress, self._ready, self._load = _gauge(_IN_PROGRESS), _gauge(_READY), _gauge(_LOAD)
 
     def all(self) -> list[Metric]:
-        counters = [self._requests, self._inferences, self._executions]
+        counters = [self._requests, self._inferences, self._executions, self._hits, self._misses]
         return [*counters, *self._histograms.values(), self._in_progress, self._ready, self._load]
 
     def add_unknown(self, labels: tuple[str, ...], statistics: Statistics) -> None:
@@ -181,6 +190,9 @@ class _Families:
         ):
             if described is not _FIRST or counts.sum:  # only streams have these
                 self._histograms[described].add_metric(labels, _cumulated(described, counts), counts.sum)
+        if model.cache is not None:
+            self._hits.add_metric(labels, taken.cache_hit.count)
+            self._misses.add_metric(labels, taken.cache_miss.count)
         self._in_progress.add_metric((*labels, "waiting"), model.limiter.waiting)
         self._in_progress.add_metric((*labels, "running"), model.limiter.running)
         self._ready.add_metric(labels, _readiness(model.life, is_stopping=is_stopping))
@@ -228,6 +240,7 @@ class _Instruments:
         self.executions = Counter(*named(_EXECUTIONS), registry=registry)
         self.durations, self.queues, self.functions = histogram(_DURATION), histogram(_QUEUE), histogram(_EXECUTION)
         self.firsts, self.rows = histogram(_FIRST), histogram(_ROWS)
+        self.hits, self.misses = Counter(*named(_HITS), registry=registry), Counter(*named(_MISSES), registry=registry)
         self.in_progress = Gauge(*named(_IN_PROGRESS), registry=registry, multiprocess_mode="livesum")
         self.ready = Gauge(*named(_READY), registry=registry, multiprocess_mode="livemin")
         self.load = Gauge(*named(_LOAD), registry=registry, multiprocess_mode="livemax")
@@ -272,6 +285,9 @@ class _OfUnknown:
     def first_response(self, _: float) -> None:
         """Never told."""
 
+    def looked_up(self, *, was_there: bool) -> None:
+        """Never told."""
+
 
 class _OfModel:
     """The instruments of one model. Their labels are looked up here, once.
@@ -289,6 +305,7 @@ class _OfModel:
         self._durations, self._queues = instruments.durations.labels(*labels), instruments.queues.labels(*labels)
         self._functions, self._rows = instruments.functions.labels(*labels), instruments.rows.labels(*labels)
         self._firsts = partial(instruments.firsts.labels, *labels)
+        self._hits, self._misses = partial(instruments.hits.labels, *labels), partial(instruments.misses.labels, *labels)
         self._waiting, self._running = (instruments.in_progress.labels(*labels, state) for state in ("waiting", "running"))
         # made when they are set: gunicorn's first process, which serves nothing, would count as not ready else
         self._ready, self._load = partial(instruments.ready.labels, *labels), partial(instruments.load.labels, *labels)
@@ -320,3 +337,6 @@ class _OfModel:
 
     def first_response(self, seconds: float) -> None:
         self._firsts().observe(seconds)
+
+    def looked_up(self, *, was_there: bool) -> None:
+        (self._hits if was_there else self._misses)().inc()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
@@ -23,11 +23,14 @@ from ._core.serving import lives
 from ._core.serving.engine import Engine
 from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values, stream_values
+from ._core.serving.shared_memory import Regions
 from ._core.tensors import InferenceResponse
+from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
 from ._runtime.drive import drive, drive_async, pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
+from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,9 +69,11 @@ class InferenceServer:
             From Python, `load` and `unload` always work. Switch it on only where everybody who reaches the server may do that.
         docs: Whether people are shown the models: the page at `/v2/docs`, and the OpenAPI documents at `/v2/openapi.json` and below each
             model. `OIPApp.install` adds them to FastAPI's own document, too.
+        shared_memory: Lets clients on this machine put tensors into system shared memory; None, and clients may not. Everybody who reaches
+            the server may then read and overwrite what it allows.
 
     Raises:
-        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them.
+        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them; `shared_memory` is none.
         ValueError: A limit is no number of what it counts, or a codec needs pandas, which is not installed.
 
     Specification: Server Metadata.
@@ -87,6 +92,7 @@ class InferenceServer:
         codecs: Sequence[AnyCodec] = (),
         model_control: bool = False,
         docs: bool = True,
+        shared_memory: SharedMemory | None = None,
     ) -> None:
         if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
             raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
@@ -94,6 +100,8 @@ class InferenceServer:
             raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
         if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
+        if shared_memory is not None and not isinstance(shared_memory, SharedMemory):
+            raise TypeError(f"shared_memory={shared_memory!r} must be a SharedMemory, such as SharedMemory(allow=[...]), or None")
         engine = Engine(
             name,
             package_version("oip_asgi") if version is None else version,
@@ -103,6 +111,7 @@ class InferenceServer:
             codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
             model_control=model_control,
             read_page=read_page if docs else None,
+            regions=Regions(shared_memory),
         )
         self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout
@@ -150,6 +159,10 @@ class InferenceServer:
                 this is the time to its first response.
             stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
                 client is told.
+            priority_levels: How many levels of priority requests may have while they wait for their turn: the parameter `priority` of a
+                request is 1 for the highest to this number for the lowest, which is that of requests without one.
+            cache: Answers equal requests from memory, `ResponseCache(max_bytes=..., ttl=...)`. For functions whose result depends on their
+                inputs alone; not for generators, and not for those that take an `InferenceRequest` or `InferenceContext`.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -403,14 +416,20 @@ class InferenceServer:
             self._end(ended)
 
     @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
 
-        A host's lifespan is the place for it. `OIPApp.install` and `OIPMiddleware` put it there by themselves.
+        A host's lifespan is the place for it: `FastAPI(lifespan=server.lifespan)` where it has no other. `OIPApp.install` and
+        `OIPMiddleware` put it there by themselves.
+
+        Args:
+            app: The application of Starlette or FastAPI in which `OIPApp` is mounted, to have its routes looked at.
 
         Raises:
             RuntimeError: No event loop of asyncio runs.
+            ValueError: An earlier route of `app` answers everything under the mount.
         """
+        check_mounts(app)
         running_loop()  # tells who runs this on another event loop
         ending = self._begin()
         engine, runtime = self._inside
@@ -426,6 +445,14 @@ class InferenceServer:
                     await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
                     self._end(ended)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be taken for an application, as by `app.mount("/v2", server)`.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError('an InferenceServer is no application: write app.mount("/v2", OIPApp(server)), or OIPWSGIApp(server) for WSGI')
 
     def __repr__(self) -> str:
         engine = self._inside.engine

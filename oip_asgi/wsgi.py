@@ -15,6 +15,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
+from ._checks import check_server, check_wsgi
 from ._core.effects import Fed, Send, Start, Steps
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
@@ -43,9 +44,13 @@ class OIPWSGIApp:
     Args:
         server: The server whose models it serves.
         compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
+
+    Raises:
+        TypeError: `server` is no `InferenceServer`.
     """
 
     def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+        check_server(server, "OIPWSGIApp", "OIPWSGIApp(server)")
         self._server = server
         self._compress = compress_responses
 
@@ -71,10 +76,13 @@ class OIPWSGIMiddleware:
         compress_responses: As in `OIPWSGIApp`.
 
     Raises:
+        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, as where they are swapped.
         ValueError: The path does not begin with a slash.
     """
 
     def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
+        check_server(server, "OIPWSGIMiddleware", "OIPWSGIMiddleware(app, server), the application first")
+        check_wsgi(app, "OIPWSGIMiddleware(app, server), the application first")
         self._host = app
         self._app = OIPWSGIApp(server, compress_responses=compress_responses)
         self._prefix = prefix_of(path)

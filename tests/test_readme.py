@@ -6,6 +6,7 @@ The snippets of hosts that not every environment has are run in hosts/test_readm
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tests.support.grpc_ways import Client, wire_request
 from tests.support.processes import ROOT
 from tests.support.readme import CURLS, README, READMES, SNIPPETS, TEXT
 from tests.support.threads import serving
-from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.support.ways import EXTENSIONS, Request, over_asgi, over_wsgi
 
 HOSTS = ["OIPMiddleware(application", "import Flask"]
 
@@ -60,10 +61,7 @@ def test_the_first_snippet(run_snippet: Run) -> None:
     assert f"```json\n{answer.body.decode()}\n```" in README
     body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
     assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
-    assert (
-        send(Request("GET", "")).body
-        == b'{"name":"demo","version":"1.0.0","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
-    )
+    assert send(Request("GET", "")).body == f'{{"name":"demo","version":"1.0.0","extensions":{EXTENSIONS}}}'.encode()
 
 
 def test_the_models_snippet(run_snippet: Run) -> None:
@@ -127,6 +125,18 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
         assert np.frombuffer(response.raw_output_contents[0], "<f4").tolist() == [0.5, 1.5]
     finally:
         names["grpc_server"].stop(0).wait()
+
+
+def test_the_snippet_about_what_tritons_clients_ask(run_snippet: Run) -> None:
+    send = over_asgi(run_snippet("ResponseCache(")["app"], "")
+    image = {"name": "image", "datatype": "FP32", "shape": [1], "data": [0]}
+    asked = {"inputs": [image], "outputs": [{"name": "scores", "parameters": {"classification": 2}}], "parameters": {"priority": 1}}
+    for _ in range(2):
+        answer = send(Request("POST", "/models/pets/infer", (), json.dumps(asked).encode()))
+        assert json.loads(answer.body)["outputs"][0]["data"] == ["0.700000:1:dog", "0.200000:2:fox"]
+    [stats] = json.loads(send(Request("GET", "/models/pets/stats")).body)["model_stats"]
+    assert (stats["execution_count"], stats["inference_stats"]["cache_hit"]["count"]) == (1, 1)
+    assert json.loads(send(Request("GET", "")).body)["extensions"] == sorted([*json.loads(EXTENSIONS), "schedule_policy"])
 
 
 def test_every_snippet_is_run() -> None:

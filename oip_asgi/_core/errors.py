@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 _SHOWN = 100
-_LISTED = 20
+_LISTED = 10
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
@@ -152,6 +152,27 @@ class InvalidResponse(InferenceError):
     """
 
     status = 502
+
+
+class ErrorResponse(InvalidResponse):
+    """What a server answered to a client of this package is an error.
+
+    Args:
+        text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body itself, cut where it is long.
+        response_status: The HTTP status of the response; None where nobody said it.
+
+    `status` is 502, that of a bad gateway: a model that asks another server, and lets this pass, answers its own clients so.
+    """
+
+    def __init__(self, text: str, response_status: int | None = None) -> None:
+        super().__init__(text)
+        self.args = (text, response_status)  # with which it is made again, such as when a process sends it to another
+        self.text = text
+        self.response_status = response_status
+
+    def __str__(self) -> str:
+        said = "with an error" if self.response_status is None else f"with the status {self.response_status}"
+        return f"the server answered {said}: {self.text}" if self.text else f"the server answered {said}"
 
 
 class ModelFault(Exception):

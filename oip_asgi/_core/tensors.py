@@ -5,13 +5,13 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, AnyStr, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from .datatypes import NAMES, NUMBERS, Array, DType, datatype_of
+from .datatypes import NAMES, NUMBERS, Array, Buffer, DType, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -19,11 +19,23 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 """Headers as clients' libraries hold them."""
 
 
-UNSUPPORTED: Final = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
-"""Parameters of Triton's that change what a tensor means: to ignore one would be a wrong answer."""
+CLASSIFICATION: Final = "classification"
+"""The parameter of a requested output that asks for its largest elements."""
+
+REGION: Final = "shared_memory_region"
+SHARED_MEMORY: Final = (REGION, "shared_memory_byte_size", "shared_memory_offset")
+"""The parameters of a tensor whose data are in shared memory."""
+
+Lend: TypeAlias = Callable[[Parameters], Buffer]
+"""Gives the bytes of a tensor whose parameters say that they are in shared memory."""
+
+ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 ELEMENT: Final = 16
 """How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
+
+COPIED: Final = 64
+"""How many bytes are copied, roughly, while one is looked at."""
 
 _MANY: Final = 2**12
 
@@ -34,19 +46,36 @@ _FEW: Final = 2**6
 _NO_NUMBERS: Final = np.empty(0, np.float32)
 
 
-def check_supported(parameters: Parameters, where: str) -> None:
-    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor.
+def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
+    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
+    answer.
 
     Args:
         parameters: Those of a tensor, or of a request.
         where: Whose they are, for the error.
+        supported: Which of these may be there.
 
     Raises:
-        InvalidRequest: One of them is of `UNSUPPORTED`.
+        InvalidRequest: One of them is there, and may not.
     """
-    for name in UNSUPPORTED:
-        if name in parameters:
+    for name in ELSEWHERE:
+        if name in parameters and name not in supported:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
+
+
+def lend_nothing(parameters: Parameters) -> Buffer:
+    """Refuse to read shared memory.
+
+    Raises:
+        InvalidRequest: Always.
+    """
+    check_supported(parameters, "it")
+    raise InvalidRequest("it has no data")
+
+
+def own_parameters(parameters: Parameters) -> Parameters:
+    """Parameters of a tensor without those that say where in shared memory it was."""
+    return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
 
 
 def wire_array(value: Any) -> Array:
@@ -161,6 +190,15 @@ def bytes_effort(array: Array) -> int:
     """Roughly how many bytes are gone through where each element of a BYTES array is looked at."""
     # of many it does not matter how long they are
     return array.size * ELEMENT if array.size > _MANY else sum(map(len, array.ravel().tolist()), array.size * ELEMENT)
+
+
+def copying_effort(tensors: Iterable[Tensor]) -> int:
+    """Roughly how many bytes are gone through one by one in the time in which tensors are copied as bytes."""
+    effort = 0
+    for tensor in tensors:
+        array = tensor.array
+        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes // COPIED
+    return effort
 
 
 def read_only(array: Array) -> None:
@@ -312,24 +350,26 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return _named(self.outputs, name, "output")
 
     @classmethod
-    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview) -> InferenceResponse:
+    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
         """A response as any HTTP client received it.
 
         Args:
             headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
             body: Its body, decompressed.
+            status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
 
         Returns:
             Tensors whose arrays are views of the body where it is binary.
 
         Raises:
-            InvalidResponse: It is an error, whose text is in the message, or not an inference response.
+            ErrorResponse: It is an error, with its `text` and `response_status`.
+            InvalidResponse: It is neither an error nor an inference response.
 
         Specification: Inference Response JSON Object, Binary Tensor Data Extension.
         """
-        from .rest.body import from_http  # as in InferenceRequest.to_http
+        from .rest.client import from_http  # as in InferenceRequest.to_http
 
-        return from_http(headers, body)
+        return from_http(headers, body, status)
 
 
 def _named(tensors: list[Tensor], name: str, what: str) -> Array:
@@ -337,14 +377,6 @@ def _named(tensors: list[Tensor], name: str, what: str) -> Array:
         if tensor.name == name:
             return tensor.array
     raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
-
-
-def joined(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
-    """Headers by name, those that are repeated joined by a comma."""
-    lines: dict[AnyStr, list[AnyStr]] = {}
-    for name, value in headers:
-        lines.setdefault(name, []).append(value)
-    return {name: comma.join(values) for name, values in lines.items()}
 
 
 class InferenceContext(msgspec.Struct, frozen=True, eq=False):

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer, OIPApp, ResponseCache
 from oip_asgi.prometheus import instrument
 from tests.support.inside import statistics_of
 from tests.support.limited import Blocking
@@ -29,6 +29,8 @@ KINDS = {
     "oip_requests": "counter",
     "oip_inferences": "counter",
     "oip_executions": "counter",
+    "oip_cache_hits": "counter",
+    "oip_cache_misses": "counter",
     "oip_request_duration_seconds": "histogram",
     "oip_queue_duration_seconds": "histogram",
     "oip_execution_duration_seconds": "histogram",
@@ -94,6 +96,7 @@ def test_the_instruments_of_several_processes_count_as_the_collector_does(regist
     """prometheus_client decides at its import whether it writes files, so here the instruments keep their numbers in memory."""
     server = make_server()
     server.register("raises", lambda: 1 // 0, version="3", load=lambda: None)
+    server.register("kept", lambda: 1, cache=ResponseCache())
     instrument(server, registry)
     several = CollectorRegistry()
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
@@ -105,6 +108,7 @@ def test_the_instruments_of_several_processes_count_as_the_collector_does(regist
 
     for _ in range(3):
         assert send(server) == 200
+        assert send(server, Request("POST", "/models/kept/infer", (), b'{"inputs":[]}')) == 200
     assert send(server, Request("POST", "/models/m/infer", (), b"[]")) == 400
     assert send(server, Request("POST", "/models/raises/infer", (), b'{"inputs":[]}')) == 500
     assert send(server, Request("POST", "/models/nobody/infer", (), b'{"inputs":[]}')) == 404
@@ -148,6 +152,19 @@ def test_outcomes_and_durations_are_counted(registry: CollectorRegistry) -> None
         assert 0 <= total < math.inf
     assert page.value("oip_request_duration_seconds_bucket", model="raises", version="3", le="0.01") == 0
     assert page.value("oip_request_duration_seconds_count", model="raises", version="3") == 1
+
+
+def test_hits_and_misses_of_a_cache_are_counted_and_models_without_have_none(registry: CollectorRegistry) -> None:
+    server = make_server(cache=ResponseCache())
+    server.register("plain", lambda: 1)
+    instrument(server, registry)
+    assert [send(server) for _ in range(3)] == [200] * 3
+    assert send(server, Request("POST", "/models/plain/infer", (), b'{"inputs":[]}')) == 200
+    page = Page(registry)
+    assert (page.value("oip_cache_hits_total"), page.value("oip_cache_misses_total")) == (2, 1)
+    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count") == 3
+    assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (1, 1)
+    assert page.value("oip_cache_hits_total", model="plain") is None
 
 
 def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRegistry) -> None:

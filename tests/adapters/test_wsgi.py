@@ -117,7 +117,7 @@ def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:
     assert client.get("/v2").json == {
         "name": "wsgi",
         "version": "1",
-        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     }
     assert client.post("/v2/models/m/infer", data=BODY).status_code == 200
 

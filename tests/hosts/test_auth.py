@@ -59,6 +59,24 @@ def fastapi_dependency(server: InferenceServer) -> Way:
     return over_asgi(app, "/v2")
 
 
+def fastapi_dependency_of_install(server: InferenceServer) -> Way:
+    def refuse() -> None:
+        raise HTTPException(401, "nobody gets in")
+
+    app = FastAPI()
+    OIPApp(server).install(app, dependencies=[Depends(refuse)])
+    return over_asgi(app, "/v2")
+
+
+def fastapi_dependency_and_mount(server: InferenceServer) -> Way:
+    def refuse() -> None:
+        raise HTTPException(401, "nobody gets in")
+
+    app = FastAPI(dependencies=[Depends(refuse)])
+    app.mount("/v2", OIPApp(server))
+    return over_asgi(app, "/v2")
+
+
 def litestar_guard(server: InferenceServer) -> Way:
     def refuse(connection: Any, handler: Any) -> None:
         raise NotAuthorizedException("nobody gets in")
@@ -98,7 +116,9 @@ def flask_before_request_and_middleware(server: InferenceServer) -> Way:
     [
         (starlette_middleware, True),
         (fastapi_middleware, True),
-        (fastapi_dependency, False),
+        (fastapi_dependency, True),
+        (fastapi_dependency_of_install, True),
+        (fastapi_dependency_and_mount, False),
         (litestar_guard, True),
         (quart_before_request, False),
         (flask_before_request, True),

@@ -30,7 +30,7 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGI
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app, litestar_mounted, quart_app, staying
-from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
+from tests.support.ways import EXTENSIONS, Answer, Request, Way, over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
 
@@ -42,11 +42,7 @@ def named(name: str) -> InferenceServer:
 
 
 def is_server(found: Answer, name: str) -> bool:
-    return (
-        found.status == 200
-        and found.body
-        == f'{{"name":"{name}","version":"1","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}}'.encode()
-    )
+    return found.status == 200 and found.body == f'{{"name":"{name}","version":"1","extensions":{EXTENSIONS}}}'.encode()
 
 
 def installed(make_app: Callable[[], Any], mount: str) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 
+from tests.support.client import Client
 from tests.support.host_ways import configure_django
 from tests.support.readme import SNIPPETS
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
@@ -31,3 +33,11 @@ def test_django() -> None:
     configure_django()
     with override_settings(ROOT_URLCONF=tuple(names_of("# urls.py")["urlpatterns"])):
         assert serves(over_wsgi(get_wsgi_application(), "/v2"))
+
+
+def test_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = names_of("dependencies=[Depends(check_key)]")["app"]
+    monkeypatch.setenv("API_KEY", "k")
+    for client in (Client(app), Client(app, root_path="/api")):
+        assert [client.get(path).status_code for path in ("/v2/health/live", "/v2", "/v2/models", "/v2/models/x")] == [200, 401, 401, 401]
+        assert client.get("/v2/models", headers={"x-api-key": "k"}).json() == {"models": []}

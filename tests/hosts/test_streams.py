@@ -43,7 +43,7 @@ def hosts() -> Iterator[dict[str, Way]]:
 def test_every_host_answers_alike(row: StreamRow, hosts: dict[str, Way]) -> None:
     answers = {name: way(row.request) for name, way in hosts.items()}
     first = next(iter(answers.values()))
-    # Django under ASGI with a plain view cannot stream, and gathers
+    # Django under ASGI with a plain view, which is for servers without streams, cannot stream, and gathers
     gathered = {"Django, ASGI"} if row.kind == EVENTS else set()
     assert {name: answer for name, answer in answers.items() if name not in gathered} == dict.fromkeys(answers.keys() - gathered, first)
     for answer in answers.values():

@@ -37,10 +37,11 @@ def test_the_example_with_numbers_counts_what_it_was_sent() -> None:
     ("name", "last"),
     [
         ("pipeline.py", "from Python  [1.0] [b'great', b'bad']"),
+        ("shared_memory.py", "shared memory   doubled"),
         ("reload_on_change.py", "answers came from ('1', 5000) ('2', 10000) ('2', 15000) ('1', 5000)"),
     ],
 )
-def test_an_example_of_lives_checks_itself(name: str, last: str) -> None:
+def test_an_example_checks_itself(name: str, last: str) -> None:
     done = subprocess.run(
         [sys.executable, f"examples/{name}", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
@@ -60,6 +61,6 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
         "stream_text.py",  # in test_stream_examples
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
-        "reload_on_change.py",
+        *("reload_on_change.py", "shared_memory.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

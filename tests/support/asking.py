@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ def outputs(answer: Answer) -> dict[str, Any]:
     """Each output's data, by name, of an answer that must have succeeded."""
     assert answer.status == 200, answer.body
     return {output["name"]: output["data"] for output in json.loads(answer.body)["outputs"]}
+
+
+def exactly(text: str) -> str:
+    """The pattern that a text matches, and no other, for `pytest.raises`."""
+    return rf"\A{re.escape(text)}\Z"
 
 
 def error(answer: Answer) -> tuple[int, str]:

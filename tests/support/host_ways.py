@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
-from django.urls import URLPattern, include, path
+from django.urls import include, path
 from fastapi import FastAPI
 from flask import Blueprint, Flask
 from litestar import Litestar, asgi
@@ -24,7 +24,7 @@ from quart import Quart
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
-from tests.support.inside import without_models
+from tests.support.inside import with_plain_view
 from tests.support.ways import Way, over_asgi, over_wsgi
 
 
@@ -109,12 +109,6 @@ def staying(app: Any) -> Any:
     return staying_app
 
 
-def urls_before_models(server: InferenceServer, **options: bool) -> list[URLPattern]:
-    """Patterns made before the models were registered, so that their view is a plain one."""
-    with without_models(server):
-        return urls(server, **options)
-
-
 @contextmanager
 def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
     """All hosts around one server, which has an async model."""
@@ -143,7 +137,7 @@ def compressing_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
 def django_ways(server: InferenceServer, **options: bool) -> Iterator[dict[str, Way]]:
     """Django under both its handlers, with either of its views."""
     configure_django()
-    plain: Any = path("v2", include(urls_before_models(server, **options)))
+    plain: Any = path("v2", include(with_plain_view(urls(server, **options))))
     asynchronous: Any = path("async/v2", include(urls(server, **options)))
     with override_settings(ROOT_URLCONF=(plain, asynchronous)):
         wsgi_handler, asgi_handler = get_wsgi_application(), staying(get_asgi_application())

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +28,6 @@ from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
 from oip_asgi._core.json.data import read_closely
 from oip_asgi._core.models.limiter import Limiter
-from oip_asgi._core.models.repository import Repository
 from oip_asgi._core.models.statistics import Statistics
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.serving.call import Call
@@ -85,15 +83,11 @@ def bounds(server: InferenceServer) -> dict[str, tuple[int, int]]:
     return {model.name: (model.limiter.max_concurrency, model.limiter.max_queue) for model in server._inside.engine.models}
 
 
-@contextmanager
-def without_models(server: InferenceServer) -> Iterator[None]:
-    """A server as it was before its models were registered."""
-    engine = server._inside.engine
-    models, engine.models = engine.models, Repository()
-    try:
-        yield
-    finally:
-        engine.models = models
+def with_plain_view(patterns: list[Any]) -> list[Any]:
+    """Django's URL patterns with the view of servers without an async model, whatever models there are."""
+    for pattern in patterns:
+        pattern._views = (pattern._views[0],) * 2
+    return patterns
 
 
 # Requests, answered without an adapter
@@ -242,9 +236,9 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
 def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
     """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
 
-    def hooked(response: InferenceResponse, message: Any) -> Any:
+    def hooked(response: InferenceResponse, *args: Any) -> Any:
         hook(response)
-        return grpc_messages.encode_response(response, message)
+        return grpc_messages.encode_response(response, *args)
 
     monkeypatch.setattr(grpc_infer, "encode_response", hooked)
 

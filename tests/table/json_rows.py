@@ -116,10 +116,6 @@ def output_rows() -> Iterator[Row]:
     bad = {
         "unknown output": (asked('{"name":"z"}'), "unknown output 'z': expected 'y', 'm'"),
         "output twice": (asked('{"name":"y"}', '{"name":"y"}'), "output 'y' is asked for twice"),
-        "classification": (
-            asked('{"name":"y","parameters":{"classification":3}}'),
-            "requested output 'y' has the parameter classification",
-        ),
         "output in shared memory": (asked('{"name":"y","parameters":{"shared_memory_region":"r"}}'), "shared_memory_region"),
         "binary_data no boolean": (
             asked('{"name":"y","parameters":{"binary_data":1}}'),

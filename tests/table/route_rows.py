@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from tests.support.ways import Request
+from tests.support.ways import EXTENSIONS, Request
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 NAMES: Final = [
@@ -17,14 +17,15 @@ NAMES: Final = [
 
 
 def metadata_rows() -> Iterator[Row]:
-    server = b'{"name":"table","version":"1.2.3","extensions":["binary_tensor_data","model_configuration","parameters","statistics"]}'
+    server = f'{{"name":"table","version":"1.2.3","extensions":{EXTENSIONS}}}'.encode()
     models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
         b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
         b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]},{"name":"m","datatype":"INT64","shape":[1]}]}'
     )
     empty = '{"name":"%s","platform":"python","inputs":[],"outputs":[]%s}'
-    integers = (empty % ("integers", ',"versions":["1","10","9"]')).encode()
+    of_version, of_x = (f',"parameters":{{"undeclared_inputs":"{name}"}}' for name in ("version", "x"))
+    integers = (empty % ("integers", ',"versions":["1","10","9"]' + of_version)).encode()
     answers = {
         "": server,
         "/health/live": b'{"live":true}',
@@ -35,11 +36,11 @@ def metadata_rows() -> Iterator[Row]:
         "/models/integers": integers,
         "/models/integers/versions/9": integers,
         "/models/integers/versions/9/ready": b'{"name":"integers","ready":true}',
-        "/models/words": (empty % ("words", ',"versions":["2","beta"]')).encode(),
-        "/models/org%2Fmodel": (empty % ("org/model", "")).encode(),
+        "/models/words": (empty % ("words", ',"versions":["2","beta"]' + of_version)).encode(),
+        "/models/org%2Fmodel": (empty % ("org/model", of_x)).encode(),
         "/models/org%2fmodel/ready": b'{"name":"org/model","ready":true}',
-        "/models/org/model": (empty % ("org/model", "")).encode(),
-        "/models/na%C3%AFve%20model": (empty % ("naïve model", "")).encode(),
+        "/models/org/model": (empty % ("org/model", of_x)).encode(),
+        "/models/na%C3%AFve%20model": (empty % ("naïve model", of_x)).encode(),
         "/models/%65cho": (empty % ("echo", "")).encode(),
         "/models/echo?any=query": (empty % ("echo", "")).encode(),
     }
@@ -118,13 +119,18 @@ def path_rows() -> Iterator[Row]:
             404,
             text=(f"Request for unknown model: 'integers' version {version!r} is not found: expected '1', '10', '9'",),
         )
-    text = "Request for unknown model: 'echo' version '1' is not found: it has no versions"
-    yield Row("a version of none", Request("GET", "/models/echo/versions/1/ready"), 404, text=(text,))
+    text = "Request for unknown model: 'echo' version '2' is not found: it has no versions"
+    yield Row("a version of none", Request("GET", "/models/echo/versions/2/ready"), 404, text=(text,))
     text = "Request for unknown model: 'integers' version '3' is not found: expected '1', '10', '9'"
     yield Row("unknown version infer", infer("integers/versions/3", inputs()), 404, text=(text,))
 
 
 def version_rows() -> Iterator[Row]:
+    # what statistics call a model without versions, and Triton's clients write
+    yield Row("infer as version 1 of none", infer("echo/versions/1", inputs(GOOD)), 200, answer("echo", ECHOED))
+    yield Row("ready as version 1 of none", Request("GET", "/models/echo/versions/1/ready"), 200, b'{"name":"echo","ready":true}')
+    text = "Request for unknown model: 'echo' version '2' is not found: it has no versions"
+    yield Row("infer as version 2 of none", infer("echo/versions/2", inputs(GOOD)), 404, text=(text,))
     for path, version in (("integers", "10"), ("integers/versions/1", "1"), ("integers/versions/9", "9")):
         output = tensor("INT64", [1], f"[{version}]", "output_0")
         yield Row(f"infer {path}", infer(path, inputs()), 200, answer("integers", output, version=version))

@@ -45,7 +45,7 @@ def table_server(calls: list[str]) -> InferenceServer:
         "two",
         platform="sklearn",
         inputs=[TensorSpec("x", "FP32", [-1, 2]), TensorSpec("n", "INT64", [1])],
-        outputs=[TensorSpec("y", "FP32", [-1, 2]), TensorSpec("m", "INT64", [1])],
+        outputs=[TensorSpec("y", "FP32", [-1, 2], labels=["cold", "warm"]), TensorSpec("m", "INT64", [1])],
     )
     async def two(x: Any, n: Any) -> Any:
         calls.append("two")

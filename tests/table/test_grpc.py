@@ -162,7 +162,9 @@ def as_raw(item: Any) -> bytes:
 def asked_rows() -> Iterator[tuple[Row, Asked]]:
     of_json_or_http = {row.name for row in (*document_rows(), *limit_rows(), *raw_request_rows())}
     for row in rows():
-        if row.name in of_json_or_http or row.name in OTHERWISE_OVER_GRPC or "unknown path" in row.text:
+        of_rest_alone = ("/trace/setting", "/openapi.json", "/docs/dataplane.json")
+        is_of_paths = "unknown path" in row.text or row.request.path.removesuffix("/").endswith(of_rest_alone)
+        if row.name in of_json_or_http or row.name in OTHERWISE_OVER_GRPC or is_of_paths:
             continue
         try:
             yield row, translated(row.request)

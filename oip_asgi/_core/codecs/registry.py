@@ -10,14 +10,13 @@ from __future__ import annotations
 import inspect
 import logging
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard
-
-import msgspec
 
 from ..errors import InvalidRequest, shown
 from ..log import log_raised
-from ..tensors import InferenceRequest, Tensor
+from ..tensors import Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
 from .base64 import Base64Codec
 from .column_reading import series_of
@@ -25,9 +24,11 @@ from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
+from .reader import Decode, Reader, WholeReader
+from .scalars import CONTENT_TYPES, SCALARS, scalar_of
 from .string import StringCodec, StringRequestCodec
+from .torch import TorchCodec, is_torch_class
 
-Decode: TypeAlias = Callable[[Tensor], Any]
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
 
 UNTYPED: Final = (inspect.Parameter.empty, Any)
@@ -37,96 +38,6 @@ _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
 
 _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
-
-
-class Reader(msgspec.Struct, frozen=True, eq=False):
-    """How one parameter's tensor becomes its Python value.
-
-    Args:
-        annotation: The parameter's annotation as text, empty if it has none.
-        default: Reads a tensor if the request says no content type.
-        by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
-        datatype: The only datatype that can be read; None for any.
-        content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
-    """
-
-    annotation: str
-    default: Decode
-    by_content_type: Mapping[str, Decode]
-    datatype: str | None = None
-    content_type: str | None = None
-
-    def read(self, tensor: Tensor, of_request: str | None) -> Any:
-        """The value of a tensor.
-
-        Args:
-            tensor: The tensor.
-            of_request: The request's content type, if it is one for tensors.
-
-        Raises:
-            InvalidRequest: The tensor does not hold such a value, or its content type makes another type than the annotation's.
-        """
-        content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
-        decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
-        if decode is None:
-            known = ", ".join(self.by_content_type)
-            raise InvalidRequest(
-                f"input {shown(tensor.name)} has the content_type {shown(content_type)}, which cannot become {self.annotation}, "
-                f"as the model takes it: expected {known}, or none"
-            )
-        try:
-            return decode(tensor)
-        except ValueError as error:
-            raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
-
-
-class WholeReader(msgspec.Struct, frozen=True, eq=False):
-    """How several tensors become one Python value, such as a data frame.
-
-    Args:
-        annotation: The parameter's annotation as text.
-        content_type: The content type that makes this value.
-        codec: Its codec.
-        decode: Makes the value from a request that holds only the tensors for it.
-        declared: The declared content types of inputs, by name.
-        decoders: The decoders of content types that are not this package's.
-    """
-
-    annotation: str
-    content_type: str
-    codec: AnyRequestCodec
-    decode: Callable[[InferenceRequest], Any]
-    declared: Mapping[str, str]
-    decoders: Mapping[str, Decode]
-
-    def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request. A tensor without content type is read with the declared one.
-
-        Args:
-            tensors: The tensors, which do not change.
-            request: Their request.
-
-        Raises:
-            InvalidRequest: The tensors do not hold such a value.
-        """
-        if self.declared:
-            tensors = list(map(self._as_declared, tensors))
-        try:
-            return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
-        except ValueError as error:
-            raise InvalidRequest(f"the request: {error}") from error
-
-    def of_inputs(self, names: Sequence[str]) -> WholeReader:
-        """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
-        if self.codec is not PandasCodec or not names:
-            return self
-        return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
-
-    def _as_declared(self, tensor: Tensor) -> Tensor:
-        content_type = self.declared.get(tensor.name)
-        if content_type is None or "content_type" in tensor.parameters:
-            return tensor
-        return Tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
 
 
 class Codecs:
@@ -230,19 +141,44 @@ class Codecs:
         """
         if codec is not None:
             decode = _decode_of(codec)
-            return Reader(f"what {_called(codec)} decodes", decode, {codec.content_type: decode}, codec.datatype, codec.content_type)
+            return Reader(
+                f"what {_called(codec)} decodes",
+                decode,
+                {codec.content_type: decode},
+                *self._known_of(codec),
+                content_type=codec.content_type,
+            )
         if annotation in UNTYPED:
             return Reader("", _array, {name: _decode_of(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if is_series_class(typing.get_origin(annotation) or annotation):
             return self._series_reader(called)
+        if is_torch_class(annotation):
+            return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
+        if isinstance(annotation, type) and annotation in SCALARS:
+            read, datatypes = partial(scalar_of, annotation), SCALARS[annotation]
+            return Reader(called, read, dict.fromkeys(CONTENT_TYPES[annotation], read), datatypes, (datatypes[0], (1,), None), annotation)
         for content_type, known in self.inputs.items():
             if known.yields(normal(annotation)):
                 # a tensor holds bytes already: they are decoded from base64 only if the request says so
                 decode = _decode_of(known)
                 default = _bytes if known is Base64Codec else _array if known is NumpyCodec else decode
-                return Reader(called, default, {content_type: decode}, known.datatype, content_type if default is decode else None)
+                return Reader(
+                    called,
+                    default,
+                    {content_type: decode},
+                    *self._known_of(known),
+                    content_type=content_type if default is decode else None,
+                )
         return None
+
+    def _known_of(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
+        """The datatypes that a codec reads, and what metadata says of an input that it reads."""
+        if codec.datatype is None:
+            return (), None
+        # elements of `list[bytes]` are base64 only where a request says so, and only the server's own content types may be shown
+        is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
+        return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
     def _series_reader(self, called: str) -> Reader:
         others = self._own_decoders()

@@ -19,11 +19,11 @@ from ..errors import InferenceError, InvalidRequest, NotFound, shown
 from ..limits import ON_LOOP
 from ..models.model import Model
 from ..serving.engine import Engine
-from ..serving.extensions import model_config, statistics_of
+from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
 from ..serving.pipeline import infer
-from . import repository
+from . import repository, shared_memory
 from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
@@ -129,6 +129,11 @@ def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
     response.status = _SERVING if (yield from engine.is_ready()) else _NOT_SERVING
 
 
+def _not_supported(why: str, _: Engine, __: Any, ___: Any) -> Steps[None]:
+    yield from ()
+    raise InferenceError(why, status=501)
+
+
 def _find(engine: Engine, name: str, version: str) -> Model:
     return engine.models.find(name, version or None)
 
@@ -145,16 +150,29 @@ _FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
         "RepositoryIndex": repository.index,
         "RepositoryModelLoad": repository.load,
         "RepositoryModelUnload": repository.unload,
+        "SystemSharedMemoryStatus": shared_memory.status,
+        "SystemSharedMemoryRegister": shared_memory.register,
+        "SystemSharedMemoryUnregister": shared_memory.unregister,
+        "CudaSharedMemoryStatus": shared_memory.cuda_status,
+        "CudaSharedMemoryRegister": shared_memory.cuda_register,
+        "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
+        "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
+        "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
         "Check": _check,
     }
 )
 """What fills the response of each method but ModelInfer."""
+
+WITHOUT_MESSAGES: Final = ("TraceSetting", "LogSettings")
+"""Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         SERVICE: (
             *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
             *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
+            *("SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister"),
+            *("CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"),
         ),
         HEALTH: ("Check",),
     }

@@ -10,12 +10,13 @@ from typing import Any
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
+from ..headers import joined
 from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
-from ..tensors import InferenceRequest, InferenceResponse, joined
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
 from .contents import without_contents
-from .messages import check_message, decode_request, decoding_cost, encode_response, encoding_cost
+from .messages import check_message, decode_request, decoding_cost, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
 
@@ -69,7 +70,7 @@ class GRPCForm:
             return 0
         return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
 
-    def decode(self, body: Buffer, _: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
         message, contents = self._message, dict[int, list[Buffer]]()
         if message is None:
             short, contents = without_contents(body)
@@ -78,14 +79,17 @@ class GRPCForm:
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         raw = self._raw or message.raw_input_contents
         check_message(message, raw)
-        return decode_request(message, raw, contents)
+        return decode_request(message, raw, contents, lend)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return encoding_cost(response)
+        return copying_effort(response.outputs)
 
-    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         message = self._method.response()
-        contents = encode_response(response, message)
+        elsewhere = (
+            [output.name for output in request.outputs if output.parameters and REGION in output.parameters] if request.outputs else ()
+        )
+        contents = encode_response(response, message, elsewhere)
         # the library would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:

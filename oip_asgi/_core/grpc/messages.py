@@ -8,7 +8,7 @@ Specification: gRPC, Message Contents and Tensor Data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,14 +20,23 @@ from ..errors import InvalidRequest, shown
 from ..limits import check_numbers
 from ..raw import from_raw, view_raw
 from ..schemas import Parameters, RequestOutput
-from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_effort, check_supported, integer_array, object_array
+from ..tensors import (
+    COPIED,
+    REGION,
+    InferenceRequest,
+    InferenceResponse,
+    Lend,
+    Tensor,
+    check_supported,
+    integer_array,
+    lend_nothing,
+    object_array,
+    own_parameters,
+)
 from .contents import Contents, check_count, field_of, read_contents
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
-
-_COPIED: Final = 64
-"""How many bytes are copied, roughly, while one is looked at."""
 
 
 def check_message(message: Any, raw: Sequence[Buffer]) -> None:
@@ -43,10 +52,23 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
     inputs = message.inputs
     check_numbers(inputs, message.outputs)
     if raw and len(raw) != len(inputs):
-        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs, or none")
+        expected = sum(REGION not in item.parameters for item in inputs[:])
+        if len(raw) != expected:
+            beside = "" if expected == len(inputs) else ", but those in shared memory"
+            raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
 
 
-def decode_request(message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] = MappingProxyType({})) -> InferenceRequest:
+def _of_inputs(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
+    """The raw contents of each input, where there are any: those in shared memory have none."""
+    if not raw or len(raw) == len(message.inputs):
+        return raw
+    left = iter(raw)
+    return [None if REGION in item.parameters else next(left, None) for item in message.inputs[:]]
+
+
+def decode_request(
+    message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] = MappingProxyType({}), lend: Lend = lend_nothing
+) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
@@ -54,11 +76,16 @@ def decode_request(message: Any, raw: Sequence[Buffer], contents: Mapping[int, C
             nothing here.
         raw: Its `raw_input_contents`.
         contents: The typed contents that were taken off it, by the number of their input.
+        lend: Reads the inputs that are in shared memory.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    inputs = [_decode_input(item, place, raw[place] if raw else None, contents.get(place)) for place, item in enumerate(message.inputs[:])]
+    raw_of = _of_inputs(message, raw)
+    inputs = [
+        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend)
+        for place, item in enumerate(message.inputs[:])
+    ]
     outputs = _asked(message)
     return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
@@ -72,7 +99,9 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
         raw: Its `raw_input_contents`.
     """
     return size + sum(
-        len(content) if item.datatype == "BYTES" else len(content) // _COPIED for item, content in zip(message.inputs, raw, strict=False)
+        len(content) if item.datatype == "BYTES" else len(content) // COPIED
+        for item, content in zip(message.inputs, _of_inputs(message, raw), strict=False)
+        if content is not None
     )
 
 
@@ -83,7 +112,7 @@ def _asked(message: Any) -> list[RequestOutput]:
     ]
 
 
-def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents | None) -> Tensor:
+def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents | None, lend: Lend) -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -94,6 +123,8 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
         parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is None:
             if not item.HasField("contents"):
+                if REGION in parameters:
+                    return Tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
                 check_supported(item.parameters, "it")
             if contents is None:
                 array = _from_contents(item.contents, item.datatype, dtype, shape)
@@ -135,21 +166,13 @@ def _value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def encoding_cost(response: InferenceResponse) -> int:
-    """How many bytes of a response `encode_response` looks at one by one, or takes as long for."""
-    cost = 0
-    for tensor in response.outputs:
-        array = tensor.array
-        cost += bytes_effort(array) if array.dtype.hasobject else array.nbytes // _COPIED
-    return cost
-
-
-def encode_response(response: InferenceResponse, message: Any) -> list[Buffer]:
+def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:
     """Fill a `ModelInferResponse`.
 
     Args:
         response: What the model answered.
         message: The empty message to fill.
+        elsewhere: The names of the outputs that are in shared memory, whose contents are empty.
 
     Returns:
         Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible. Outputs are raw however the
@@ -168,7 +191,7 @@ def encode_response(response: InferenceResponse, message: Any) -> list[Buffer]:
         output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
         if tensor.parameters:
             _encode_parameters(tensor.parameters, output.parameters)
-        contents.append(view_raw(array))
+        contents.append(b"" if tensor.name in elsewhere else view_raw(array))
     return contents
 
 

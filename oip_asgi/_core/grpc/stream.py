@@ -21,7 +21,7 @@ from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, handed_to
-from ..tensors import InferenceRequest, InferenceResponse
+from ..tensors import InferenceRequest, InferenceResponse, Lend
 from .infer import GRPCForm
 from .method import Method, Reply, as_text, refusal
 from .wire import bytes_head
@@ -116,8 +116,8 @@ class _Request:
     def decoding_cost(self, body: Buffer) -> int:
         return self._form.decoding_cost(body)
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
-        return self._form.decode(body, model)
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+        return self._form.decode(body, model, lend)
 
     def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
         return self._form.encoding_cost(request, response)

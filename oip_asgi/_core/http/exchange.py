@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,19 +17,19 @@ from .. import schemas
 from ..codings import encode, preferred
 from ..effects import Run, Steps
 from ..errors import InferenceError
+from ..headers import joined
 from ..limits import ON_LOOP
 from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
-from ..tensors import joined
-from . import pages, repository
+from . import pages, repository, shared_memory
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head, Incoming
 from .response import Response, json_response, refusal
-from .routes import Route, Routes, not_allowed, unknown_path
+from .routes import Match, Route, Routes, not_allowed, unknown_path
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -39,12 +40,14 @@ class Exchange(msgspec.Struct, eq=False):
         head: The request's head.
         incoming: Its body.
         version: The version of a model that its path names; None where it names none.
+        region: The region of shared memory that its path names; None where it names none.
     """
 
     engine: Engine
     head: Head
     incoming: Incoming
     version: str | None = None
+    region: str | None = None
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
@@ -72,16 +75,28 @@ def _answer(request: Exchange) -> Response | Steps[Response]:
     """The response, or the steps to it."""
     head, models = request.head, request.engine.models
     match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
+    if match is None:
+        raise unknown_path(head.path, head.mount(head))
     model = None
     handler = match.handlers.get(head.method)
-    if match.name is not None:
+    if match.is_region:
+        request.region = match.name
+    elif match.name is not None:
         if match.is_split and match.name not in models:
-            raise unknown_path(head.path)
+            raise unknown_path(head.path, head.mount(head))
         request.version = match.version
         model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.handlers)
+        raise not_allowed(head.method, match.handlers, _infer_path(head, match))
     return handler(request) if model is None else handler(request, model)
+
+
+def _infer_path(head: Head, match: Match) -> str:
+    """Where a POST to a model's own path was meant to go; empty for other requests."""
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+        return ""
+    version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
+    return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
 def _server_metadata(request: Exchange) -> Response:
@@ -157,11 +172,24 @@ ROUTES: Final = [
     Route("POST", "/repository/index", repository.index),
     Route("POST", "/repository/models/{model}/load", repository.load),
     Route("POST", "/repository/models/{model}/unload", repository.unload),
+    Route("GET", "/systemsharedmemory/status", shared_memory.status),
+    Route("GET", "/systemsharedmemory/region/{region}/status", shared_memory.status),
+    Route("POST", "/systemsharedmemory/region/{region}/register", shared_memory.register),
+    Route("POST", "/systemsharedmemory/unregister", shared_memory.unregister),
+    Route("POST", "/systemsharedmemory/region/{region}/unregister", shared_memory.unregister),
+    Route("GET", "/cudasharedmemory/status", shared_memory.cuda_status),
+    Route("GET", "/cudasharedmemory/region/{region}/status", shared_memory.cuda_status),
+    Route("POST", "/cudasharedmemory/region/{region}/register", shared_memory.cuda_register),
+    Route("POST", "/cudasharedmemory/unregister", shared_memory.cuda_unregister),
+    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.cuda_unregister),
 ]
 """The routes of each server."""
 
 _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
+
+FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
+"""What every path of the protocol but the bare mount begins with."""
 
 
 def _compressed(response: Response, accepted: str) -> Steps[Response]:

@@ -23,7 +23,7 @@ from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, only
-from ..tensors import InferenceRequest, InferenceResponse
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .infer import RestForm
 from .response import JSON, Response, respond, text_of
 
@@ -75,16 +75,19 @@ class DocumentForm(Generic[T]):
     def decoding_cost(self, body: Buffer) -> int:
         return self._rest.decoding_cost(body)
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
             request = self._decode_flat(body, model)
             if request is not None:
                 self._is_flat = True
                 return request
-        request = self._rest.decode(body, model)
+        request = self._rest.decode(body, model, lend)
         for output in request.outputs:
+            where = f"requested output {shown(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
-                raise InvalidRequest(f"requested output {shown(output.name)} has binary_data: true, but this carries JSON: leave it out")
+                raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
+            if output.parameters and REGION in output.parameters:
+                raise InvalidRequest(f"{where} has the parameter {REGION}, but this carries JSON: leave it out")
         return request
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:

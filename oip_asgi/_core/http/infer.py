@@ -14,7 +14,8 @@ from ..errors import InvalidRequest
 from ..models.model import Model
 from ..rest import body as rest
 from ..rest import costs
-from ..tensors import InferenceRequest, InferenceResponse
+from ..rest.raw_request import raw_request
+from ..tensors import InferenceRequest, InferenceResponse, Lend
 from .request import HEADER_LENGTH, Head, Incoming
 from .response import BINARY, JSON, Response, respond
 
@@ -45,9 +46,9 @@ class RestForm(msgspec.Struct, frozen=True):
     def decoding_cost(self, body: Buffer) -> int:
         return costs.decoding_cost(body, self.incoming.header_length)
 
-    def decode(self, body: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.incoming.header_length
-        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length)
+        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
 
     def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
         return costs.encoding_cost(response, request)
@@ -65,4 +66,4 @@ def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
         )
-    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
+    return raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))

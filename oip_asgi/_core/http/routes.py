@@ -1,13 +1,14 @@
 """The table of routes, and which of them a path names. Knows no headers, no bodies and no models but by name.
 
-A pattern is a path behind the mount. `{model}` is a model's name, which may hold slashes, and `[/versions/{version}]` may be left out of a
-path. All patterns with the same beginning have it, or none.
+A pattern is a path behind the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
+`[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
 
 Specification: HTTP/REST API.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -16,13 +17,20 @@ import msgspec
 
 from ..effects import Steps
 from ..errors import MethodNotAllowed, NotFound, shown
+from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS
 from .response import Response
 
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 """Takes the exchange, and the model where the pattern names one."""
 
-_MODEL: Final = "{model}"
+_NAME: Final = re.compile(r"\{(model|region)\}")
 _VERSION: Final = "[/versions/{version}]"
+
+_NOT_SUPPORTED: Final = (
+    (re.compile("(/models/.+)?/trace/setting"), NO_TRACE_SETTINGS),
+    (re.compile("/logging"), NO_LOG_SETTINGS),
+)
+"""Paths of Triton's extensions that are not found, and why."""
 
 
 class Route(NamedTuple):
@@ -44,25 +52,29 @@ class Match(msgspec.Struct, frozen=True):
 
     Args:
         handlers: What answers it, by method.
-        name: The model's name; None where the pattern has none.
+        name: The model's name, or the region's; None where the pattern has none.
         version: Its version; None where the path has none.
         is_split: Whether the name is made of several segments, which only a registered name may be.
+        is_region: Whether the name is a region's.
     """
 
     handlers: dict[str, Handler]
     name: str | None = None
     version: str | None = None
     is_split: bool = False
+    is_region: bool = False
 
 
-class _OfModels(NamedTuple):
-    """The routes that have a model's name behind the same beginning.
+class _Named(NamedTuple):
+    """The routes that have a name behind the same beginning.
 
     Args:
+        is_region: Whether it is a region's, not a model's.
         has_versions: Whether a version may be behind the name.
         actions: The handlers by method, by what is behind that.
     """
 
+    is_region: bool
     has_versions: bool
     actions: dict[str, dict[str, Handler]]
 
@@ -76,43 +88,45 @@ class Routes:
 
     def __init__(self, table: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}
-        self._of_models: dict[str, _OfModels] = {}
+        self._named: dict[str, _Named] = {}
         for route in table:
-            before, model, behind = route.pattern.partition(_MODEL)
-            if model:
-                of = self._of_models.setdefault(before, _OfModels(behind.startswith(_VERSION), {})).actions
-                handlers = of.setdefault(behind.removeprefix(_VERSION), {})
+            name = _NAME.search(route.pattern)
+            if name:
+                before, behind = route.pattern[: name.start()], route.pattern[name.end() :]
+                named = self._named.setdefault(before, _Named(name[1] == "region", behind.startswith(_VERSION), {}))
+                handlers = named.actions.setdefault(behind.removeprefix(_VERSION), {})
             else:
-                handlers = self._fixed.setdefault(before, {})
+                handlers = self._fixed.setdefault(route.pattern, {})
             handlers[route.method] = route.handler
             if route.method == "GET":
                 handlers["HEAD"] = route.handler
 
-    def match(self, path: str) -> Match:
-        """What a path names.
+    def first_segments(self) -> list[str]:
+        """The first segments of all paths, each once."""
+        return list(dict.fromkeys(path.split("/")[1] for path in (*self._fixed, *self._named) if path))
+
+    def match(self, path: str) -> Match | None:
+        """What a path names; None for nothing that is in the table.
 
         Args:
             path: Behind the mount, percent-encoded. One slash at its end does not count.
-
-        Raises:
-            NotFound: Nothing that is in the table.
         """
         path = path.removesuffix("/")
         fixed = self._fixed.get(path if "%" not in path else unquote(path))
         if fixed is not None:
             return Match(fixed)
-        for before, of_models in self._of_models.items():
+        for before, named in self._named.items():
             if path.startswith(before) and len(path) > len(before):
                 segments = path[len(before) :].split("/")
-                match = _of_model(segments if "%" not in path else list(map(unquote, segments)), of_models)
+                match = _of_name(segments if "%" not in path else list(map(unquote, segments)), named)
                 if match is not None:
                     return match
-        raise unknown_path(path)
+        return None
 
 
-def _of_model(segments: list[str], of_models: _OfModels) -> Match | None:
-    """Which action of which model is named by what is behind `/models/`; None for none."""
-    actions = of_models.actions
+def _of_name(segments: list[str], named: _Named) -> Match | None:
+    """Which action of which model is named by what is behind `/models/`, or of which region likewise; None for none."""
+    actions = named.actions
     handlers = actions.get("/" + segments[-1]) if len(segments) > 1 else None
     if handlers is not None:
         segments = segments[:-1]
@@ -123,25 +137,42 @@ def _of_model(segments: list[str], of_models: _OfModels) -> Match | None:
     else:
         return None
     version = None
-    if of_models.has_versions and len(segments) > 2 and segments[-2] == "versions":
+    if named.has_versions and len(segments) > 2 and segments[-2] == "versions":
         version = segments[-1]
         segments = segments[:-2]
     if len(segments) == 1:
-        return Match(handlers, segments[0], version)
+        return Match(handlers, segments[0], version, is_region=named.is_region)
     # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-    return Match(handlers, "/".join(segments), version, is_split=True)
+    return Match(handlers, "/".join(segments), version, is_split=True, is_region=named.is_region)
 
 
-def not_allowed(method: str, handlers: Iterable[str]) -> MethodNotAllowed:
-    """The error for a method that a path does not have, with `Allow`."""
+def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
+    """The error for a method that a path does not have, with `Allow`.
+
+    Args:
+        method: The method.
+        handlers: The methods that it has.
+        instead: The path that this method is probably meant for, with its mount; empty where nobody knows.
+    """
     allowed = ", ".join(handlers)
-    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}", headers={"Allow": allowed})
+    meant = f"; for inference, {method} to {shown(instead)}" if instead else ""
+    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
 
 
-def unknown_path(path: str) -> NotFound:
-    """The error for a path that nothing answers."""
+def unknown_path(path: str, mount: str) -> NotFound:
+    """The error for a path that nothing answers.
+
+    Args:
+        path: Behind the mount, percent-encoded.
+        mount: The mount's own path, which clients have to send before it.
+    """
+    mount = mount.rstrip("/")
+    quoted = shown(unquote(path.removesuffix("/")))
+    for pattern, why in _NOT_SUPPORTED:
+        if pattern.fullmatch(unquote(path.removesuffix("/"))):
+            return NotFound(why)
     return NotFound(
-        f"unknown path {shown(unquote(path.removesuffix('/')))}: expected /health/live, /health/ready, /models, or /models/{{name}}, "
-        "with /versions/{version} and /ready, /stats, /config, /infer, /infer_stream, /generate or /generate_stream behind it, "
-        "or /repository/index"
+        f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, {mount}/models, or "
+        f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, /infer_stream, /generate or "
+        f"/generate_stream behind it, or {mount}/repository/index"
     )

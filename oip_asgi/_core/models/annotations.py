@@ -15,6 +15,7 @@ import numpy as np
 
 from ..codecs.base import AnyInputCodec, AnyRequestCodec
 from ..codecs.registry import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
+from .said import Said, said_in, said_of_array
 from .specs import TensorSpec
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
@@ -27,18 +28,25 @@ class Meaning(NamedTuple):
         wanted: The type, without `Optional` and `Annotated`.
         spec: The `TensorSpec` in `Annotated`, or None.
         codec: The codec in `Annotated`, or None.
+        said: What it says of the tensor without a `TensorSpec`, or None.
     """
 
     wanted: Any
     spec: TensorSpec | None = None
     codec: AnyInputCodec | AnyRequestCodec | None = None
+    said: Said | None = None
+
+    def spec_for(self, name: str) -> TensorSpec | None:
+        """The `TensorSpec` in `Annotated`, or else one of this name with what is said; None where nothing is."""
+        return self.spec if self.spec is not None or self.said is None else self.said.spec(name)
 
 
 def meaning_of(annotation: Any) -> Meaning:
     """The parts of an annotation.
 
     Raises:
-        TypeError: The codec in `Annotated` is incomplete; the text says what it lacks.
+        TypeError: The codec in `Annotated` is incomplete, or what is meant as a datatype is none; the text says what to write.
+        ValueError: The shape in `Annotated` cannot be one.
     """
     origin = typing.get_origin(annotation)
     alias = getattr(origin or annotation, "__value__", None)
@@ -49,12 +57,16 @@ def meaning_of(annotation: Any) -> Meaning:
         codec = as_codec(extras)
         if codec is not None:
             check_complete(codec, inspect.formatannotation(annotation))
-        return Meaning(meaning_of(inner).wanted, next((extra for extra in extras if isinstance(extra, TensorSpec)), None), codec)
+        meant = meaning_of(inner)
+        spec = next((extra for extra in extras if isinstance(extra, TensorSpec)), None)
+        return Meaning(meant.wanted, spec, codec, said_in(annotation, extras) or meant.said)
     if origin in (typing.Union, UnionType):
         members = [member for member in typing.get_args(annotation) if member is not NoneType]
         if len(members) == 1:
             return meaning_of(members[0])
-    return Meaning(np.ndarray if origin is np.ndarray else annotation)
+    if origin is np.ndarray:
+        return Meaning(np.ndarray, said=said_of_array(typing.get_args(annotation)))
+    return Meaning(annotation)
 
 
 class Returned(NamedTuple):
@@ -100,8 +112,8 @@ class Outputs:
         """Whether an array of numbers becomes the only output without a codec."""
 
 
-def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, AnyInputCodec | None]:
-    """The type and the codec in the annotation of `*inputs` or `**inputs`, which are for each of their tensors.
+def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, AnyInputCodec | None, str | None]:
+    """The type, the codec and the datatype in the annotation of `*inputs` or `**inputs`, which are for each of their tensors.
 
     Args:
         annotation: The annotation.
@@ -111,12 +123,13 @@ def read_as(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, An
     Raises:
         TypeError: The annotation is for a whole request, or declares one tensor.
     """
-    wanted, spec, codec = meaning_of(annotation)
-    if spec is not None and not is_declared:
+    wanted, spec, codec, said = meaning_of(annotation)
+    is_one = spec is not None or (said is not None and said.shape is not None)
+    if is_one and not is_declared:
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor, but any number may come: use inputs=")
     if is_request_codec(codec):
         raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
-    return wanted, codec if is_input_codec(codec) else None
+    return wanted, codec if is_input_codec(codec) else None, None if said is None else said.datatype or None
 
 
 def each_of(annotation: Any) -> Any:
@@ -145,11 +158,14 @@ def returned_as(annotation: Any, codecs: Codecs) -> Returned:
         members = [meaning_of(member) for member in (args[:1] if is_every else args)]
     else:
         members, is_every = [meaning], False
-    specs = tuple(member.spec for member in members if member.spec is not None)
-    is_partial = bool(specs) and (is_every or len(specs) < len(members))
+    has_specs = any(member.spec is not None for member in members)
     if is_every:
-        return Returned(every=_writer(members[0], codecs), is_partial=is_partial)
-    return Returned(() if is_partial else specs, tuple(_writer(member, codecs) for member in members), is_partial=is_partial)
+        return Returned(every=_writer(members[0], codecs), is_partial=has_specs)
+    named = [member.spec_for(f"output_{place}") for place, member in enumerate(members)]
+    specs = tuple(spec for spec in named if spec is not None)
+    is_whole = len(specs) == len(members)  # what arrays say of themselves counts only where all say it
+    writers = tuple(_writer(member, codecs) for member in members)
+    return Returned(specs if is_whole else (), writers, is_partial=has_specs and not is_whole)
 
 
 def _writer(meaning: Meaning, codecs: Codecs) -> AnyInputCodec | None:

@@ -5,17 +5,24 @@ Nothing here calls the callable.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from ..codecs.registry import WholeReader
+from ..codecs.reader import Reader, WholeReader
+from ..codecs.scalars import scalar_of_parameter
 from ..errors import InvalidRequest, shown
-from ..tensors import InferenceContext, InferenceRequest, Tensor
+from ..tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned
 from .specs import InputNames, TensorSpec
+
+OF_PROTOCOL: Final = frozenset(
+    {"binary_data_output", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout", *ELSEWHERE}
+)
+"""Parameters of requests that mean something else than an argument of the model."""
 
 
 class Given(Protocol):
@@ -70,6 +77,33 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
     return lambda given: read(given.tensors[name], given.content_type) if name in given.tensors else default
 
 
+def scalar_or(name: str, reader: Reader, default: Any) -> Taker:
+    """Take the one element of the tensor `name`, else the request's parameter of this name, else the default.
+
+    Args:
+        name: The tensor's name, and the parameter's.
+        reader: Reads the tensor, or the parameter.
+        default: What it is where the request has neither; `inspect.Parameter.empty` where it must have one.
+    """
+    assert reader.scalar is not None  # others are tensors only
+    kind, may_be_parameter = reader.scalar, name not in OF_PROTOCOL
+
+    def take(given: Given) -> Any:
+        parameters = given.request.parameters
+        is_parameter = may_be_parameter and name in parameters
+        if name in given.tensors:
+            if is_parameter:
+                raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
+            return reader.read(given.tensors[name], given.content_type)
+        if is_parameter:
+            return scalar_of_parameter(kind, name, parameters[name])
+        if default is inspect.Parameter.empty:
+            raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
+        return default
+
+    return take
+
+
 def unclaimed_of(given: Given) -> Any:
     """One value of all tensors that no parameter has the name of."""
     claimed, reader = given.binding.claimed, given.binding.whole
@@ -100,7 +134,8 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     """How a callable is called.
 
     Args:
-        inputs: The declared inputs.
+        inputs: What metadata says of the inputs: those that are declared, and those of which an annotation says what is known.
+        undeclared: The names of the others.
         returned: What the return annotation says.
         names: Which inputs the callable takes.
         claimed: The names of the tensors that have a parameter of their own.
@@ -120,6 +155,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     """
 
     inputs: tuple[TensorSpec, ...]
+    undeclared: tuple[str, ...]
     returned: Returned
     names: InputNames
     claimed: frozenset[str]
@@ -135,6 +171,11 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     of_columns: frozenset[str]
     unannotated: dict[str, str]
     shown: Shown
+
+    @property
+    def takes_surroundings(self) -> bool:
+        """Whether the callable takes more of a request than its tensors."""
+        return any(take in (request_of, context_of) for take in (*self.positional, *self.keywords.values()))
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is.

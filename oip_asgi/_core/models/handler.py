@@ -46,9 +46,17 @@ class Handler:
         self.binding: Binding = bind(function, inputs, codecs, options.content_type)
         if self.binding.returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
+        if options.cache is not None and self.binding.takes_surroundings:
+            raise TypeError(
+                f"{options}: it takes an InferenceRequest or an InferenceContext, which are other ones for equal inputs: leave cache= out, "
+                "or take the tensors"
+            )
         self.inputs = self.binding.inputs
         self.outputs = tuple(options.outputs) or self.binding.returned.specs
         self._check_content_types((*self.inputs, *self.outputs))
+        for spec in self.inputs:
+            if spec.labels is not None:
+                raise ValueError(f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs")
         for what, specs in (("input", self.inputs), ("output", self.outputs)):
             names = [spec.name for spec in specs]
             if len(set(names)) != len(names):

@@ -13,6 +13,7 @@ from typing import Final, final
 import msgspec
 
 from ..effects import Signal
+from .levels import Levels
 from .uses import Uses
 
 _SHORTEST_LOOK: Final = 0.005
@@ -26,7 +27,7 @@ _COMPUTING: Final = 0.8
 
 @final
 class Limiter:
-    """The slots of one model, handed out first come, first served.
+    """The slots of one model, handed out first come, first served, within each level of priority.
 
     With `most`, the number of slots follows what the calls do: it doubles while they wait for something else than the CPU, and returns to
     `max_concurrency` while they use it, as more of them would then take time from each other without an answer coming sooner.
@@ -35,6 +36,7 @@ class Limiter:
         max_concurrency: How many calls may run at once, 1 or more.
         max_queue: How many may wait beside them.
         most: How many calls may run at once at the most; None for `max_concurrency`, always.
+        levels: How many levels of priority requests that wait may have. The highest has the next turn.
         clock: Tells the time in seconds.
         cpu: Tells how many seconds of CPU this process has used.
     """
@@ -45,6 +47,7 @@ class Limiter:
         max_queue: int,
         most: int | None = None,
         *,
+        levels: int = 1,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
@@ -56,7 +59,8 @@ class Limiter:
         self.lock = threading.Lock()
         self.running = 0
         """How many slots are taken."""
-        self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
+        self._lowest = levels
+        self._queue: dict[Slot, None] = {} if levels == 1 else Levels(levels)  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
 
     def set_bounds(self, max_concurrency: int, most: int | None = None) -> None:
@@ -73,12 +77,13 @@ class Limiter:
         """Whether nobody could enter right now."""
         return self.running >= self.max_concurrency and len(self._queue) >= self.max_queue
 
-    def enter(self, uses: Uses, *, may_wait: bool = True) -> Slot | None:
+    def enter(self, uses: Uses, *, may_wait: bool = True, level: int = 0) -> Slot | None:
         """A slot, to be given up in the end; None where all slots are taken and the queue is full.
 
         Args:
             uses: Ended together with the slot.
             may_wait: Whether the request may wait in the queue.
+            level: Its priority there, 1 for the highest; 0 for the lowest.
         """
         with self.lock:
             if self.running < self.max_concurrency:
@@ -86,7 +91,7 @@ class Limiter:
                 return Slot(self, uses, None)
             if len(self._queue) >= self.max_queue or not may_wait:
                 return None
-            slot = Slot(self, uses, Signal())
+            slot = Slot(self, uses, Signal(), level=level or self._lowest)
             self._queue[slot] = None
             return slot
 
@@ -144,7 +149,8 @@ class Limiter:
             is_unloaded: Whether that is because the model was unloaded, not because the server stops.
         """
         with self.lock:
-            slots, self._queue = list(self._queue), {}
+            slots = list(self._queue)
+            self._queue.clear()
             for slot in slots:
                 slot.is_left = True
                 slot.is_unloaded = is_unloaded
@@ -176,6 +182,7 @@ class Slot(msgspec.Struct, eq=False):
         is_left: Whether it has gone back, or was refused.
         in_thread: Whether a thread holds it.
         is_unloaded: Whether it was refused because the model was unloaded.
+        level: Its priority in the queue, 1 for the highest.
     """
 
     limiter: Limiter
@@ -184,6 +191,7 @@ class Slot(msgspec.Struct, eq=False):
     is_left: bool = False
     in_thread: bool = False
     is_unloaded: bool = False
+    level: int = 1
 
     def begin(self) -> bool:
         """Whether a thread may start its part, which `end`s then; False where the request was given up or turned away."""

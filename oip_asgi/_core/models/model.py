@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
+from .ahead import Ahead
 from .binding import Shown
+from .cache import Cache
 from .callables import kind_of
 from .handler import Handler
 from .life import Life
@@ -41,6 +43,8 @@ class Model:
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
+        self.undeclared: tuple[str, ...] = ()
+        """The inputs of which only the name is known, as its parameters have it."""
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
         self.optional: frozenset[str] = frozenset()
@@ -49,7 +53,10 @@ class Model:
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
-        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue)
+        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, levels=options.priority_levels or 1)
+        self.cache = None if options.cache is None else Cache(options.cache)
+        self.ahead = None if options.cache is None and options.priority_levels is None else Ahead()
+        """Where requests are counted that are looked at before they have a slot; None for a model that need not know them then."""
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -60,7 +67,10 @@ class Model:
 
     def _describe(self, handler: Handler) -> None:
         """Say of the model what is true of what answers its requests from now on."""
+        if self.cache is not None:
+            self.cache.clear()
         self.inputs, self.outputs = handler.inputs, handler.outputs
+        self.undeclared = handler.binding.undeclared
         self.named, self.streams = handler.binding.claimed, handler.streams
         self.shown = handler.binding.shown
         is_required = handler.binding.names.is_required

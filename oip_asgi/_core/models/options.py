@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import shown
 from ..tensors import plain_name
+from .cache import ResponseCache
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
@@ -35,6 +36,8 @@ class ModelKeywords(TypedDict, total=False):
     max_queue: int
     timeout: float | None
     stream_timeout: float | None
+    priority_levels: int | None
+    cache: ResponseCache | None
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -61,6 +64,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_queue: int = 100
     timeout: float | None = None
     stream_timeout: float | None = None
+    priority_levels: int | None = None
+    cache: ResponseCache | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -77,6 +82,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.run not in ("thread", "inline"):
             raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
         self._check_limits()
+        if self.cache is not None and not isinstance(self.cache, ResponseCache):
+            raise TypeError(f"{self}: cache={self.cache!r} must be a ResponseCache, such as cache=ResponseCache(max_bytes=64 << 20)")
         for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
             if seconds is not None:
                 self._check_seconds(name, seconds)
@@ -97,6 +104,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self._check_inline(kind)
         if self.stream_timeout is not None and kind not in STREAMS:
             raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
+        if self.cache is not None and kind in STREAMS:
+            raise ValueError(f"{self}: the answers of a generator are not cached: leave cache= out")
 
     def _check_hooks(self) -> None:
         for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
@@ -121,6 +130,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         limits = [("max_queue", self.max_queue, 0)]
         if self.max_concurrency is not None:
             limits.insert(0, ("max_concurrency", self.max_concurrency, 1))
+        if self.priority_levels is not None:
+            limits.append(("priority_levels", self.priority_levels, 2))
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")

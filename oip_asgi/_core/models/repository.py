@@ -15,6 +15,10 @@ from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
 
+UNVERSIONED: Final = "1"
+"""What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
+perf_analyzer reads a number there."""
+
 
 class _Registered(NamedTuple):
     """All models at one moment.
@@ -34,6 +38,8 @@ class Repository:
     def __init__(self) -> None:
         self._now = _Registered({}, {})
         self._lock = threading.Lock()
+        self.changes = 0
+        """How often a model has come or gone."""
 
     def add(self, model: Model) -> None:
         """Take a model in.
@@ -67,6 +73,7 @@ class Repository:
         else:
             del by_name[name], defaults[name]
         self._now = _Registered(by_name, defaults)
+        self.changes += 1
 
     def __contains__(self, name: str) -> bool:
         return name in self._now.by_name
@@ -101,7 +108,8 @@ class Repository:
 
         Args:
             name: The model's name.
-            version: None for the default: the highest where all versions are integers, else the one registered last.
+            version: None for the default: the highest where all versions are integers, else the one registered last. A model without
+                versions is also its own version `UNVERSIONED`.
 
         Raises:
             NotFound: There is none.
@@ -109,14 +117,15 @@ class Repository:
         by_name, defaults = self._now
         default = defaults.get(name)
         if default is None:
-            known = f"expected {listed(by_name)}" if by_name else "no model is registered"
+            known = f"expected {listed(by_name)}" if by_name else "no model is registered, as server.model and server.register do it"
             raise NotFound(f"Request for unknown model: {shown(name)} is not found: {known}")
         if version is None:
             return default
-        model = by_name[name].get(version)
+        versions = by_name[name]
+        model = versions.get(version) or (versions.get(None) if version == UNVERSIONED else None)
         if model is None:
-            versions = [known for known in by_name[name] if known is not None]
-            known = f"expected {listed(versions)}" if versions else "it has no versions"
+            numbers = [known for known in versions if known is not None]
+            known = f"expected {listed(numbers)}" if numbers else "it has no versions"
             raise NotFound(f"Request for unknown model: {shown(name)} version {shown(version)} is not found: {known}")
         return model
 

@@ -17,6 +17,7 @@ from ..codecs.column_writing import column_to_tensor
 from ..codecs.pandas import PandasCodec, is_series
 from ..codecs.pandas_dtypes import CATEGORIES, DTYPE
 from ..codecs.registry import Codecs
+from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, cast
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from ..schemas import Parameters, RequestOutput
@@ -79,13 +80,14 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
     for (key, value), codec in zip(named, annotated, strict=True):
         name = _sendable(key)
         if value is None:
-            raise ModelFault(f"output {name!r} is None: a model must return its result")
+            raise ModelFault("the model returned None: did you forget `return`?" if result is None else f"output {name!r} is None")
         response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 
 
 def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
+    value = _faults(without_torch, value)
     if spec is not None and spec.content_type is not None:
         codec = codecs.inputs[spec.content_type]
     if asked is None:

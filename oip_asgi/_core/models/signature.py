@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..codecs.base import AnyInputCodec, AnyRequestCodec
-from ..codecs.numpy import NumpyCodec
-from ..codecs.registry import UNTYPED, Codecs, Reader, WholeReader, is_input_codec, is_request_codec
+from ..codecs.base import AnyRequestCodec
+from ..codecs.reader import Reader, WholeReader
+from ..codecs.registry import UNTYPED, Codecs, is_input_codec, is_request_codec
 from ..tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import Returned, each_of, meaning_of, read_as, returned_as
-from .binding import Binding, Shown, Taker, constant, context_of, request_of, tensor_of, tensor_or, unclaimed_of
+from .binding import Binding, Shown, Taker, constant, context_of, request_of, scalar_or, tensor_of, tensor_or, unclaimed_of
 from .callables import STREAMS, kind_of
+from .readers import Readers
+from .said import Said
 from .specs import InputNames, TensorSpec
 
 
@@ -33,7 +35,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
         ValueError: Two inputs have the same name.
     """
     called = _called(function)
-    readers = _Readers(codecs, {spec.name: spec for spec in declared}, content_type, called)
+    readers = Readers(codecs, {spec.name: spec for spec in declared}, content_type, called)
     if isinstance(function, np.ufunc):
         return _bind_ufunc(function, declared, readers)
     try:
@@ -45,95 +47,17 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
-        raise TypeError(f"an annotation of {called} cannot be resolved ({error}): import the name at run time, or drop it") from error
+        # Python cannot make `Optional` of an annotation that holds a list
+        mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
+        raise TypeError(f"an annotation of {called} cannot be resolved ({error}): {mend}") from error
     return _Signature(function, signature, declared, readers).bind()
-
-
-class _Readers:
-    """Makes the readers of parameters, from their annotations and from what is declared."""
-
-    def __init__(self, codecs: Codecs, specs: dict[str, TensorSpec], of_model: str | None, called: str) -> None:
-        self.codecs = codecs
-        self.specs = specs
-        self.called = called
-        self.only_whole = frozenset(codecs.only_whole())
-        self.of_columns = frozenset(codecs.of_columns())
-        self.of_one = frozenset(codecs.requests) - self.only_whole
-        self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
-        self.content_type = of_model
-        self.unannotated: dict[str, str] = {}
-
-    def content_types(self) -> dict[str, str]:
-        """The declared content types by name."""
-        return {name: spec.content_type for name, spec in self.specs.items() if spec.content_type is not None}
-
-    def tensor(self, annotation: Any, codec: AnyInputCodec | None, name: str) -> Reader | None:
-        """The reader of the tensor `name` for an annotation; None if no tensor can become what the annotation says.
-
-        Raises:
-            TypeError: The declared datatype or content type does not fit the annotation.
-        """
-        reader = self.codecs.reader(annotation, codec)
-        if reader is None:
-            return None
-        spec = self.specs.get(name)
-        if spec is not None and reader.datatype not in (None, spec.datatype):
-            raise TypeError(
-                f"{self.called}: input {name!r} is declared with datatype {spec.datatype}, which cannot become {reader.annotation}: "
-                f"declare {reader.datatype}, or annotate another type"
-            )
-        content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
-        if spec is not None and codec is None and annotation in UNTYPED:
-            self.unannotated[name] = content_type or NumpyCodec.content_type
-        if content_type is None:
-            return reader
-        default = reader.by_content_type.get(content_type)
-        if default is None:
-            raise TypeError(
-                f"{self.called}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
-                f"declare {', '.join(reader.by_content_type)}, or leave it out"
-            )
-        return Reader(reader.annotation, default, reader.by_content_type, reader.datatype, content_type)
-
-    def shown(self, name: str, reader: Reader | None) -> TensorSpec:
-        """An input as it is shown to people: what is declared, else a guess, with the content type that its values are read with.
-
-        Args:
-            name: The input's name.
-            reader: What reads it; None if no parameter has its name.
-        """
-        spec = self.specs.get(name)
-        if reader is not None:
-            content_type = reader.content_type
-        else:
-            content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
-        if spec is None:
-            return TensorSpec(name, (reader and reader.datatype) or "FP32", [-1], content_type)
-        return TensorSpec(name, spec.datatype, spec.shape, content_type)
-
-    def every(self, names: Sequence[str], annotation: Any, codec: AnyInputCodec | None = None) -> Callable[[Tensor, str | None], Any]:
-        """How tensors of any name are read for one annotation.
-
-        Args:
-            names: The names of the declared inputs among them.
-            annotation: The annotation, without `Optional` and `Annotated`.
-            codec: The codec in `Annotated`, or None.
-
-        Raises:
-            TypeError: No tensor can become what the annotation says, or a declared one cannot.
-        """
-        other = self.tensor(annotation, codec, "")
-        if other is None:
-            raise TypeError(f"{self.called}: no tensor can become {inspect.formatannotation(annotation)}: annotate np.ndarray")
-        by_name = {name: self.tensor(annotation, codec, name) or other for name in names}
-        return lambda tensor, of_request: by_name.get(tensor.name, other).read(tensor, of_request)
 
 
 def _called(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
 
 
-def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: _Readers) -> Binding:
+def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: Readers) -> Binding:
     # its signature has `out` and `where` too, which a client cannot send
     names = ["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)]
     if declared:
@@ -143,12 +67,13 @@ def _bind_ufunc(function: np.ufunc, declared: Sequence[TensorSpec], readers: _Re
     return _by_position(names, declared, readers)
 
 
-def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: _Readers) -> Binding:
+def _by_position(names: Sequence[str], declared: Sequence[TensorSpec], readers: Readers) -> Binding:
     if readers.whole is not None:
         raise TypeError(f"{readers.called} has no parameter for content_type={readers.whole.content_type!r}: wrap it in a def")
     read = readers.every(names, inspect.Parameter.empty)
     return Binding(
         inputs=tuple(declared),
+        undeclared=() if declared else tuple(names),
         returned=Returned(),
         names=InputNames(declared, frozenset(names), frozenset()),
         claimed=frozenset(names),
@@ -171,11 +96,12 @@ class _Signature:
     """A signature, and what is declared, on their way to a `Binding`."""
 
     def __init__(
-        self, function: Callable[..., Any], signature: inspect.Signature, declared: Sequence[TensorSpec], readers: _Readers
+        self, function: Callable[..., Any], signature: inspect.Signature, declared: Sequence[TensorSpec], readers: Readers
     ) -> None:
         self._reserved = _parameter_names(function)
         fixed = function.keywords if isinstance(function, functools.partial) else {}
         parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
+        _check_is_bound(readers.called, parameters)
         self._named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         self._spread = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
         self._rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
@@ -188,6 +114,10 @@ class _Signature:
         annotation = signature.return_annotation
         self._returned = returned_as(each_of(annotation) if kind_of(function, "thread") in STREAMS else annotation, readers.codecs)
         self._specs: list[TensorSpec] = list(declared)
+        self._shown: list[TensorSpec] = list(declared)
+        self._undeclared: list[str] = []
+        self._scalars: set[str] = set()
+        self._needed: set[str] = set()
         self._unclaimed = [spec.name for spec in declared]
         self._required: set[str] = set()
         self._takes: list[str] = []
@@ -214,10 +144,12 @@ class _Signature:
             )
         self._check_content_type(claimed)
         open_ended = (self._rest or self._takes_all) and not self._is_closed
-        names = self._required | self._optional
+        needed = self._required | self._needed
+        names = (self._required | self._optional) - self._scalars
         sole = None if self._rest or self._takes_all or len(names) != 1 else next(iter(names))
         return Binding(
-            inputs=tuple(self._specs),
+            inputs=tuple(self._shown),
+            undeclared=tuple(self._undeclared),
             returned=self._returned,
             names=InputNames(
                 self._specs,
@@ -237,17 +169,17 @@ class _Signature:
             only_whole=self._readers.only_whole,
             of_columns=self._readers.of_columns,
             unannotated=self._readers.unannotated,
-            shown=Shown(self._shown(self._required), self._shown(self._optional), is_open=bool(open_ended)),
+            shown=Shown(self._inputs(needed), self._inputs(self._optional - needed), is_open=bool(open_ended)),
         )
 
-    def _shown(self, names: set[str]) -> tuple[TensorSpec, ...]:
+    def _inputs(self, names: set[str]) -> tuple[TensorSpec, ...]:
         order = [name for name in (*[spec.name for spec in self._specs], *self._read) if name in names]
         return tuple(self._readers.shown(name, self._read.get(name)) for name in dict.fromkeys(order))
 
     def _every(self, parameter: inspect.Parameter) -> Callable[[Tensor, str | None], Any]:
         """How each tensor of `*inputs` or `**inputs` is read."""
-        wanted, codec = read_as(parameter.annotation, self._called, is_declared=bool(self._declared))
-        return self._readers.every(self._unclaimed, wanted, codec)
+        wanted, codec, datatype = read_as(parameter.annotation, self._called, is_declared=bool(self._declared))
+        return self._readers.every(self._unclaimed, wanted, codec, datatype)
 
     def _check_content_type(self, claimed: frozenset[str]) -> None:
         declared = self._readers.content_type
@@ -273,7 +205,8 @@ class _Signature:
         return meaning.codec if is_request_codec(meaning.codec) else None
 
     def _add_declared_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec) -> None:
-        wanted, spec, _ = meaning_of(parameter.annotation)
+        meaning = meaning_of(parameter.annotation)
+        wanted, spec = meaning.wanted, meaning.spec_for(parameter.name)
         if spec is not None:
             self._declare(spec)
             self._unclaimed.append(spec.name)
@@ -284,6 +217,7 @@ class _Signature:
         if self._declared:
             raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
         self._specs.append(spec)
+        self._shown.append(spec)
         self._readers.specs[spec.name] = spec
 
     def _add_whole(self, parameter: inspect.Parameter, codec: AnyRequestCodec, wanted: Any) -> None:
@@ -307,7 +241,9 @@ class _Signature:
         return self._whole_codec(parameter) is None and self._readers.codecs.reader(meaning.wanted, codec) is not None
 
     def _add(self, parameter: inspect.Parameter, name: str) -> None:
-        wanted, spec, codec = meaning_of(parameter.annotation)
+        meaning = meaning_of(parameter.annotation)
+        wanted, codec, said = meaning.wanted, meaning.codec, meaning.said
+        spec = meaning.spec if self._declared else meaning.spec_for(name)
         whole = self._whole_codec(parameter)
         if spec is not None and not self._declared and (whole is not None or wanted in (InferenceContext, InferenceRequest)):
             raise TypeError(f"{self._called}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
@@ -334,20 +270,45 @@ class _Signature:
             self._leave(parameter)
             return
         reader = self._readers.tensor(wanted, codec if is_input_codec(codec) else None, name)
-        if reader is None:
-            raise TypeError(
-                f"{self._called}: parameter {parameter.name!r} is annotated {inspect.formatannotation(parameter.annotation)}, which no "
-                "tensor can become: annotate np.ndarray, list[str], list[bytes], list[datetime], pd.DataFrame, InferenceRequest or "
-                "InferenceContext, name a codec in Annotated, or bind a value with functools.partial"
-            )
+        if reader is None or (said is not None and said.unreadable is not None and codec is None):
+            raise TypeError(self._no_tensor(parameter, said))
         if name in self._required | self._optional:
             raise ValueError(f"{self._called}: two inputs have the same name among {[*sorted(self._required | self._optional), name]}")
         if self._declared:
             self._unclaimed.remove(name)
+            self._readers.check_said(self._readers.specs[name], said, parameter.annotation)
+        elif spec is None:
+            self._show(name, reader)
         self._read[name] = reader
         self._takes.append(f"{name}: {reader.annotation}" if reader.annotation else name)
+        if reader.scalar is not None:
+            self._scalars.add(name)
+            if not optional:
+                self._needed.add(name)
+            self._optional.add(name)
+            self._pass(parameter, scalar_or(name, reader, parameter.default))
+            return
         (self._optional if optional else self._required).add(name)
         self._pass(parameter, tensor_or(name, reader.read, parameter.default) if optional else tensor_of(name, reader.read))
+
+    def _show(self, name: str, reader: Reader) -> None:
+        """Note for the metadata what is known of an input that is not declared. Requests are not checked against it: its reader checks."""
+        if reader.shown is None:
+            self._undeclared.append(name)
+        else:
+            self._shown.append(TensorSpec(name, *reader.shown))
+
+    def _no_tensor(self, parameter: inspect.Parameter, said: Said | None) -> str:
+        """The text of the error for an annotation that no tensor can become."""
+        annotated = f"parameter {parameter.name!r} is annotated {inspect.formatannotation(parameter.annotation)}"
+        if said is not None and said.unreadable is not None:
+            instead = "list[str]" if said.unreadable == "str_" else "list[datetime]" if said.unreadable == "datetime64" else "np.ndarray"
+            return f"{self._called}: {annotated}, but no tensor has elements of numpy's {said.unreadable}: annotate {instead}"
+        return (
+            f"{self._called}: {annotated}, which no tensor can become: annotate np.ndarray, float, int, bool, str, list[str], list[bytes], "
+            "list[datetime], torch.Tensor, pd.DataFrame, InferenceRequest or InferenceContext, name a codec in Annotated, or bind a value "
+            "with functools.partial"
+        )
 
     def _pass(self, parameter: inspect.Parameter, taker: Taker) -> None:
         if self._goes_by_position(parameter):
@@ -385,6 +346,16 @@ class _Signature:
                 f"{self._called} has no parameter for the declared inputs {self._unclaimed}: "
                 "rename them or the parameters, or take **inputs"
             )
+
+
+def _check_is_bound(called: str, parameters: Sequence[inspect.Parameter]) -> None:
+    if parameters and parameters[0].name == "self":
+        owner = called.rpartition(".")[0].rpartition(".")[2]
+        instance = f"{owner}(...).{called.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
+        raise TypeError(
+            f"{called} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
+            "not the function of the class; if it needs no instance, make it a staticmethod"
+        )
 
 
 def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:

@@ -5,6 +5,7 @@ Specification: Model Metadata, `$metadata_tensor`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,18 +25,22 @@ class TensorSpec:
         shape: The dimensions; -1 stands for any size.
         content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
             tensor's `parameters`.
+        labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
+            by classification are told these.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, a dimension is below -1, or the name has lone surrogates.
+        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, or the labels cannot be those of this
+            tensor.
 
-    Specification: `$metadata_tensor`; Content Types, Model Metadata.
+    Specification: `$metadata_tensor`; Content Types, Model Metadata; Triton's Classification Extension.
     """
 
     name: str
     datatype: str
     shape: Sequence[int]
     content_type: str | None = None
+    labels: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -55,6 +60,23 @@ class TensorSpec:
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
+        if self.labels is not None:
+            self._check_labels(here)
+            object.__setattr__(self, "labels", tuple(self.labels))
+
+    def _check_labels(self, here: str) -> None:
+        labels = self.labels
+        if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
+            raise TypeError(f'{here}: labels={labels!r} must be a list of strings, such as ["cat", "dog"]')
+        for label in labels:
+            if ":" in label:
+                raise ValueError(f"{here}: the label {label!r} has a colon, at which clients split what they are told")
+            plain_name(label, f"{here}: label {label!r}")
+        if self.dtype.kind not in "iuf":
+            raise ValueError(f"{here}: labels are for integers, FP16, FP32 and FP64")
+        row = self.shape if len(self.shape) < 2 else self.shape[1:]
+        if -1 not in row and math.prod(row) != len(labels):
+            raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
     @cached_property
     def dtype(self) -> DType:
@@ -85,6 +107,16 @@ class TensorSpec:
             return array.reshape(-1)
         if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
             return array.reshape(-1, 1)
+        return array
+
+
+class AnyShape(TensorSpec):
+    """A tensor whose datatype is declared and whose shape is not: any is taken. What metadata has to say of its shape is `[-1]`."""
+
+    def fits(self, _: tuple[int, ...]) -> bool:
+        return True
+
+    def of_list(self, array: Array) -> Array:
         return array
 
 

@@ -65,6 +65,9 @@ class Observer(Protocol):
     def first_response(self, seconds: float) -> None:
         """The first response of a stream was there after so long."""
 
+    def looked_up(self, *, was_there: bool) -> None:
+        """A request was looked up in the model's cache."""
+
 
 class Duration(msgspec.Struct, frozen=True):
     """How many there were, and how long they took together, in seconds."""
@@ -123,6 +126,9 @@ class Snapshot(msgspec.Struct, frozen=True):
         executions: Calls that returned, in buckets: a batch counts once.
         rows: Rows of each call, in buckets of `ROWS`.
         first_responses: How long streams took until their first response, in buckets.
+        cache_hit: Requests that were answered from the cache, and how long they were looked up, or waited for an equal one. They count in
+            `success` and `queue`, and in no other stage.
+        cache_miss: Requests that were looked up and not found.
     """
 
     outcomes: dict[Outcome, int]
@@ -142,6 +148,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     executions: Histogram
     rows: Histogram
     first_responses: Histogram
+    cache_hit: Duration
+    cache_miss: Duration
 
 
 class _Stages:
@@ -181,6 +189,7 @@ class Statistics:
         self._batch_infers = _buckets()
         self._responses: dict[int, Responses] = {}
         self._first_seconds, self._firsts = 0.0, _buckets()
+        self._hits = self._misses = Duration()
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
@@ -220,6 +229,29 @@ class Statistics:
                 self._member_rows += rows
         if self.observers:
             self._tell("ok", seconds, queue, rows, infer)
+
+    def record_hit(self, moments: Moments) -> None:
+        """Count a request that was answered from the cache.
+
+        Args:
+            moments: When it came, was looked up (`started`) and found (`returned`), and was answered.
+        """
+        seconds = moments.answered - moments.since
+        with self._lock:
+            self._hits = self._hits.plus(moments.returned - moments.started)
+            self._seconds += seconds
+            self._durations[bisect_left(BUCKETS, seconds)] += 1
+            self._last = moments.answered
+        for observer in self.observers:
+            observer.looked_up(was_there=True)
+            observer.request("ok", seconds, None, 0)
+
+    def record_miss(self, seconds: float) -> None:
+        """Count a request that was looked up for so long and not found."""
+        with self._lock:
+            self._misses = self._misses.plus(seconds)
+        for observer in self.observers:
+            observer.looked_up(was_there=False)
 
     def record_failure(self, outcome: Outcome, moments: Moments, ended: float, rows: int | None = None) -> None:
         """Count a request that began to wait for a slot, and was not answered.
@@ -302,7 +334,8 @@ class Statistics:
         """All numbers at this moment, as copies."""
         with self._lock:
             alone, members = self._alone, self._members
-            answered = alone.answered + members.answered
+            executed = alone.answered + members.answered
+            answered = executed + self._hits.count
             queues, infers = _sum(alone.queues, members.queues), _sum(alone.infers, members.infers)
             queue = Duration(sum(queues), alone.queue + members.queue)
             batches, executions = self._executed()
@@ -314,10 +347,10 @@ class Statistics:
                 last_answered=self._last or None,
                 success=Duration(answered, self._seconds - self._fail),
                 fail=Duration(sum(self._durations) - answered, self._fail),
-                queue=queue,
+                queue=Duration(queue.count + self._hits.count, queue.seconds),
                 compute_input=Duration(queue.count, alone.input + members.input),
                 compute_infer=Duration(sum(infers), alone.infer + members.infer),
-                compute_output=Duration(answered, alone.output + members.output),
+                compute_output=Duration(executed, alone.output + members.output),
                 batches=batches,
                 responses={index: self._responses[index].copy() for index in sorted(self._responses)},
                 durations=Histogram(self._durations.copy(), self._seconds),
@@ -325,6 +358,8 @@ class Statistics:
                 executions=Histogram(_sum(alone.infers, self._batch_infers), function),
                 rows=_rows(executions),
                 first_responses=Histogram(self._firsts.copy(), self._first_seconds),
+                cache_hit=self._hits,
+                cache_miss=self._misses,
             )
 
     def _executed(self) -> tuple[dict[int, Batch], dict[int, int]]:

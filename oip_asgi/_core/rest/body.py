@@ -13,13 +13,23 @@ import msgspec
 
 from .. import schemas
 from ..datatypes import Array, Buffer, DType, dtype_of
-from ..errors import InvalidRequest, InvalidResponse, shown
+from ..errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
 from ..limits import check_numbers
-from ..raw import count, from_raw, view_raw
+from ..raw import from_raw, view_raw
 from ..schemas import Parameters
-from ..tensors import Headers, InferenceRequest, InferenceResponse, Tensor, bytes_tensor, check_supported, object_array
+from ..tensors import (
+    REGION,
+    InferenceRequest,
+    InferenceResponse,
+    Lend,
+    Tensor,
+    bytes_tensor,
+    check_supported,
+    lend_nothing,
+    own_parameters,
+)
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
@@ -48,7 +58,7 @@ _FEW: Final = 2**12
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
+def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary.
 
     Nearly all requests are plain, and read by the quicker decoders. What these refuse is read once more, closely.
@@ -56,6 +66,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
     Args:
         body: The whole body.
         header_length: How many of its bytes are JSON; None where the request did not say, and all of them are.
+        lend: Reads the inputs that are in shared memory.
 
     Raises:
         InvalidRequest: The body is not what the specification describes; the text names the place.
@@ -68,7 +79,7 @@ def decode_request(body: Buffer, header_length: int | None) -> InferenceRequest:
         request = _plain_request(text, behind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         request, read = None, from_json  # of its data nothing is known: it may be plain
-    return request or _to_request(documents.request_closely(text), behind, read)
+    return request or _to_request(documents.request_closely(text), behind, read, lend)
 
 
 def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | None:
@@ -82,14 +93,19 @@ def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | No
     except documents.NotPlain:
         return None
     try:
-        return _to_request(document, behind, read_plain)
+        return _to_request(document, behind, read_plain, _read_later)
     except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # what is wrong is not told here: something else may be wrong before it
 
 
-def _to_request(document: documents.Request, behind: Buffer | None, read: _Read) -> InferenceRequest:
+def _read_later(_: Parameters) -> Buffer:
+    """Leave shared memory to the closer look, so that it is read once."""
+    raise documents.NotPlain
+
+
+def _to_request(document: documents.Request, behind: Buffer | None, read: _Read, lend: Lend = lend_nothing) -> InferenceRequest:
     check_numbers(document.texts, document.outputs)
-    inputs = _decode_tensors(document.inputs(), "inputs", behind, read)
+    inputs = _decode_tensors(document.inputs(), "inputs", behind, read, lend)
     for place, output in enumerate(document.outputs):
         if output.parameters:
             _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
@@ -107,18 +123,19 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         header_length: How many of its bytes are JSON; None where the response did not say, and all of them are.
 
     Raises:
-        InvalidResponse: The body is an error, or not what the specification describes; the text says which.
+        ErrorResponse: The body is an error.
+        InvalidResponse: It is not what the specification describes; the text says why.
     """
     try:
         text, behind = (body, None) if header_length is None else _split(body, header_length)
         document = documents.response_document(bytes(text))
         if document.error is not None:
-            raise InvalidResponse(f"the server answered with an error: {document.error}")
+            raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
         items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
         texts = [item.data for item in document.outputs]
-        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json)
+        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
@@ -138,47 +155,6 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
-
-
-def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
-    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary.
-
-    Args:
-        body: The tensor's bytes.
-        name: The name of the model's only input.
-        datatype: Its declared datatype.
-        shape: Its declared shape; at most one dimension may be -1, which the body's length decides.
-
-    Raises:
-        InvalidRequest: The body's length does not fit the shape.
-
-    Specification: Triton's raw binary request, `Inference-Header-Content-Length: 0`.
-    """
-    dtype = dtype_of(datatype)
-    try:
-        deduced = _deduce(shape, len(body), dtype)
-        # the only element of BYTES is the body itself, without the length that frames each of several
-        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
-    return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
-
-
-def _deduce(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
-    if dtype.hasobject:
-        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
-        if count(one) != 1:
-            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
-        return one
-    free = shape.count(-1)
-    if free == 0:
-        return shape
-    if free > 1:
-        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
-    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
-    if row == 0 or size % row:
-        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
-    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
 class _BinaryData:
@@ -202,12 +178,14 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read) -> list[Tensor]:
+def _decode_tensors(
+    items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read, lend: Lend
+) -> list[Tensor]:
     binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
     for item, data in items:
         try:
-            tensors.append(_decode_tensor(item, data, binary, read))
+            tensors.append(_decode_tensor(item, data, binary, read, lend))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     if binary is not None:
@@ -215,13 +193,15 @@ def _decode_tensors(items: Iterable[tuple[schemas.RequestInput, Buffer]], field:
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read) -> Tensor:
+def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
     dtype = dtype_of(item.datatype)
     make = bytes_tensor if dtype.hasobject else Tensor
     parameters = item.parameters or {}
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:
+            if REGION in parameters:
+                return Tensor(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
         return make(item.name, read(data, dtype, item.shape), parameters)
@@ -252,15 +232,17 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 
     Args:
         response: What the model answered.
-        request: What it was asked: its `binary_data` and `binary_data_output` decide each output's form.
+        request: What it was asked: its `binary_data` and `binary_data_output` decide each output's form. One in shared memory has no data.
 
     Raises:
         InvalidRequest: An output cannot be JSON, as the request wants it; the text says what to ask for.
     """
     every = request.parameters.get("binary_data_output", False)
-    asked: Mapping[str, object] = {}
+    asked: dict[str, object] = {}
     if request.outputs:
-        asked = {output.name: output.parameters.get("binary_data", every) for output in request.outputs if output.parameters}
+        for output in request.outputs:
+            if output.parameters:  # None for one in shared memory, which is not sent
+                asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
     few = response.outputs[:_MANY] if len(response.outputs) > _MANY else response.outputs
     outputs, texts, binary = _encode_tensors(few, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
@@ -309,11 +291,12 @@ def _encode_tensors(
     for tensor in tensors:
         name, array, parameters = tensor.name, tensor.array, tensor.parameters
         data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-        if asked.get(name, every):
+        is_binary = asked.get(name, every)
+        if is_binary:
             content = view_raw(array)
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
-        else:
+        elif is_binary is not None:
             try:
                 text = to_json(array)
             except InvalidRequest as error:
@@ -340,18 +323,3 @@ def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str],
     if not binary:
         return {"Content-Type": "application/json"}, text
     return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])
-
-
-def from_http(headers: Headers, body: Buffer) -> InferenceResponse:
-    """Headers and body as a response. `InferenceResponse.from_http` says more."""
-    pairs = headers.items() if hasattr(headers, "items") else headers
-    lengths = [_text(value) for name, value in pairs if _text(name).lower() == HEADER_LENGTH.lower()]
-    if not lengths:
-        return decode_response(body, None)
-    if len(lengths) > 1 or not _DECIMAL.fullmatch(lengths[0]):
-        raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
-    return decode_response(body, int(lengths[0]))
-
-
-def _text(part: str | bytes) -> str:
-    return part.decode("latin-1") if isinstance(part, bytes) else part

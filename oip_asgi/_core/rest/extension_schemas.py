@@ -1,9 +1,11 @@
 """The JSON documents of Triton's extensions as msgspec Structs. Declarations only. gRPC's messages have the same fields.
 
-Specification: Triton's Statistics Extension and Model Configuration Extension.
+Specification: Triton's Statistics Extension, Model Configuration Extension and System Shared Memory Extension.
 """
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -120,6 +122,12 @@ class VersionPolicy(msgspec.Struct):
     all: dict[str, int]
 
 
+class CacheSetting(msgspec.Struct):
+    """Whether a model has a response cache."""
+
+    enable: bool
+
+
 class ModelConfig(msgspec.Struct):
     """`ModelConfig`, the fields that clients read."""
 
@@ -132,3 +140,28 @@ class ModelConfig(msgspec.Struct):
     output: list[ModelOutput]
     instance_group: list[InstanceGroup]
     parameters: dict[str, ModelParameter] | UnsetType = UNSET
+    response_cache: CacheSetting | UnsetType = UNSET
+
+
+class RegisterRegion(msgspec.Struct):
+    """What `POST v2/systemsharedmemory/region/{region}/register` is sent."""
+
+    key: str
+    byte_size: Annotated[int, msgspec.Meta(ge=0)]
+    offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class Region(msgspec.Struct):
+    """A registered region of system shared memory.
+
+    Args:
+        name: What clients call it.
+        key: The segment, as it was registered.
+        offset: Where it begins in the segment, in bytes.
+        byte_size: How many bytes it has.
+    """
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int

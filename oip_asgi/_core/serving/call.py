@@ -6,29 +6,47 @@ Plain functions: which of them runs in which thread, and when, is decided in `pi
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any, Generic, TypeVar
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
 from ..effects import DeadlinePassed, Stopped
-from ..errors import InferenceError, InvalidRequest, shown
+from ..errors import InferenceError, InvalidRequest, TooLarge, shown
 from ..log import log_fields, log_raised
 from ..models.binding import Binding
+from ..models.cache import Flight
 from ..models.handler import Handler
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..models.options import NO_TIMEOUT
 from ..models.results import check_asked, select, to_response
 from ..schemas import Parameters, RequestOutput
-from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, check_supported, read_only
+from ..tensors import (
+    CLASSIFICATION,
+    SHARED_MEMORY,
+    InferenceContext,
+    InferenceRequest,
+    InferenceResponse,
+    Tensor,
+    check_supported,
+    read_only,
+)
+from .delivery import SUPPORTED, Delivery, delivery_of
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
 from .nesting import enter, leave
 from .observers import Span, ended
+from .reserved import check_priority, check_reserved
+from .shared_memory import check_no_place, place_of
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
+
+
+class _NotAtOnce(Exception):
+    """Inputs are in shared memory, and their size is not that of the body: a worker thread reads them."""
 
 
 class ModelRaised(Exception):
@@ -47,9 +65,9 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_arguments", "_asked", "_body", "_outputs",
-        "answered", "binding", "called", "content_type", "deadline", "engine", "entered", "form", "handler",
-        "is_decoded", "model", "request", "returned", "seconds", "since", "slot", "span", "started", "tensors",
+        "_arguments", "_asked", "_body", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline",
+        "delivery", "engine", "entered", "flight", "form", "found", "handler", "is_decoded", "level", "model", "request", "returned",
+        "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -65,6 +83,11 @@ class Call(Generic[T]):
         self.handler = handler
         self.form = form
         self.is_decoded = False
+        self.level = 0
+        self.flight: Flight | None = None
+        self.found: InferenceResponse | None = None
+        self.delivery: Delivery | None = None
+        self._lent = 0
         self._body: Buffer | None = body
         self._arguments: tuple[list[Any], dict[str, Any]] | None = None
         self._asked: dict[str, str] = {}
@@ -79,21 +102,46 @@ class Call(Generic[T]):
         """The request's identifier, None where it has none or is not decoded yet."""
         return self.request.id if self.is_decoded else None
 
-    def decode(self) -> None:
+    def decode(self, *, at_once: bool = False) -> None:
         """Decode the request, and check it against the model.
+
+        Args:
+            at_once: Whether this runs on an event loop. Then a request with inputs in shared memory is left as it is, for a worker thread.
 
         Raises:
             InvalidRequest: The body is no request, or not one that the model takes.
         """
         assert self._body is not None  # each body is decoded once
-        request = self.form.decode(self._body, self.model)
+        self._is_at_once = at_once
+        try:
+            request = self.form.decode(self._body, self.model, self._lend)
+        except _NotAtOnce:
+            return
         self._check(request)
         self.request, self._body, self.is_decoded = request, None, True
+
+    def _lend(self, parameters: Parameters) -> Buffer:
+        """Read an input that is in shared memory."""
+        regions, most = self.engine.regions, self.engine.max_body_bytes
+        check_supported(parameters, "it", SHARED_MEMORY if regions.are_allowed else ())
+        if self._is_at_once:
+            raise _NotAtOnce
+        place = place_of(parameters, "it")
+        assert place is not None  # that is why it is asked for
+        extent = regions.find(place, "it")
+        self._lent += place.size
+        if most is not None and self._lent > most:
+            raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
+        return extent.read()
 
     def _check(self, request: InferenceRequest) -> None:
         parameters, handler, content_type = request.parameters, self.handler, None
         if parameters:
             _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
+            if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
+                check_reserved(parameters)
+            if "priority" in parameters and self.model.options.priority_levels is not None:
+                self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
             if "timeout" in parameters:
                 self._shorten(parameters["timeout"])
             if "content_type" in parameters:
@@ -101,7 +149,10 @@ class Call(Generic[T]):
         is_writable = self.model.options.writable
         for tensor in request.inputs:
             if tensor.parameters:
-                _check_parameters(tensor.parameters, f"input {shown(tensor.name)}", self.engine.codecs)
+                where = f"input {shown(tensor.name)}"
+                if self.engine.regions.are_allowed:
+                    check_no_place(tensor.parameters, where)
+                _check_parameters(tensor.parameters, where, self.engine.codecs)
             if is_writable:
                 tensor.array = tensor.array.copy()
             elif tensor.array.flags.writeable:
@@ -116,13 +167,18 @@ class Call(Generic[T]):
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
+        regions, is_plain = self.engine.regions, True
         for output in self._outputs:
             if output.parameters:
-                _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs)
+                supported = SUPPORTED if regions.are_allowed else (CLASSIFICATION,)
+                _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs, supported)
                 if "content_type" in output.parameters:
                     self._asked[output.name] = str(output.parameters["content_type"])
+                is_plain = is_plain and output.parameters.keys().isdisjoint(SUPPORTED)
         if self.handler.outputs:
             check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
+        if not is_plain:
+            self.delivery = delivery_of(self._outputs, self.handler.outputs, regions, streams=self.handler.streams)
 
     def _shorten(self, asked: object) -> None:
         """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
@@ -277,9 +333,20 @@ class Call(Generic[T]):
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
+        if self.flight is not None:
+            self.flight.keep(response, self.engine.clock())
+        if self.delivery is not None:
+            response = self.delivery.deliver(response, self.handler.outputs)
         encoded = self.form.encode(self.request, response)
         self.answered = self.engine.clock()
         return encoded
+
+    def columns(self) -> list[str] | None:
+        """The inputs that became columns of one data frame; None where none did, or which they are is declared."""
+        binding = self.binding
+        if binding.whole is None or any(spec.name not in binding.claimed for spec in binding.inputs):
+            return None
+        return [name for name in self.tensors if name not in binding.claimed]
 
     def overriding(self) -> str | None:
         """The request's content type that made of the inputs of a declared model what is not declared, or None."""
@@ -297,12 +364,20 @@ class Call(Generic[T]):
         """
         if cause is not None:
             error.__cause__ = cause
+        if self.flight is not None:
+            self.flight.end(error)
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
 
     def note_answer(self) -> None:
         """Note that the call was answered."""
         self.model.statistics.record_answer(self)
+        if self.span is not None:
+            self.span.end("ok", self, None)
+
+    def note_hit(self) -> None:
+        """Note that the call was answered from the cache."""
+        self.model.statistics.record_hit(self)
         if self.span is not None:
             self.span.end("ok", self, None)
 
@@ -329,7 +404,7 @@ class Call(Generic[T]):
             )
 
 
-def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, *, whole: bool = False) -> None:
-    check_supported(parameters, where)
+def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, supported: Collection[str] = (), *, whole: bool = False) -> None:
+    check_supported(parameters, where, supported)
     if "content_type" in parameters:
         codecs.check(parameters["content_type"], where, whole=whole)

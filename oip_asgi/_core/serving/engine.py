@@ -18,8 +18,9 @@ from ..models.repository import Repository
 from ..models.statistics import Statistics
 from .metadata import model_metadata
 from .observers import Tracer, refused_unknown
+from .shared_memory import Regions
 
-_EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "parameters", "statistics")
+_EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
 
 _LET_GO_SECONDS: Final = 1.0
@@ -33,6 +34,7 @@ class Engine:
 
     Args:
         read_page: Reads a file of the page; None where the page and the OpenAPI document are switched off.
+        regions: Of shared memory, which clients may register.
         clock: Tells the time in seconds, as `time.monotonic`.
     """
 
@@ -47,6 +49,7 @@ class Engine:
         codecs: Codecs,
         model_control: bool,
         read_page: Callable[[str], bytes] | None,
+        regions: Regions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -57,6 +60,7 @@ class Engine:
         self.codecs = codecs
         self.model_control = model_control
         self.read_page = read_page
+        self.regions = regions
         self.clock = clock
         self.models = Repository()
         self.stopping = False
@@ -92,8 +96,15 @@ class Engine:
             raise
 
     def extensions(self) -> list[str]:
-        """The names of the extensions that this server supports."""
-        return sorted([*_EXTENSIONS, "model_repository"]) if self.model_control else list(_EXTENSIONS)
+        """The names of the extensions that this server supports, as it is set up."""
+        names = list(_EXTENSIONS)
+        if self.model_control:
+            names += ["model_repository", "model_repository(unload_dependents)"]
+        if self.regions.are_allowed:
+            names.append("system_shared_memory")
+        if any(model.options.priority_levels for model in self.models):
+            names.append("schedule_policy")
+        return sorted(names)
 
     def metadata(self) -> schemas.ServerMetadata:
         """The server's metadata, with the extensions that are switched on."""
@@ -192,4 +203,5 @@ class Engine:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
         for model in self.models:
             model.life.forget()
+        self.regions.unregister(None)
         self.stopping = False

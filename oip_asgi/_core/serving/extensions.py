@@ -8,17 +8,20 @@ Specification: Triton's Statistics Extension and Model Configuration Extension.
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from ..models.model import Model
+from ..models.repository import UNVERSIONED
 from ..models.specs import TensorSpec
 from ..models.statistics import Batch, Duration, Responses
 from ..rest import extension_schemas as schemas
 from .engine import Engine
 
-_UNVERSIONED = "1"
-"""The version in statistics of a model without versions: perf_analyzer reads a number there."""
-
 _NOTHING = Duration()
+
+NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
+NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
+"""Why Triton's extensions that steer its process are refused: the process is the application's here."""
 
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> schemas.Statistics:
@@ -29,7 +32,7 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> sche
         name: Of the model of this name, which is registered; None for all.
         version: Of this version of it; None for all.
     """
-    models = [model for model in engine.models if name is None or (model.name == name and (version is None or model.version == version))]
+    models = list(engine.models) if name is None else engine.models.named(name, version)
     return schemas.Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 
@@ -38,7 +41,7 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
     answered = taken.last_answered
     return schemas.ModelStatistics(
         name=model.name,
-        version=_UNVERSIONED if model.version is None else model.version,
+        version=UNVERSIONED if model.version is None else model.version,
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
@@ -49,8 +52,8 @@ def _statistics(model: Model, now: float) -> schemas.ModelStatistics:
             _duration(taken.compute_input),
             _duration(taken.compute_infer),
             _duration(taken.compute_output),
-            _duration(_NOTHING),
-            _duration(_NOTHING),
+            _duration(taken.cache_hit),
+            _duration(taken.cache_miss),
         ),
         response_stats={str(index): _responses(responses) for index, responses in taken.responses.items()},
         batch_stats=[_batch(rows, batch) for rows, batch in taken.batches.items()],
@@ -89,6 +92,8 @@ def model_config(model: Model) -> schemas.ModelConfig:
         output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
         instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
     )
+    if options.cache is not None:
+        config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:
         config.parameters = {"content_type": schemas.ModelParameter(options.content_type)}
     return config

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from ..datatypes import Buffer
 from ..effects import Read
 from ..models.model import Model
-from ..tensors import InferenceRequest, InferenceResponse
+from ..tensors import InferenceRequest, InferenceResponse, Lend
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -36,8 +36,13 @@ class Form(Protocol[T_co]):
     def decoding_cost(self, body: Buffer, /) -> int:
         """How much `decode` costs."""
 
-    def decode(self, body: Buffer, model: Model, /) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, lend: Lend, /) -> InferenceRequest:
         """The request that a body is.
+
+        Args:
+            body: The body.
+            model: The model that is asked for.
+            lend: Reads the inputs that are in shared memory.
 
         Raises:
             InvalidRequest: It is none.

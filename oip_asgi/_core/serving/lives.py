@@ -205,6 +205,8 @@ def _unload(models: list[Model]) -> Steps[list[Model]]:
         if unloading is not None:
             yield unloading
             unloading.ended.then(model.statistics.clear)
+            if model.cache is not None:
+                unloading.ended.then(model.cache.clear)
     return models
 
 

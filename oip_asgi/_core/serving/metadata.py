@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from .. import schemas
 from ..models.model import Model
 from ..models.specs import TensorSpec
+
+_UNDECLARED: Final = "undeclared_inputs"
+"""The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
 
 
 def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
@@ -20,8 +24,13 @@ def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
     """
     options = model.options
     document = schemas.ModelMetadata(model.name, options.platform, _described(model.inputs), _described(model.outputs))
+    parameters: schemas.Parameters = {}
     if options.content_type is not None:
-        document.parameters = {"content_type": options.content_type}
+        parameters["content_type"] = options.content_type
+    if model.undeclared:  # an entry of `inputs` must have a datatype, and nobody has said one
+        parameters[_UNDECLARED] = ", ".join(model.undeclared)
+    if parameters:
+        document.parameters = parameters
     if versions:
         document.versions = versions
     return document

@@ -15,9 +15,12 @@ from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, 
 from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
+from ..models.ahead import Ahead
 from ..models.limiter import Slot
 from ..models.model import Model
 from ..tensors import InferenceResponse
+from .advice import hint, missing_column, told_by_host
+from .ahead import look_ahead
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
@@ -76,15 +79,43 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> 
             call = Call(engine, model, handler, form, body)
             call.span = span
             if form.decoding_cost(body) <= ON_LOOP:
-                call.decode()
+                call.decode(at_once=True)
+            if model.ahead is not None:
+                yield from _ahead(call, model.ahead)
+                if call.found is not None:
+                    return call
             slot = _enter(call)
         finally:
             if slot is None:
                 handler.uses.end()
     except BaseException as error:
+        if call is not None and call.flight is not None:
+            call.flight.end(error)
         ended(model, call, error, span, engine.clock)
         raise
     return call
+
+
+def _ahead(call: Call[Any], ahead: Ahead) -> Steps[None]:
+    """Look at a request before it has a slot. As many as may run and wait may be looked at so.
+
+    Raises:
+        InferenceError: The request is wrong, too many are looked at, or it took too long.
+    """
+    limiter = call.model.limiter
+    if not ahead.enter(limiter.max_concurrency + limiter.max_queue):
+        raise _busy(call.model)
+    try:
+        yield from look_ahead(call)
+    except FAILURES as failure:
+        raise _early_error(call, failure) from failure.__cause__
+    finally:
+        ahead.leave()
+
+
+def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """`as_error`, for a call that has no slot."""
+    return _stopping(call.model) if type(failure) is Stopped else as_error(call, failure)
 
 
 def _enter(call: Call[Any]) -> Slot:
@@ -97,7 +128,7 @@ def _enter(call: Call[Any]) -> Slot:
     engine, model, within = call.engine, call.model, holders()
     if engine.stopping and not within:
         raise _stopping(model)
-    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within)
+    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within, level=call.level)
     if slot is None:
         raise _busy(model)
     call.slot, call.entered = slot, engine.clock()
@@ -112,6 +143,8 @@ def answered(call: Call[T]) -> Steps[T]:
     Raises:
         InferenceError: The request is wrong, or the model raised, failed, or took too long.
     """
+    if call.found is not None:
+        return (yield from _from_cache(call, call.found))
     slot = call.slot
     try:
         answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
@@ -123,6 +156,22 @@ def answered(call: Call[T]) -> Steps[T]:
     finally:
         slot.give_up()
     call.note_answer()
+    return answer
+
+
+def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
+    """The answer of a request whose response was found in the cache. It needs no slot."""
+    try:
+        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
+            answer = call.encode(response)
+        else:
+            answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
+    except FAILURES as failure:
+        raise call.noted(_early_error(call, failure)) from failure.__cause__
+    except BaseException as error:
+        call.noted(error)
+        raise
+    call.note_hit()
     return answer
 
 
@@ -151,7 +200,7 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
     yield from model.life.settle()
     if not model.life.is_serving:
         raise _not_ready(model)
-    if model.limiter.is_full():
+    if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise _busy(model)
 
 
@@ -182,7 +231,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run, "inline")
-    if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+    if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
@@ -201,7 +250,15 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     model = call.model
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s", model, shown(call.id), extra=call.log_fields())
+    told = told_by_host(error)
+    if told is not None:  # as if it were raised as an InferenceError
+        return told
+    missing = missing_column(error, model, call.columns())
+    if missing is not None:
+        _logger.warning("the request with id %s: %s", shown(call.id), missing, extra=call.log_fields())
+        return missing
+    fields, advice = call.log_fields(), hint(error, model)
+    log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")

@@ -18,13 +18,14 @@ from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
 from ..codecs.pandas import is_frame, is_series
 from ..codecs.registry import Codecs
+from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, Buffer, cast
 from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Tensor, as_array, integer_array, plain, wire_array
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, integer_array, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
@@ -69,7 +70,7 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
         return sum(map(_cost, values))
 
-    def decode(self, _: Buffer, model: Model) -> InferenceRequest:
+    def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
         specs = {spec.name: spec for spec in model.inputs}
         parameters = _checked(self.parameters)
         inputs: list[Tensor] = []
@@ -96,8 +97,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own
-            if array.nbytes <= SMALL or any(memory_of(array) is memory for memory in lent):
+            # the pipeline has copied larger arrays, but for those that are the request's own, or of the cache
+            if array.nbytes <= SMALL or not array.flags.writeable or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 
@@ -154,6 +155,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
         return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
     codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
     if codec is not None:
         return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))

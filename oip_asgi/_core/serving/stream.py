@@ -193,7 +193,7 @@ class _Pulled(Generic[T]):
         form, request = call.form, call.request
         pull = Await(self._await_next, self._until, for_client=True)
         while (response := (yield pull)) is not None:
-            if form.encoding_cost(request, response) <= ON_LOOP:
+            if call.delivery is None and form.encoding_cost(request, response) <= ON_LOOP:
                 yield Send(form.encode(request, response))
             else:
                 yield Send((yield from self._encoded(response, self._until)))
@@ -208,7 +208,7 @@ class _Pulled(Generic[T]):
 
     def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
         call = self._call
-        if call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
             return call.encode(response)
         for tensor in response.outputs:
             if tensor.array.nbytes <= SMALL:

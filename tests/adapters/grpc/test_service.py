@@ -49,7 +49,7 @@ def test_server_metadata(client: Client) -> None:
         "ServerMetadataResponse",
         name="demo",
         version="1.2.3",
-        extensions=["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        extensions=["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     )
     assert client.ask("ServerMetadata") == expected
 

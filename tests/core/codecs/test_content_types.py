@@ -362,7 +362,7 @@ def test_metadata_shows_what_is_declared(server: InferenceServer) -> None:
     assert get(server, "/models/declared")[1]["outputs"] == [
         {"name": "y", "datatype": "FP64", "shape": [-1], "parameters": {"content_type": "np"}}
     ]
-    assert "parameters" not in get(server, "/models/array")[1]
+    assert get(server, "/models/array")[1]["parameters"] == {"undeclared_inputs": "x"}
 
 
 def test_base64_of_the_client_side() -> None:

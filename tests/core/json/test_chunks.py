@@ -19,6 +19,7 @@ from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.limits import MAX_TENSORS, ON_LOOP
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.rest import costs
+from oip_asgi._core.tensors import lend_nothing
 
 MIB = 2**20
 
@@ -298,7 +299,7 @@ def test_decoding_changes_nothing_that_it_was_given() -> None:
     body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","parameters":{"a":1,"binary_data_size":1}}]}'
     item = next(documents.plain_request(body).inputs())[0]
     before = dict(item.parameters or {})
-    decoded = rest._decode_tensor(item, item.data, rest._BinaryData(b"\1"), from_json)
+    decoded = rest._decode_tensor(item, item.data, rest._BinaryData(b"\1"), from_json, lend_nothing)
     assert (item.parameters, decoded.parameters) == (before, {"a": 1})
 
 

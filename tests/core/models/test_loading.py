@@ -368,5 +368,9 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
     assert get(InferenceServer(ready_when_empty=True), "/health/ready") == (200, {"ready": True, "live": True})
     assert get(InferenceServer(), "") == (
         200,
-        {"name": "oip_asgi", "version": "0.1.0", "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"]},
+        {
+            "name": "oip_asgi",
+            "version": "0.1.0",
+            "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
+        },
     )

@@ -32,12 +32,12 @@ def server() -> InferenceServer:
     return InferenceServer()
 
 
-def test_a_spec_is_its_four_arguments() -> None:
-    spec = TensorSpec("x", "FP32", [-1, 4], "np")
+def test_a_spec_is_its_arguments() -> None:
+    spec = TensorSpec("x", "FP32", [-1, 4], "np", ["a", "b", "c", "d"])
     assert spec.fits((2, 4))
     assert spec.dtype == np.float32
     fields = dataclasses.asdict(spec)
-    assert fields == {"name": "x", "datatype": "FP32", "shape": (-1, 4), "content_type": "np"}
+    assert fields == {"name": "x", "datatype": "FP32", "shape": (-1, 4), "content_type": "np", "labels": ("a", "b", "c", "d")}
     assert TensorSpec(**fields) == spec == pickle.loads(pickle.dumps(spec)) == dataclasses.replace(spec)
     assert hash(spec) == hash(TensorSpec(**fields))
 
@@ -224,14 +224,15 @@ def test_annotations_declare_inputs_and_outputs(server: InferenceServer) -> None
         {
             "name": "m",
             "platform": "python",
-            "inputs": [{"name": "left", "datatype": "FP32", "shape": [-1, 2]}],
+            "inputs": [{"name": "left", "datatype": "FP32", "shape": [-1, 2]}, {"name": "b", "datatype": "FP32", "shape": [-1]}],
             "outputs": [{"name": "x", "datatype": "FP64", "shape": [-1]}, {"name": "y", "datatype": "FP64", "shape": [-1]}],
         },
     )
     status, text = error(ask(server, "m", left=[[1.0, 2.0]], b=[1.0]))
     assert (status, text) == (400, "input 'left' has datatype FP64: expected FP32")
     left = np.array([[1, 2]], np.float32)
-    assert outputs(ask(server, "m", left=left, b=[1.0])) == {"x": [1.0], "y": [2.0]}
+    assert error(ask(server, "m", left=left, b=[1.0])) == (400, "input 'b' has datatype FP64: expected FP32")
+    assert outputs(ask(server, "m", left=left, b=np.ones((1, 1, 1), np.float32))) == {"x": [1.0], "y": [2.0]}
 
 
 def test_one_annotated_output(server: InferenceServer) -> None:
@@ -355,7 +356,7 @@ def test_an_input_cannot_be_declared_by_the_name_of_a_parameter_that_is_no_tenso
 
 
 def no_name(*tensors: Any) -> Any: ...
-def wants_float(x: float) -> Any: ...
+def wants_complex(x: complex) -> Any: ...
 def wants_either(x: Array | float) -> Any: ...
 def wants_list(x: list[int]) -> Any: ...
 def wants_nothing_hashable(x: [1]) -> Any: ...  # type: ignore[misc, valid-type]
@@ -410,7 +411,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": yields_id}, ValueError, "input 'id' of a generator has the name of another member of generate"),
     ({"function": max}, TypeError, "the signature of max cannot be read: declare its inputs"),
     ({"function": no_name}, TypeError, "does not name its inputs: declare them"),
-    ({"function": wants_float}, TypeError, "parameter 'x' is annotated float, which no tensor can become: annotate np.ndarray"),
+    ({"function": wants_complex}, TypeError, "parameter 'x' is annotated complex, which no tensor can become: annotate np.ndarray"),
     ({"function": wants_either}, TypeError, r"parameter 'x' is annotated (numpy\.ndarray|NDArray)\[.*\] \| float, which no"),
     ({"function": wants_list}, TypeError, r"annotated list\[int\]"),
     ({"function": wants_nothing_hashable}, TypeError, r"parameter 'x' is annotated \[1\], which no tensor can become: annotate np.ndarray"),

@@ -107,7 +107,7 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
 @pytest.mark.parametrize(
     ("value", "declared", "message"),
     [
-        (None, [], "output 'output_0' is None: a model must return its result"),
+        (None, [], "the model returned None: did you forget `return`?"),
         ({"a": None}, [], "output 'a' is None"),
         ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
         ({"\ud800": 1}, [], r"an output is called '\\ud800'"),

@@ -169,6 +169,9 @@ def test_an_observer_is_told_of_every_event() -> None:
         def first_response(self, *values: Any) -> None:
             told.append(("first response", *values))
 
+        def looked_up(self, *, was_there: bool) -> None:
+            told.append(("looked up", was_there))
+
     statistics = Statistics()
     statistics.observers.append(Observer())
     statistics.record_answer(ALL)
@@ -177,6 +180,8 @@ def test_an_observer_is_told_of_every_event() -> None:
     statistics.record_refusal("busy")
     statistics.record_failure("failed", RAISED, 5.0)
     statistics.record_response(0, "success", 1.0, 0.0, since=1.5)
+    statistics.record_miss(0.5)
+    statistics.record_hit(ALL)
     assert told == [
         ("request", "ok", 3.75, 1.0, 1),
         ("execution", 1, 2.0),
@@ -186,4 +191,7 @@ def test_an_observer_is_told_of_every_event() -> None:
         ("request", "failed", 4.0, 1.0, 0),
         ("execution", 1, None),
         ("first response", 1.5),
+        ("looked up", False),
+        ("looked up", True),
+        ("request", "ok", 3.75, None, 0),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from http.client import HTTPMessage
 from typing import Any
 
@@ -12,7 +13,17 @@ import numpy as np
 import pytest
 import requests
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
+from oip_asgi import (
+    ErrorResponse,
+    InferenceError,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    InvalidResponse,
+    OIPApp,
+    RequestOutput,
+    Tensor,
+)
 from oip_asgi._core.datatypes import DTYPES, Array
 from tests.support.inside import decode_request
 from tests.support.ways import Request, over_asgi
@@ -188,3 +199,55 @@ def test_what_is_no_response(headers: Any, body: bytes, message: str) -> None:
     with pytest.raises(InferenceError, match=message) as caught:
         InferenceResponse.from_http(headers, body)
     assert caught.value.status == 502
+
+
+ERRORS: list[tuple[Any, bytes, int | None, str]] = [
+    ({}, b'{"error": "the model is out"}', 404, "the model is out"),
+    ({}, b'{"error": {"code": 8, "message": "too many"}}', 429, "too many"),
+    ({}, b'{"error": {"code": 8}}', 500, '{"code":8}'),
+    ({}, b'{"detail": "Not Found"}', 404, "Not Found"),
+    (
+        {},
+        b'{"detail": [{"loc": ["body", "inputs"], "msg": "Field required"}, {"msg": "no"}, "odd"]}',
+        422,
+        "body.inputs: Field required; no; odd",
+    ),
+    ({}, b'{"message": "Service Unavailable"}', 503, "Service Unavailable"),
+    ({}, b'"only a text"', 400, "only a text"),
+    ({}, b"<html>502 Bad Gateway</html>", 502, "<html>502 Bad Gateway</html>"),
+    ({}, b"upstream connect error\n", 503, "upstream connect error"),
+    ({}, b"\xff", 500, "�"),
+    ({}, b"", 504, ""),
+    ({}, b"[1]", 400, "[1]"),
+    ({}, b"x" * 600, 500, "x" * 500 + "... (600 characters)"),
+    ({"Location": "/v2/"}, b"", 307, "a redirect to /v2/"),
+    ({HEADER: "abc"}, b"oops", 500, "oops"),
+    ({}, b'{"error": "in the middle"}', 200, "in the middle"),
+    ({}, b'{"detail": "Not Found"}', None, "Not Found"),
+    ({}, b'{"error": "the model is out"}', None, "the model is out"),
+]
+
+
+@pytest.mark.parametrize(("headers", "body", "status", "text"), ERRORS)
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_an_error_of_any_server_has_status_and_text(headers: Any, body: bytes, status: int | None, text: str, kind: Any) -> None:
+    with pytest.raises(ErrorResponse) as caught:
+        InferenceResponse.from_http(headers, kind(body), status)
+    error = caught.value
+    assert (error.response_status, error.text) == (status, text)
+    said = "with an error" if status is None else f"with the status {status}"
+    assert str(error) == (f"the server answered {said}: {text}" if text else f"the server answered {said}")
+    assert error.status == 502  # what a model that lets it pass answers its own clients
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.text, again.response_status) == (ErrorResponse, str(error), text, status)
+
+
+def test_what_is_neither_a_response_nor_an_error() -> None:
+    for status in (None, 200):
+        with pytest.raises(InvalidResponse, match="is not one of inference: the body is not valid JSON") as caught:
+            InferenceResponse.from_http({}, b"<html>a page</html>", status)
+        assert type(caught.value) is InvalidResponse
+
+
+def test_a_response_with_its_status() -> None:
+    assert InferenceResponse.from_http({HEADER: str(len(BINARY))}, BINARY + b"\x01\x02", 200)["y"].tolist() == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceServer, ResponseCache, SharedMemory, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made
 from tests.support.inside import statistics_of
+from tests.support.ways import EXTENSIONS
 
 DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 BATCH = ("compute_input", "compute_infer", "compute_output")
@@ -101,9 +103,12 @@ def test_unknown_models_and_versions_are_404(server: InferenceServer, what: str)
         assert document["error"].startswith(f"Request for unknown model: {named} is not found")
 
 
+OF_X = {"parameters": {"undeclared_inputs": "x"}}
+
+
 def test_a_registered_model_called_stats_goes_before_all_statistics(server: InferenceServer) -> None:
     server.register("stats", lambda x: x)
-    assert get(server, "/models/stats") == (200, {"name": "stats", "platform": "python", "inputs": [], "outputs": []})
+    assert get(server, "/models/stats") == (200, {"name": "stats", "platform": "python", "inputs": [], "outputs": [], **OF_X})
     assert statistics(server, "/models/stats/stats")[0]["name"] == "stats"
 
 
@@ -222,3 +227,21 @@ def test_our_messages_have_the_fields_of_the_documents() -> None:
         fields = {field.name for field in msgspec.structs.fields(document)}
         kind = MESSAGES["ModelInfer.request"].DESCRIPTOR.file.message_types_by_name[message]
         assert {field.name for field in kind.fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("options", "models", "expected"),
+    [
+        ({}, {}, []),
+        ({"model_control": True}, {}, ["model_repository", "model_repository(unload_dependents)"]),
+        ({}, {"cache": ResponseCache()}, []),
+        ({}, {"priority_levels": 2}, ["schedule_policy"]),
+        ({"shared_memory": SharedMemory(allow=["a"])}, {"priority_levels": 2}, ["schedule_policy", "system_shared_memory"]),
+    ],
+    ids=["nothing", "model_control", "cache", "priorities", "shared memory and priorities"],
+)
+def test_the_extensions_are_those_that_work(options: dict[str, Any], models: dict[str, Any], expected: list[str]) -> None:
+    server = InferenceServer(**options)
+    server.register("m", lambda x: x, **models)
+    always = json.loads(EXTENSIONS)
+    assert get(server, "")[1]["extensions"] == sorted([*always, *expected])

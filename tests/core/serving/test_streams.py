@@ -316,7 +316,7 @@ def test_an_item_that_is_no_tensor_ends_the_stream(kind: str, caplog: pytest.Log
         return numbers(talk)
 
     assert asyncio.run(main()) == [0, FAILED]
-    assert "output 'output_0' is None" in caplog.text
+    assert "the model returned None: did you forget `return`?" in caplog.text
     assert noted.ended == ["finally"]
     assert is_idle(server)
     server.stop()

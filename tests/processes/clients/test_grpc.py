@@ -32,7 +32,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["triton_grpc.py", "triton_streams.py", "kserve_grpc.py"])
+@pytest.mark.parametrize("module", ["triton_grpc.py", "triton_streams.py", "triton_methods.py", "kserve_grpc.py"])
 def test_a_client_is_served(module: str) -> None:
     output = run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/processes/clients/alone/{module}")
     assert re.search(r"^[0-9]{2,} passed", output, re.MULTILINE)

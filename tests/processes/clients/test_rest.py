@@ -82,7 +82,7 @@ def test_triton_health_and_metadata(client: Any) -> None:
     assert client.get_server_metadata() == {
         "name": "served",
         "version": "7",
-        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     }
     assert client.get_model_metadata("declared")["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
     assert client.get_model_metadata("versioned")["versions"] == ["1", "2"]
@@ -168,7 +168,6 @@ def test_triton_raw_binary_request(client: Any, address: str) -> None:
         ("nope", np.ones(1, "f4"), {}, "404", "Request for unknown model: 'nope' is not found"),
         ("declared", np.ones((1, 3), "f4"), {}, "400", r"input 'x' has shape \[1, 3\]: expected \[-1, 2\]"),
         ("declared", np.ones((1, 2), "f8"), {}, "400", "input 'x' has datatype FP64: expected FP32"),
-        ("echo", np.ones(1, "f4"), {"outputs": [triton.InferRequestedOutput("x", class_count=2)]}, "400", "classification"),
         ("echo", np.ones(1, "f4"), {"outputs": [triton.InferRequestedOutput("z")]}, "400", "unknown output 'z'"),
         ("fails", np.ones(1, "f4"), {}, "500", "model 'fails' failed"),
     ],

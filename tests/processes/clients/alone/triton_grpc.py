@@ -70,7 +70,7 @@ def test_health_and_metadata(client: Any) -> None:
     assert metadata == {
         "name": "served",
         "version": "7",
-        "extensions": ["binary_tensor_data", "model_configuration", "parameters", "statistics"],
+        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
     }
     declared = client.get_model_metadata("declared", as_json=True)
     assert declared["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "2"]}]
@@ -148,7 +148,6 @@ ERRORS = pytest.mark.parametrize(
         ("versioned", ONE, {"model_version": "3"}, "NOT_FOUND", "Request for unknown model: 'versioned' version '3' is not found"),
         ("declared", np.ones((1, 3), "f4"), {}, "INVALID_ARGUMENT", r"input 'x' has shape \[1, 3\]: expected \[-1, 2\]"),
         ("declared", np.ones((1, 2), "f8"), {}, "INVALID_ARGUMENT", "input 'x' has datatype FP64: expected FP32"),
-        ("echo", ONE, {"outputs": [triton.InferRequestedOutput("x", class_count=2)]}, "INVALID_ARGUMENT", "classification"),
         ("echo", ONE, {"outputs": [triton.InferRequestedOutput("z")]}, "INVALID_ARGUMENT", "unknown output 'z'"),
         ("fails", ONE, {}, "INTERNAL", "model 'fails' failed"),
     ],

@@ -1,0 +1,260 @@
+"""What annotations say of tensors without a `TensorSpec`, and scalars: what is declared, checked, shown, and refused at registration."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceContext, InferenceServer, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+
+FP32 = npt.NDArray[np.float32]
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    return InferenceServer()
+
+
+def shown(server: InferenceServer, name: str = "m") -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """The inputs, outputs and parameters of a model's metadata, with tensors as (name, datatype, shape, content type)."""
+    document = get(server, f"/models/{name}")[1]
+    tensors = (
+        [(t["name"], t["datatype"], t["shape"], t.get("parameters", {}).get("content_type")) for t in document[what]]
+        for what in ("inputs", "outputs")
+    )
+    return *tensors, document.get("parameters", {})
+
+
+# Arrays
+
+
+def test_the_datatype_of_an_array_is_declared_checked_and_shown(server: InferenceServer) -> None:
+    def argmax(x: FP32) -> npt.NDArray[np.int64]:
+        assert x.dtype == np.float32
+        return x.reshape(len(x), -1).argmax(axis=1)  # type: ignore[no-any-return]
+
+    server.register("m", argmax)
+    assert shown(server) == ([("x", "FP32", [-1], None)], [("output_0", "INT64", [-1], None)], {})
+    for shape in ((2,), (2, 2), (1, 2, 2)):  # the annotation says nothing of the shape
+        assert outputs(ask(server, "m", x=np.ones(shape, np.float32))) == {"output_0": [0] * shape[0]}
+    assert error(ask(server, "m", x=np.ones(2))) == (400, "input 'x' has datatype FP64: expected FP32")
+
+
+def test_results_are_cast_to_the_datatype_that_the_annotation_says(server: InferenceServer) -> None:
+    def halves(x: Any) -> tuple[FP32, npt.NDArray[np.float64]]:
+        return x / 2, x / 2
+
+    server.register("m", halves)
+    assert shown(server)[1] == [("output_0", "FP32", [-1], None), ("output_1", "FP64", [-1], None)]
+    document = json.loads(ask(server, "m", x=np.array([[3.0]])).body)
+    assert [(output["datatype"], output["shape"], output["data"]) for output in document["outputs"]] == [
+        ("FP32", [1, 1], [1.5]),
+        ("FP64", [1, 1], [1.5]),
+    ]
+
+
+def of_rank(x: np.ndarray[tuple[int, Literal[4]], np.dtype[np.float32]]) -> Any: ...
+def of_strings(x: Annotated[np.ndarray, "FP32", [-1, 4]]) -> Any: ...
+def of_strings_optional(x: Annotated[np.ndarray, "FP32", (-1, 4)] | None = None) -> Any: ...
+def of_optional_list(x: Annotated[np.ndarray, "FP32", [-1, 4]] | None = None) -> Any: ...
+def of_shape_and_text(x: Annotated[FP32, "the flowers' measures"]) -> Any: ...
+
+
+@pytest.mark.parametrize("function", [of_rank, of_strings, of_strings_optional])
+def test_a_shape_in_an_annotation_is_declared_and_checked(server: InferenceServer, function: Callable[..., Any]) -> None:
+    server.register("m", function)
+    assert shown(server)[0] == [("x", "FP32", [-1, 4], None)]
+    assert error(ask(server, "m", x=np.ones((2, 3), np.float32))) == (400, "input 'x' has shape [2, 3]: expected [-1, 4]")
+    assert error(ask(server, "m", x=np.ones((2, 4)))) == (400, "input 'x' has datatype FP64: expected FP32")
+
+
+def test_texts_for_readers_in_annotations_mean_nothing(server: InferenceServer) -> None:
+    server.register("m", of_shape_and_text)
+    assert shown(server)[0] == [("x", "FP32", [-1], None)]
+
+    def plain(x: Annotated[np.ndarray, "a text", 5, ["a", "list"]]) -> Annotated[np.ndarray, "another"]:
+        return x
+
+    server.register("plain", plain)
+    assert shown(server, "plain") == ([], [], {"undeclared_inputs": "x"})
+
+
+def test_outputs_in_annotations(server: InferenceServer) -> None:
+    def both(x: Any) -> tuple[Annotated[np.ndarray, "FP32", [-1]], Annotated[np.ndarray, TensorSpec("n", "INT64", [1])]]:
+        return x, np.array([len(x)])
+
+    def items(x: Any) -> Iterator[Annotated[np.ndarray, "FP32", [1]]]:
+        yield from x.reshape(-1, 1)
+
+    def some(x: Any) -> tuple[FP32, Any]:
+        return x, x
+
+    def mapping(x: Any) -> Mapping[str, FP32]:
+        return {"y": x}
+
+    for function in (both, items, some, mapping):
+        server.register(function.__name__, function)
+    assert shown(server, "both")[1] == [("output_0", "FP32", [-1], None), ("n", "INT64", [1], None)]
+    assert shown(server, "items")[1] == [("output_0", "FP32", [1], None)]
+    assert shown(server, "some")[1] == shown(server, "mapping")[1] == []  # where not all is known, none is declared
+    x = np.ones(2, np.float32)
+    assert outputs(ask(server, "both", x=x)) == {"output_0": [1.0, 1.0], "n": [2]}
+    assert outputs(ask(server, "mapping", x=x)) == {"y": [1.0, 1.0]}
+
+
+def test_the_datatype_of_the_rest_is_checked(server: InferenceServer) -> None:
+    def total(**inputs: FP32) -> Any:
+        return sum(inputs.values())
+
+    server.register("m", total)
+    one = np.ones(1, np.float32)
+    assert outputs(ask(server, "m", a=one, b=one)) == {"output_0": [2.0]}
+    assert error(ask(server, "m", a=one, b=np.ones(1))) == (400, "input 'b' has datatype FP64: expected FP32")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "datatype"),
+    [
+        (np.bool_, "BOOL"),
+        (np.uint8, "UINT8"),
+        (np.int64, "INT64"),
+        (np.longlong, "INT64"),
+        (np.float16, "FP16"),
+        (np.float64, "FP64"),
+        (np.object_, "BYTES"),
+        (np.bytes_, "BYTES"),
+        (np.floating, None),
+        (np.number, None),
+        (np.generic, None),
+        (Any, None),
+    ],
+)
+def test_which_datatype_numpy_has_for_which_class(server: InferenceServer, scalar: Any, datatype: str | None) -> None:
+    def f(x: Any) -> Any: ...
+
+    f.__annotations__["x"] = npt.NDArray[scalar]
+    server.register("m", f)
+    assert shown(server)[0] == ([] if datatype is None else [("x", datatype, [-1], None)])
+
+
+def text_array(x: npt.NDArray[np.str_]) -> Any: ...
+def dates(x: npt.NDArray[np.datetime64]) -> Any: ...
+def complexes(x: npt.NDArray[np.complex128]) -> Any: ...
+def misspelt(x: Annotated[np.ndarray, "float32", [-1, 4]]) -> Any: ...
+def misspelt_alone(x: Annotated[np.ndarray, "fp32"]) -> Any: ...
+def shape_alone(x: Annotated[np.ndarray, [-1, 4]]) -> Any: ...
+def negative(x: Annotated[np.ndarray, "FP32", [-2]]) -> Any: ...
+def frame(df: Annotated[pd.DataFrame, "FP32", [-1]]) -> Any: ...
+def rest(**inputs: Annotated[np.ndarray, "FP32", [-1]]) -> Any: ...
+def single(x: FP32) -> Any: ...
+
+
+KNOWN = "BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16"
+DOUBLE = [TensorSpec("x", "FP64", [-1])]
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "kind", "text"),
+    [
+        (text_array, {}, TypeError, "but no tensor has elements of numpy's str_: annotate list[str]"),
+        (dates, {}, TypeError, "but no tensor has elements of numpy's datetime64: annotate list[datetime]"),
+        (complexes, {}, TypeError, "but no tensor has elements of numpy's complex128: annotate np.ndarray"),
+        (misspelt, {}, TypeError, f"'float32' is no datatype: expected one of {KNOWN}"),
+        (misspelt_alone, {}, TypeError, f"'fp32' is no datatype: expected one of {KNOWN}"),
+        (shape_alone, {}, TypeError, 'has a shape and no datatype: write Annotated[np.ndarray, "FP32", [-1, 4]]'),
+        (negative, {}, ValueError, "dimensions must be -1 (any size) or more"),
+        (frame, {}, TypeError, "'df' is no single tensor, so a TensorSpec declares nothing there: use inputs="),
+        (of_optional_list, {}, TypeError, "(unhashable type: 'list'): write a shape as a tuple, such as (-1, 4)"),
+        (rest, {}, TypeError, "declares one tensor, but any number may come: use inputs="),
+        (
+            single,
+            {"inputs": DOUBLE},
+            TypeError,
+            "input 'x' is declared with datatype FP64, which cannot become NDArray[float32]: declare FP32",
+        ),
+    ],
+)
+def test_annotations_that_cannot_be(
+    server: InferenceServer, function: Callable[..., Any], options: Any, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        server.register("m", function, **options)
+    # how `formatannotation` spells arrays depends on numpy's version
+    assert text in str(raised.value).replace("numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.float32]]", "NDArray[float32]")
+
+
+# Methods
+
+
+class Classifier:
+    def predict(self, x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def double(x: Any) -> Any:
+        return x * 2
+
+
+def with_self(self: Any, x: Any) -> Any: ...
+
+
+METHOD = (
+    "Classifier.predict is a method without its object, so `self` would be an input: register an instance's method, such as "
+    "Classifier(...).predict, not the function of the class; if it needs no instance, make it a staticmethod"
+)
+
+
+def test_a_method_without_its_object_is_refused(server: InferenceServer) -> None:
+    with pytest.raises(TypeError) as raised:
+        server.register("m", Classifier.predict)
+    assert str(raised.value) == METHOD
+    with pytest.raises(TypeError) as raised:
+
+        class Site:
+            @server.model("in a class")
+            def predict(self, x: Any) -> Any: ...
+
+    assert str(raised.value).endswith(
+        "such as Site(...).predict, not the function of the class; if it needs no instance, make it a staticmethod"
+    )
+    for function in (with_self, functools.partial(Classifier.predict, x=1), str.upper):
+        with pytest.raises(TypeError, match="is a method without its object, so `self` would be an input"):
+            server.register("m", function)
+    server.register("bound", Classifier().predict)
+    server.register("static", Classifier.double)
+    server.register("partial", functools.partial(Classifier.predict, Classifier()))
+    for name in ("bound", "partial"):
+        assert outputs(ask(server, name, x=[1.0])) == {"output_0": [1.0]}
+    assert outputs(ask(server, "static", x=[1.0])) == {"output_0": [2.0]}
+
+
+# What metadata says of inputs that are not declared
+
+
+def test_metadata_names_the_inputs_that_are_not_declared(server: InferenceServer) -> None:
+    def mixed(x: Any, names: list[str], raw: list[bytes], bias: Any = 0, *, context: InferenceContext, n: int = 1) -> Any: ...
+
+    server.register("m", mixed)
+    assert shown(server)[0] == [("names", "BYTES", [-1], "str"), ("raw", "BYTES", [-1], None), ("n", "INT64", [1], None)]
+    assert shown(server)[2] == {"undeclared_inputs": "x, bias"}
+    server.register("declared", lambda x: x, inputs=DOUBLE, content_type="np")
+    assert shown(server, "declared") == ([("x", "FP64", [-1], None)], [], {"content_type": "np"})
+    server.register("add", np.add)
+    assert shown(server, "add")[2] == {"undeclared_inputs": "x1, x2"}
+
+
+def test_what_is_shown_of_a_list_is_not_what_is_checked(server: InferenceServer) -> None:
+    def shout(names: list[str]) -> list[str]:
+        return [name.upper() for name in names]
+
+    server.register("m", shout)
+    for shape in ((2,), (2, 1)):
+        assert outputs(ask(server, "m", names=np.array(["a", "b"], object).reshape(shape))) == {"output_0": ["A", "B"]}

@@ -1,0 +1,214 @@
+"""Parameters that are Python scalars: as inputs of one element, as parameters of a request, in the metadata, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+from tests.support.ways import Request, over_asgi
+
+X = [1.0, 2.0]
+
+
+def above(x: Any, threshold: float = 0.5, count: int = 1, strict: bool = False, unit: str = "cm") -> Any:
+    assert (type(threshold), type(count), type(strict), type(unit)) == (float, int, bool, str)
+    return np.array([f"{threshold} {count} {strict} {unit}"])
+
+
+@pytest.fixture
+def server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", above)
+    return server
+
+
+def said(server: InferenceServer, more: Any = None, **inputs: Any) -> str:
+    [text] = outputs(ask(server, "m", more, x=X, **inputs))["output_0"]
+    return str(text)
+
+
+def test_scalars_are_inputs_of_one_element(server: InferenceServer) -> None:
+    assert said(server) == "0.5 1 False cm"
+    for shape in ((1,), (), (1, 1)):
+        given: dict[str, Any] = {"threshold": np.float32(0.25), "count": np.int32(7), "strict": np.True_, "unit": np.array("naïve", object)}
+        assert said(server, **{name: np.reshape(value, shape) for name, value in given.items()}) == "0.25 7 True naïve"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("threshold", np.float16(0.5), "0.5"),
+        ("threshold", np.float64(0.1), "0.1"),
+        ("threshold", np.uint64(2**40), "1099511627776.0"),
+        ("count", np.int8(-1), "-1"),
+        ("count", np.uint64(2**64 - 1), "18446744073709551615"),
+    ],
+)
+def test_which_datatypes_are_read(server: InferenceServer, name: str, value: Any, text: str) -> None:
+    assert text in said(server, **{name: value}).split()
+
+
+def test_scalars_are_parameters_of_the_request(server: InferenceServer) -> None:
+    parameters = {"threshold": 2, "count": -3, "strict": True, "unit": "m", "other": 1}
+    assert said(server, {"parameters": parameters}) == "2.0 -3 True m"
+    assert said(server, {"parameters": {"threshold": 1e300}}, count=np.int64(4)) == "1e+300 4 False cm"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("threshold", "1", "parameters['threshold'] is '1': expected a number"),
+        ("threshold", True, "parameters['threshold'] is True: expected a number"),
+        ("count", 1.5, "parameters['count'] is 1.5: expected an integer"),
+        ("count", False, "parameters['count'] is False: expected an integer"),
+        ("strict", 1, "parameters['strict'] is 1: expected true or false"),
+        ("unit", 5, "parameters['unit'] is 5: expected a string"),
+    ],
+)
+def test_a_parameter_of_another_type_is_refused(server: InferenceServer, name: str, value: Any, text: str) -> None:
+    assert error(ask(server, "m", {"parameters": {name: value}}, x=X)) == (400, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("threshold", ["a"], "input 'threshold' has datatype BYTES: expected FP64 or FP16 or BF16 or FP32 or INT64"),
+        ("threshold", [0.5, 0.6], "input 'threshold' has shape [2]: expected [1] or [] for float"),
+        ("threshold", np.empty(0), "input 'threshold' has shape [0]: expected [1] or [] for float"),
+        ("count", [1.0], "input 'count' has datatype FP64: expected INT64 or INT8"),
+        ("strict", [1], "input 'strict' has datatype INT64: expected BOOL for bool"),
+        ("unit", [1], "input 'unit' has datatype INT64: expected BYTES for str"),
+    ],
+)
+def test_an_input_that_is_no_such_scalar_is_refused(server: InferenceServer, name: str, value: Any, text: str) -> None:
+    status, found = error(ask(server, "m", x=X, **{name: value}))
+    assert status == 400
+    assert found.startswith(text)
+
+
+def test_a_text_that_is_not_utf_8_is_refused(server: InferenceServer) -> None:
+    head = json.dumps({
+        "inputs": [
+            {"name": "x", "datatype": "FP64", "shape": [1], "data": [1]},
+            {"name": "unit", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 5}},
+        ]
+    }).encode()  # fmt: skip
+    headers = (("inference-header-content-length", str(len(head))),)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", headers, head + b"\1\0\0\0\xff"))
+    assert error(answer)[0] == 400
+    assert error(answer)[1].startswith(r"input 'unit' is b'\xff', which is not UTF-8")
+
+
+def test_both_at_once_are_refused(server: InferenceServer) -> None:
+    answer = ask(server, "m", {"parameters": {"count": 1}}, x=X, count=[1])
+    assert error(answer) == (400, "'count' is there twice: as an input and in the request's parameters")
+
+
+def test_a_scalar_without_default_must_be_there(server: InferenceServer) -> None:
+    def times(x: Any, factor: float) -> Any:
+        return x * factor
+
+    server.register("times", times)
+    text = "missing input 'factor': send it as an input of shape [1], or among the request's parameters"
+    assert error(ask(server, "times", x=X)) == (400, text)
+    assert outputs(ask(server, "times", x=X, factor=[3.0])) == {"output_0": [3.0, 6.0]}
+    assert outputs(ask(server, "times", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
+
+
+def test_optional_scalars(server: InferenceServer) -> None:
+    def label(x: Any, name: str | None = None) -> Any:
+        return np.array([repr(name)])
+
+    server.register("label", label)
+    assert outputs(ask(server, "label", x=X)) == {"output_0": ["None"]}
+    assert outputs(ask(server, "label", {"parameters": {"name": "a"}}, x=X)) == {"output_0": ["'a'"]}
+
+
+def test_the_protocols_own_parameters_are_none_of_the_model(server: InferenceServer) -> None:
+    def waits(x: Any, timeout: int = 5, priority: int = 6) -> Any:
+        return np.array([timeout, priority])
+
+    server.register("waits", waits)
+    assert outputs(ask(server, "waits", {"parameters": {"timeout": 10**7, "priority": 1}}, x=X)) == {"output_0": [5, 6]}
+    assert outputs(ask(server, "waits", x=X, timeout=[7])) == {"output_0": [7, 6]}
+
+
+def test_metadata_and_content_types(server: InferenceServer) -> None:
+    document = get(server, "/models/m")[1]
+    assert document["inputs"] == [
+        {"name": "threshold", "datatype": "FP64", "shape": [1]},
+        {"name": "count", "datatype": "INT64", "shape": [1]},
+        {"name": "strict", "datatype": "BOOL", "shape": [1]},
+        {"name": "unit", "datatype": "BYTES", "shape": [1]},
+    ]
+    assert document["parameters"] == {"undeclared_inputs": "x"}
+    config = get(server, "/models/m/config")[1]
+    assert [(each["name"], each["optional"]) for each in config["input"]] == [
+        (name, True) for name in ("threshold", "count", "strict", "unit")
+    ]
+    # MLServer's clients call the only tensor of a model what they like: scalars do not count for that
+    body = {"parameters": {"content_type": "np"}}
+    assert outputs(ask(server, "m", body, **{"input-1": np.array([[1.0]])})) == {"output_0": ["0.5 1 False cm"]}
+
+
+def test_declared_scalars(server: InferenceServer) -> None:
+    def scaled(x: Any, factor: float = 2, other: int = 1) -> Any:
+        return x * factor * other
+
+    specs = [TensorSpec("x", "FP64", [-1]), TensorSpec("factor", "FP32", [1])]
+    server.register("scaled", scaled, inputs=specs)
+    assert [each["name"] for each in get(server, "/models/scaled")[1]["inputs"]] == ["x", "factor"]
+    assert outputs(ask(server, "scaled", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
+    assert error(ask(server, "scaled", x=X, factor=[3.0])) == (400, "input 'factor' has datatype FP64: expected FP32")
+    # a list of inputs is closed: no client reaches an argument that it leaves out, such as one of a library's method
+    assert outputs(ask(server, "scaled", {"parameters": {"other": 9}}, x=X)) == {"output_0": [2.0, 4.0]}
+
+    def in_place(x: Annotated[np.ndarray, "FP64", [-1]], factor: Annotated[float, TensorSpec("factor", "FP32", [1])] = 2) -> Any:
+        return x * factor
+
+    server.register("in place", in_place)
+    assert outputs(ask(server, "in%20place", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
+
+
+def one_float(x: float) -> Any: ...
+def one_int(x: int) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "text"),
+    [
+        (one_float, TensorSpec("x", "BYTES", [1]), "declared with datatype BYTES, which cannot become float: declare FP64 or FP16 or"),
+        (one_int, TensorSpec("x", "FP32", [1]), "declared with datatype FP32, which cannot become int: declare INT64 or"),
+        (one_float, TensorSpec("x", "FP32", [4]), "input 'x' is declared with shape [4]: declare [1] for float"),
+    ],
+)
+def test_declarations_that_are_no_scalars(server: InferenceServer, function: Callable[..., Any], spec: TensorSpec, text: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        server.register("wrong", function, inputs=[spec])
+    assert text in str(raised.value)
+
+
+def test_scalars_from_python_and_as_flat_objects(server: InferenceServer) -> None:
+    assert server.infer_sync("m", {"x": X, "threshold": 2, "unit": "m"})["output_0"].tolist() == [b"2.0 1 False m"]
+    assert server.infer_sync("m", {"x": X}, parameters={"count": 9})["output_0"].tolist() == [b"0.5 9 False cm"]
+    with pytest.raises(InferenceError, match="datatype FP64: expected INT64"):
+        server.infer_sync("m", {"x": X, "count": 1.5})
+    body = json.dumps({"x": X, "threshold": 1, "strict": True}).encode()
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body))
+    assert json.loads(answer.body)["output_0"] == "1.0 1 True cm"
+
+
+def test_an_async_model_has_scalars_too(server: InferenceServer) -> None:
+    async def later(x: Any, factor: int = 1) -> Any:
+        return x * factor
+
+    server.register("later", later)
+    response = asyncio.run(server.infer("later", {"x": X}, parameters={"factor": 2}))
+    assert response["output_0"].tolist() == [2.0, 4.0]

@@ -1,0 +1,555 @@
+"""The response cache: equal requests are answered once, different ones never by each other's response, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import (
+    InferenceContext,
+    InferenceError,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    OIPApp,
+    RequestOutput,
+    ResponseCache,
+    Tensor,
+    TensorSpec,
+)
+from oip_asgi._core.datatypes import Array
+from oip_asgi._core.models.cache import Cache
+from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import is_idle, outcomes, waiting_calls
+from tests.support.talk import block_until
+from tests.support.ways import Request, over_asgi
+
+
+class Counted:
+    """A server with a model that counts its calls."""
+
+    def __init__(self, kind: str = "thread", **options: Any) -> None:
+        self.calls: list[Any] = []
+        self.server = InferenceServer()
+        options = {"cache": ResponseCache(), **options}
+
+        def model(**inputs: Array) -> Any:
+            self.calls.append({name: array.tolist() for name, array in inputs.items()})
+            return {name: array.copy() for name, array in inputs.items()}
+
+        async def model_async(**inputs: Array) -> Any:
+            return model(**inputs)
+
+        self.server.register("m", model_async if kind == "async" else model, run="inline" if kind == "inline" else "thread", **options)
+
+    def statistics(self) -> dict[str, Any]:
+        [stats] = get(self.server, "/models/m/stats")[1]["model_stats"]
+        counted = {name: duration["count"] for name, duration in stats["inference_stats"].items()}
+        return {**counted, "inferences": stats["inference_count"], "executions": stats["execution_count"]}
+
+
+@pytest.mark.parametrize("kind", ["thread", "inline", "async"])
+def test_an_equal_request_is_answered_from_memory(kind: str) -> None:
+    counted = Counted(kind)
+    for number in range(3):
+        answer = ask(counted.server, "m", {"id": str(number)}, x=[1.5, 2])
+        assert outputs(answer) == {"x": [1.5, 2]}
+        assert json.loads(answer.body)["id"] == str(number)
+    assert counted.calls == [{"x": [1.5, 2]}]
+    assert counted.statistics() == {
+        "success": 3, "fail": 0, "queue": 3, "compute_input": 1, "compute_infer": 1, "compute_output": 1, "cache_hit": 2, "cache_miss": 1,
+        "inferences": 1, "executions": 1,
+    }  # fmt: skip
+    assert outcomes(counted.server)["m"] == {"ok": 3}
+    assert get(counted.server, "/models/m/config")[1]["response_cache"] == {"enable": True}
+    counted.server.stop()
+
+
+def test_each_form_is_encoded_anew() -> None:
+    counted = Counted()
+    words = np.array([b"a", b"bc"], object)
+    asked: list[Any] = [None, {"binary_data_output": True}, {"timeout": 10**9, "priority": 3, "sequence_id": 4}]
+    heads = []
+    for parameters in asked:
+        answer = ask(counted.server, "m", {} if parameters is None else {"parameters": parameters}, x=["a", "bc"])
+        assert answer.status == 200
+        heads.append(answer.body)
+    assert heads[0] == heads[2]
+    assert heads[1].endswith(b"\1\0\0\0a\2\0\0\0bc")
+    response = counted.server.infer_sync("m", {"x": words})
+    response["x"][0] = b"changed"
+    response.outputs[0].parameters["mine"] = 1
+    assert counted.server.infer_sync("m", {"x": words})["x"].tolist() == [b"a", b"bc"]
+    assert counted.server.infer_sync("m", {"x": words}).outputs[0].parameters == {}
+    classes = {"outputs": [{"name": "n", "parameters": {"classification": 1}}]}
+    assert outputs(ask(counted.server, "m", classes, n=[1, 9])) == {"n": ["9:1"]}
+    assert outputs(ask(counted.server, "m", {"outputs": [{"name": "n"}]}, n=[1, 9])) == {"n": [1, 9]}
+    assert len(counted.calls) == 2
+
+
+def test_every_way_to_ask_a_plain_model_shares_its_responses() -> None:
+    counted = Counted(inputs=[TensorSpec("x", "INT64", [-1])])
+    send = over_asgi(OIPApp(counted.server), "")
+    body = b'{"inputs":[{"name":"x","datatype":"INT64","shape":[2],"data":[1,2]}]}'
+    for path in ("infer", "infer_stream", "generate", "generate_stream"):
+        answer = send(Request("POST", f"/models/m/{path}", (), body))
+        assert (answer.status, b"[1,2]" in answer.body) == (200, True)
+    assert send(Request("POST", "/models/m/generate", (), b'{"x":[1,2]}')).body == b'{"model_name":"m","x":[1,2]}'
+    assert [r["x"].tolist() for r in counted.server.infer_stream_sync("m", {"x": [1, 2]})] == [[1, 2]]
+    assert counted.calls == [{"x": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"x": np.zeros((3, 2), "f4")},
+        {"x": np.zeros((6,), "f4")},
+        {"x": np.zeros((2, 3), "i4")},
+        {"x": np.zeros((2, 3), "u4")},
+        {"y": np.zeros((2, 3), "f4")},
+        {"x": np.full((2, 3), -0.0, "f4")},
+        {"x": np.zeros((2, 3), "f4"), "y": np.zeros(1, "f4")},
+        {"x": np.zeros((2, 0), "f4")},
+    ],
+    ids=str,
+)
+def test_requests_that_differ_do_not_share_a_response(other: dict[str, Array]) -> None:
+    counted = Counted()
+    counted.server.infer_sync("m", {"x": np.zeros((2, 3), "f4")})
+    response = counted.server.infer_sync("m", other)
+    assert {tensor.name: (tensor.shape, tensor.datatype) for tensor in response.outputs} == {
+        name: (array.shape, Tensor(name, array).datatype) for name, array in other.items()
+    }
+    assert len(counted.calls) == 2
+
+
+def test_where_elements_end_and_what_parameters_say_is_part_of_the_key() -> None:
+    counted = Counted()
+    for elements in ([b"ab", b"c"], [b"a", b"bc"], [b"abc", b""], [b"", b"abc"]):
+        array = np.array(elements, object)
+        assert counted.server.infer_sync("m", {"x": array})["x"].tolist() == elements
+    assert len(counted.calls) == 4
+    x = np.ones(1)
+    values: list[Any] = [True, 1, 1.0, "1"]
+    for parameters in [{}, *({"p": value} for value in values), {"q": 1}]:
+        counted.server.infer_sync("m", {"x": x}, parameters=parameters)
+    assert len(counted.calls) == 10
+    for parameters in ({}, {"p": 1}):
+        counted.server.infer_sync("m", {"x": Tensor("x", x, {"unit": "m"})}, parameters=parameters)
+    assert len(counted.calls) == 12
+    for asked in (["x"], [RequestOutput("x", {"content_type": "np"})]):
+        counted.server.infer_sync("m", {"x": x, "y": x}, outputs=asked)
+    assert len(counted.calls) == 14
+
+
+def test_large_inputs_and_outputs_are_hashed_decoded_and_encoded_in_worker_threads() -> None:
+    counted = Counted("async")
+    large = list(range(200_000))
+    for _ in range(2):
+        assert outputs(ask(counted.server, "m", x=large)) == {"x": large}
+    assert len(counted.calls) == 1
+    assert counted.statistics()["cache_hit"] == 1
+    counted.server.stop()
+
+
+def test_errors_are_not_kept() -> None:
+    calls: list[int] = []
+
+    def fails(x: Array) -> Array:
+        calls.append(1)
+        if len(calls) == 1:
+            raise InferenceError("not now", status=422)
+        if len(calls) == 2:
+            raise RuntimeError
+        return x
+
+    server = InferenceServer()
+    server.register("m", fails, cache=ResponseCache())
+    assert [ask(server, "m", x=[1]).status for _ in range(4)] == [422, 500, 200, 200]
+    assert len(calls) == 3
+
+
+def test_a_response_ages_and_the_least_used_goes_first() -> None:
+    now = [0.0]
+    counted = Counted(cache=ResponseCache(ttl=10))
+    counted.server._inside.engine.clock = lambda: now[0]
+    for moment, calls in ((0.0, 1), (9.9, 1), (10.0, 2), (19.9, 2), (20.0, 3)):
+        now[0] = moment
+        assert outputs(ask(counted.server, "m", x=[1])) == {"x": [1]}
+        assert len(counted.calls) == calls
+    small = Counted(cache=ResponseCache(max_bytes=16_000))
+    x = np.zeros(1)
+    for number in (*range(15), 0, 15):  # each takes a little more than 1,000 bytes
+        small.server.infer_sync("m", {"x": x + number})
+    assert len(small.calls) == 16
+    small.server.infer_sync("m", {"x": x})  # used lately, so it stayed
+    assert len(small.calls) == 16
+    small.server.infer_sync("m", {"x": x + 1})
+    assert len(small.calls) == 17
+    cache = small.server._inside.engine.models.find("m", None).cache
+    assert cache is not None
+    assert 10_000 < cache.size <= 16_000
+    for _ in range(2):
+        small.server.infer_sync("m", {"x": np.zeros(200)})  # more than an eighth
+    assert len(small.calls) == 18 + 1
+
+
+def test_loading_again_and_unloading_empty_the_cache() -> None:
+    loads: list[int] = []
+
+    def load() -> Callable[[Array], Array]:
+        loads.append(1)
+        number = len(loads)
+        return lambda x: x + number
+
+    server = InferenceServer()
+    server.register("m", load=load, cache=ResponseCache())
+    for expected in (1, 2):
+        for _ in range(2):
+            assert outputs(ask(server, "m", x=[0])) == {"output_0": [expected]}
+        server.load_sync("m")
+    cache = server._inside.engine.models.find("m", None).cache
+    assert cache is not None
+    assert outputs(ask(server, "m", x=[0])) == {"output_0": [3]}
+    assert cache.size
+    server.unload_sync("m")
+    assert cache.size == 0
+    server.load_sync("m")
+    assert outputs(ask(server, "m", x=[0])) == {"output_0": [4]}
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda request: request, "takes an InferenceRequest or an InferenceContext"),
+        (lambda x, context: x, "takes an InferenceRequest or an InferenceContext"),
+    ],
+)
+def test_what_sees_more_than_tensors_is_refused(function: Any, text: str) -> None:
+    function.__annotations__ = {"request": InferenceRequest, "context": InferenceContext}
+    server = InferenceServer()
+    with pytest.raises(TypeError, match=text):
+        server.register("m", function, cache=ResponseCache())
+    server.register("m", load=lambda: function, cache=ResponseCache())
+    assert error(ask(server, "m", x=[1]))[0] == 503
+
+
+def test_options_that_cannot_be_right_are_refused() -> None:
+    def stream(x: Array) -> Iterator[Array]:
+        yield x
+
+    server = InferenceServer()
+    wrong: Any
+    with pytest.raises(ValueError, match="the answers of a generator are not cached"):
+        server.register("m", stream, cache=ResponseCache())
+    for wrong in (True, {}, ResponseCache):
+        with pytest.raises(TypeError, match="must be a ResponseCache"):
+            server.register("m", lambda x: x, cache=wrong)
+    for wrong in (0, -1, 1.5, True, "1"):
+        with pytest.raises(ValueError, match="max_bytes="):
+            ResponseCache(wrong)
+    for wrong in (0, -1, float("inf"), float("nan"), True, "1"):
+        with pytest.raises(ValueError, match="ttl="):
+            ResponseCache(ttl=wrong)
+
+
+# Single flight
+
+
+class Gated:
+    """A server with a model whose calls wait for the test."""
+
+    def __init__(self, kind: str = "async", **options: Any) -> None:
+        self.calls = 0
+        self.open = threading.Event()
+        self.raises: list[BaseException] = []
+        self.server = InferenceServer()
+        options = {"cache": ResponseCache(), "max_concurrency": 4, "max_queue": 4, **options}
+
+        def model(x: Array) -> Array:
+            self.calls += 1
+            assert self.open.wait(30)
+            if self.raises:
+                raise self.raises.pop()
+            return x.copy()
+
+        async def model_async(x: Array) -> Array:
+            self.calls += 1
+            while not self.open.is_set():
+                await asyncio.sleep(0.001)
+            if self.raises:
+                raise self.raises.pop()
+            return x.copy()
+
+        self.server.register("m", model_async if kind == "async" else model, **options)
+
+    async def ask(self, value: float = 1.0, **more: Any) -> Any:
+        response = await self.server.infer("m", {"x": np.array([value])}, **more)
+        return response["output_0"].tolist()
+
+    async def begun(self, calls: int) -> None:
+        while self.calls < calls:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_equal_requests_at_the_same_time_call_the_function_once(kind: str) -> None:
+    gated = Gated(kind)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(gated.ask(id=str(number))) for number in range(6)]
+        other = asyncio.create_task(gated.ask(2))
+        await gated.begun(2)
+        gated.open.set()
+        assert await asyncio.gather(*tasks) == [[1]] * 6
+        assert await other == [2]
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
+def test_a_response_that_is_too_large_to_keep_still_answers_those_that_wait() -> None:
+    gated = Gated(cache=ResponseCache(max_bytes=100))
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(gated.ask()) for _ in range(3)]
+        await gated.begun(1)
+        gated.open.set()
+        assert await asyncio.gather(*tasks) == [[1]] * 3
+        assert gated.calls == 1
+        assert await gated.ask() == [1]
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
+def test_when_the_first_is_cancelled_another_one_takes_its_place() -> None:
+    gated = Gated()
+
+    async def main() -> None:
+        first, *others = [asyncio.create_task(gated.ask()) for _ in range(4)]
+        await gated.begun(1)
+        first.cancel()
+        await gated.begun(2)
+        gated.open.set()
+        assert await asyncio.gather(*others) == [[1]] * 3
+        assert first.cancelled()
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
+def test_one_that_waits_may_be_cancelled_or_late_and_the_others_go_on() -> None:
+    gated = Gated()
+
+    async def main() -> None:
+        first, second, third = [asyncio.create_task(gated.ask()) for _ in range(3)]
+        late = asyncio.create_task(gated.ask(parameters={"timeout": 20_000}))
+        await gated.begun(1)
+        second.cancel()
+        with pytest.raises(InferenceError, match=r"did not answer within 0\.02 seconds") as caught:
+            await late
+        assert caught.value.status == 504
+        gated.open.set()
+        assert [await first, await third] == [[1]] * 2
+        assert second.cancelled()
+
+    asyncio.run(main())
+    assert gated.calls == 1
+    assert outcomes(gated.server)["m"] == {"ok": 2, "cancelled": 1, "timeout": 1}
+    gated.server.stop()
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_when_the_first_fails_the_others_run_by_themselves(kind: str) -> None:
+    gated = Gated(kind)
+    gated.raises = [InferenceError("the first", status=422)]
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(gated.ask()) for _ in range(4)]
+        await gated.begun(1)
+        gated.open.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert sum(isinstance(each, InferenceError) for each in found) == 1
+        assert [each for each in found if not isinstance(each, InferenceError)] == [[1]] * 3
+
+    asyncio.run(main())
+    assert gated.calls == 4
+    gated.server.stop()
+
+
+def test_when_the_first_passes_its_deadline_another_one_takes_its_place() -> None:
+    gated = Gated()
+
+    async def main() -> None:
+        first = asyncio.create_task(gated.ask(parameters={"timeout": 20_000}))
+        await gated.begun(1)
+        others = [asyncio.create_task(gated.ask()) for _ in range(3)]
+        await gated.begun(2)
+        gated.open.set()
+        assert await asyncio.gather(*others) == [[1]] * 3
+        with pytest.raises(InferenceError, match="did not answer within"):
+            await first
+
+    asyncio.run(main())
+    assert gated.calls == 2
+    gated.server.stop()
+
+
+def test_the_first_passes_its_deadline_and_its_late_response_is_kept() -> None:
+    gated = Gated("thread")
+
+    async def main() -> None:
+        first = asyncio.create_task(gated.ask(parameters={"timeout": 30_000}))
+        await gated.begun(1)
+        with pytest.raises(InferenceError, match="did not answer within"):
+            await first
+        gated.open.set()
+        while not is_idle(gated.server):
+            await asyncio.sleep(0.001)
+        assert await gated.ask() == [1]
+
+    asyncio.run(main())
+    assert gated.calls == 1
+    gated.server.stop()
+
+
+def test_those_that_wait_are_as_many_as_may_run_and_wait() -> None:
+    gated = Gated(max_concurrency=1, max_queue=2)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(gated.ask()) for _ in range(4)]  # the first is in its slot
+        await gated.begun(1)
+        with pytest.raises(InferenceError, match="is busy: 1 calls run and 2 wait, which is all it takes") as caught:
+            await gated.ask()
+        assert caught.value.status == 503
+        gated.open.set()
+        assert await asyncio.gather(*tasks) == [[1]] * 4
+        assert await gated.ask() == [1]
+
+    asyncio.run(main())
+    assert gated.calls == 1
+    gated.server.stop()
+
+
+def test_what_is_kept_is_answered_while_all_slots_are_taken() -> None:
+    gated = Gated(max_concurrency=1, max_queue=0)
+    gated.open.set()
+    gated.server.infer_sync("m", {"x": np.array([1.0])})
+    gated.open.clear()
+
+    async def main() -> None:
+        running = asyncio.create_task(gated.ask(2.0))
+        await gated.begun(2)
+        assert await gated.ask(1.0) == [1]
+        with pytest.raises(InferenceError, match="is busy"):
+            await gated.ask(3.0)
+        gated.open.set()
+        assert await running == [2]
+        assert await gated.ask(3.0) == [3]  # the one that was refused left nothing behind
+
+    asyncio.run(main())
+    assert gated.calls == 3
+    gated.server.stop()
+
+
+def test_a_model_that_calls_itself_with_equal_inputs_does_not_wait_for_itself() -> None:
+    server = InferenceServer()
+    depth: list[int] = []
+
+    def model(x: Array) -> Array:
+        depth.append(1)
+        if len(depth) == 3:
+            return x.copy()
+        return server.infer_sync("m", {"x": x})["output_0"]
+
+    server.register("m", model, cache=ResponseCache(), max_concurrency=4)
+    assert server.infer_sync("m", {"x": np.ones(1)})["output_0"].tolist() == [1]
+    assert len(depth) == 3
+    assert server.infer_sync("m", {"x": np.ones(1)})["output_0"].tolist() == [1]
+    assert len(depth) == 3
+
+
+def test_threads_and_event_loops_share_a_flight() -> None:
+    gated = Gated("thread")
+    with ThreadPoolExecutor(5) as threads:
+        blocking = [threads.submit(gated.server.infer_sync, "m", {"x": np.array([1.0])}) for _ in range(3)]
+        awaiting = [threads.submit(asyncio.run, gated.ask()) for _ in range(2)]
+        block_until(lambda: gated.calls == 1)
+        time.sleep(0.05)
+        gated.open.set()
+        assert [each.result(30)["output_0"].tolist() for each in blocking] == [[1]] * 3
+        assert [each.result(30) for each in awaiting] == [[1]] * 2
+    assert gated.calls == 1
+    gated.server.stop()
+
+
+def test_a_server_that_stops_lets_those_that_wait_finish_with_the_first() -> None:
+    gated = Gated("thread")
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(gated.server.infer_sync, "m", {"x": np.array([1.0])}) for _ in range(2)]
+        block_until(lambda: gated.calls == 1)
+        stopped = threads.submit(gated.server.stop)
+        gated.open.set()
+        stopped.result(30)
+        assert [each.result(30)["output_0"].tolist() for each in asked] == [[1]] * 2
+    assert waiting_calls(gated.server, "m") == 0
+
+
+def test_many_threads_at_random_never_get_another_ones_response() -> None:
+    server = InferenceServer()
+    calls: list[int] = []
+
+    def model(x: Array) -> Array:
+        calls.append(1)
+        return np.array([x[0] * 2])
+
+    server.register("m", model, cache=ResponseCache(max_bytes=16_000, ttl=0.005), max_queue=1000)
+
+    def run(seed: int) -> bool:
+        numbers = np.random.default_rng(seed).integers(0, 30, 300).tolist()
+        return all(server.infer_sync("m", {"x": np.array([n])})["output_0"].tolist() == [2 * n] for n in numbers)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(run, range(8)))
+    [stats] = get(server, "/models/m/stats")[1]["model_stats"]
+    counts = {name: duration["count"] for name, duration in stats["inference_stats"].items()}
+    assert counts["success"] == 2400 == counts["cache_hit"] + counts["cache_miss"]
+    assert counts["cache_miss"] == stats["inference_count"] == len(calls)
+    server.stop()
+
+
+def test_a_cache_forgets_its_flights() -> None:
+    cache = Cache(ResponseCache())
+    uses = InferenceServer()
+    key: Any = (uses, b"digest")
+    first = cache.look(key, 0.0)
+    assert first.leads
+    assert first.flight is not None
+    second = cache.look(key, 0.0)
+    assert (second.flight, second.leads) == (first.flight, False)
+    first.flight.end(None)
+    assert first.flight.ended.is_set()
+    assert cache.look(key, 0.0).leads
+    first.flight.keep(InferenceResponse([Tensor("x", np.ones(1))]), 0.0)
+    assert cache.look(key, 0.0).response is not None
+
+
+def test_declared_outputs_and_labels_of_a_kept_response() -> None:
+    server = InferenceServer()
+    spec = TensorSpec("y", "FP32", [-1], labels=["a", "b"])
+    server.register("m", lambda x: x, outputs=[spec], cache=ResponseCache())
+    asked = {"outputs": [{"name": "y", "parameters": {"classification": 1}}]}
+    for _ in range(2):
+        assert outputs(ask(server, "m", asked, x=np.array([1, 2], "f4"))) == {"y": ["2.000000:1:b"]}

@@ -1,0 +1,144 @@
+"""Objects that are swapped, or not what an adapter takes: refused at once, with what to write instead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import grpc
+import prometheus_client
+import pytest
+from django.core.wsgi import get_wsgi_application
+from fastapi import APIRouter, FastAPI
+from flask import Flask
+from litestar import Litestar
+from quart import Quart
+from starlette.applications import Starlette
+from starlette.routing import Router
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.test import create_environ, run_wsgi_app
+
+import oip_asgi.grpc
+import oip_asgi.prometheus
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi.django import urls
+from oip_asgi.flask import blueprint
+from tests.support.asking import exactly
+from tests.support.client import Client
+from tests.support.host_ways import configure_django
+from tests.support.ways import other_asgi_app, other_wsgi_app
+
+SERVER: Any = InferenceServer()
+FASTAPI: Any = FastAPI()
+FLASK: Any = Flask(__name__)
+
+FIRST = "(app, server), the application first"
+MOUNTED = 'an InferenceServer is no application: write app.mount("/v2", OIPApp(server)), or OIPWSGIApp(server) for WSGI'
+AROUND_ASGI, AROUND_WSGI = 'OIPMiddleware(app, server, "/v2")', 'OIPWSGIMiddleware(application, server, "/v2")'
+FOR_FLASK = "app.register_blueprint(oip_asgi.flask.blueprint(server))"
+WHOLE = 'write OIPApp(server).install(app, "/api/v2"), with the application itself and the whole path'
+ADD = "add_to_server(server, grpc_server), the InferenceServer first"
+
+
+def no_server(taker: str, given: str, written: str) -> str:
+    return f"{taker} takes an InferenceServer, not {given}: write {written}"
+
+
+def no_asgi(given: str, written: str) -> str:
+    return f"{given} is a WSGI application, and this is for ASGI: write {written}"
+
+
+def any_of(value: Any) -> Any:
+    """A value of a type that mypy does not know, as users without mypy give it."""
+    return value
+
+
+def install_in(app: Any) -> Callable[[], Any]:
+    return lambda: OIPApp(SERVER).install(app)
+
+
+def no_install(given: str, instead: str) -> str:
+    return f"install is for applications of Starlette and FastAPI, and this is {given}: {instead}"
+
+
+def grpc_server() -> Any:
+    return grpc.server(futures.ThreadPoolExecutor(1))
+
+
+FOR_APP = "OIPApp(server), and app.mount or OIPApp(server).install(app)"
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: OIPApp(FASTAPI), no_server("OIPApp", "a FastAPI", FOR_APP)),
+    (lambda: OIPApp(any_of(InferenceServer)), no_server("OIPApp", "the class InferenceServer", FOR_APP)),
+    (lambda: OIPMiddleware(SERVER, FASTAPI), no_server("OIPMiddleware", "a FastAPI", f"OIPMiddleware{FIRST}")),
+    (lambda: OIPMiddleware(FLASK, SERVER), no_asgi("a Flask", f"{FOR_FLASK}, or app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)")),
+    (lambda: OIPMiddleware(any_of(OIPWSGIApp(SERVER)), SERVER), no_asgi("an OIPWSGIApp", AROUND_WSGI)),
+    (lambda: OIPMiddleware(any_of(None), SERVER), f"a NoneType is no ASGI application: write OIPMiddleware{FIRST}"),
+    (lambda: OIPMiddleware(any_of(FastAPI), SERVER), f"the class FastAPI is no ASGI application: write OIPMiddleware{FIRST}"),
+    (lambda: OIPWSGIApp(FLASK), no_server("OIPWSGIApp", "a Flask", "OIPWSGIApp(server)")),
+    (lambda: OIPWSGIMiddleware(SERVER, FLASK), no_server("OIPWSGIMiddleware", "a Flask", f"OIPWSGIMiddleware{FIRST}")),
+    (lambda: OIPWSGIMiddleware(FASTAPI, SERVER), f"a FastAPI is an ASGI application, and this is for WSGI: write {AROUND_ASGI}"),
+    (lambda: OIPWSGIMiddleware(any_of("app"), SERVER), f"a str is no WSGI application: write OIPWSGIMiddleware{FIRST}"),
+    (lambda: blueprint(FLASK), no_server("blueprint", "a Flask", "app.register_blueprint(blueprint(server))")),
+    (lambda: urls(FLASK), no_server("urls", "a Flask", 'path("v2", include(urls(server)))')),
+    (install_in(FLASK), no_install("a Flask", f"for Flask, write {FOR_FLASK}")),
+    (
+        install_in(Quart(__name__)),
+        no_install("a Quart", 'for Quart, write app.asgi_app = OIPMiddleware(app.asgi_app, server, "/v2")'),
+    ),
+    (install_in(Litestar([])), no_install("a Litestar", f"for other ASGI applications, write {AROUND_ASGI}")),
+    (install_in(APIRouter()), no_install("an APIRouter", WHOLE)),
+    (install_in(Router()), no_install("a Router", WHOLE)),
+    (install_in(other_asgi_app), no_install("a function", f"for other ASGI applications, write {AROUND_ASGI}")),
+    (install_in(other_wsgi_app), no_install("a function", f"for WSGI applications, write {AROUND_WSGI}")),
+    (install_in("/v2"), no_install("a str", 'write OIPApp(server).install(app, "/v2"), with the application itself')),
+    (lambda: oip_asgi.grpc.add_to_server(grpc_server(), SERVER), no_server("add_to_server", "a _Server", ADD)),
+    (
+        lambda: oip_asgi.grpc.add_to_server(SERVER, FASTAPI),
+        "add_to_server takes a server of grpc or grpc.aio, not a FastAPI: write add_to_server(server, grpc.aio.server())",
+    ),
+    (lambda: oip_asgi.grpc.OIPGRPCApp(FASTAPI), no_server("OIPGRPCApp", "a FastAPI", "OIPGRPCApp(server)")),
+    (
+        lambda: oip_asgi.prometheus.instrument(any_of(prometheus_client.REGISTRY), SERVER),
+        no_server("instrument", "a CollectorRegistry", "instrument(server, registry)"),
+    ),
+    (lambda: SERVER({}, None, None), MOUNTED),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_wrong_objects_are_refused_at_once(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(TypeError, match=exactly(text)):
+        make()
+
+
+def test_djangos_handler_is_no_asgi_application() -> None:
+    configure_django()
+    with pytest.raises(TypeError, match=r"a WSGIHandler is a WSGI application, .*: write OIPWSGIMiddleware\(application, server, "):
+        OIPMiddleware(get_wsgi_application(), SERVER)  # type: ignore[arg-type]
+
+
+def test_the_server_itself_mounted_says_what_to_mount() -> None:
+    app = Starlette()
+    app.mount("/v2", SERVER)
+    with pytest.raises(TypeError, match=exactly(MOUNTED)):
+        Client(app).get("/v2/models")
+    dispatcher = DispatcherMiddleware(FLASK, {"/v2": SERVER})
+    with pytest.raises(TypeError, match=exactly(MOUNTED)):
+        run_wsgi_app(dispatcher, create_environ("/v2/models"))
+
+
+def test_right_objects_of_odd_kinds_are_taken() -> None:
+    class Server(InferenceServer):
+        pass
+
+    async def asked() -> None:
+        async with Server().lifespan():
+            pass
+
+    OIPApp(Server())
+    OIPMiddleware(lambda scope, receive, send: other_asgi_app(scope, receive, send), SERVER)
+    OIPWSGIMiddleware(FLASK.wsgi_app, SERVER)
+    OIPWSGIMiddleware(FLASK, SERVER)
+    asyncio.run(asked())
