@@ -213,8 +213,8 @@ def _stream(request: HttpRequest) -> Any:
 
 def _response(response: Response | wsgi.Streamed) -> HttpResponse:
     made = HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
-    if not any(name == b"content-type" for name, _ in response.headers):
-        del made["Content-Type"]  # Django calls an empty body HTML
+    if not wsgi.has_type(response):
+        del made["Content-Type"]
     return made
 
 

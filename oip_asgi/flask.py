@@ -49,7 +49,10 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         response = wsgi.answer(server, head, _read)
         if isinstance(response, wsgi.Streamed):
             return Response(stream_with_context(response), response.status, wsgi.headers(response))
-        return Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
+        made = Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
+        if not wsgi.has_type(response):
+            del made.headers["Content-Type"]
+        return made
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers

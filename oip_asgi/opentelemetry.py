@@ -5,20 +5,22 @@ A span begins only where the current span is recorded: a request that nobody tra
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from ._checks import check_server, needs
 
 try:
     from opentelemetry import trace
+    from opentelemetry.context import Context
 except ImportError as error:
     raise needs(error, "opentelemetry", "otel") from error
 
 from ._core.errors import InferenceError
 from ._core.models.model import Model
 from ._core.models.statistics import Outcome
-from ._core.serving.observers import Noted
+from ._core.serving.observers import Noted, Span
 from .server import InferenceServer
 
 _REFUSED: Final = ("invalid", "busy")
@@ -30,7 +32,9 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
     The host's own instrumentation, such as opentelemetry-instrumentation-asgi, -wsgi or -grpc, reads `traceparent` and begins the server's
     span, of which this one is a child. Spans that the model begins are children of this one. Its attributes are `oip.model.name`,
     `oip.model.version`, `oip.request.id`, `oip.outcome` and `oip.queue.seconds`; a request that fails has the status ERROR and the
-    attribute `error.type`, and the exception as an event.
+    attribute `error.type`, and the exception as an event. One call that answers several requests, by `max_batch_size=`, is a span
+    `infer {model} batch` with `oip.batch.rows`, in a trace of its own with a link to each request's span, which has it as an event; spans
+    that the model begins then are children of that one.
 
     Args:
         server: The server.
@@ -52,18 +56,40 @@ class _Tracer:
             attributes["oip.model.version"] = model.version
         return _Span(self._tracer.start_span(f"infer {model.name}", attributes=attributes))
 
+    @contextmanager
+    def together(self, model: Model, rows: int, spans: Sequence[Span]) -> Iterator[None]:
+        attributes: dict[str, str | int] = {"oip.model.name": model.name, "oip.batch.rows": rows}
+        if model.version is not None:
+            attributes["oip.model.version"] = model.version
+        members = [span.span for span in spans if isinstance(span, _Span)]
+        links = [trace.Link(member.get_span_context()) for member in members]
+        # a trace of its own, as it is part of several
+        span = self._tracer.start_span(f"infer {model.name} batch", Context(), attributes=attributes, links=links)
+        told = span.get_span_context()
+        for member in members:
+            member.add_event(
+                "oip.batch",
+                {
+                    "oip.batch.rows": rows,
+                    "oip.batch.trace_id": trace.format_trace_id(told.trace_id),
+                    "oip.batch.span_id": trace.format_span_id(told.span_id),
+                },
+            )
+        with trace.use_span(span, end_on_exit=True):
+            yield
+
 
 class _Span:
     def __init__(self, span: trace.Span) -> None:
-        self._span = span
+        self.span = span
 
     def active(self) -> AbstractContextManager[object]:
         # `end` says what was raised
-        used: AbstractContextManager[object] = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
+        used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
         return used
 
     def end(self, outcome: Outcome, call: Noted | None, error: BaseException | None) -> None:
-        span = self._span
+        span = self.span
         span.set_attribute("oip.outcome", outcome)
         if call is not None:
             if call.id is not None:

@@ -157,6 +157,15 @@ class InferenceServer:
             timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
                 `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
                 this is the time to its first response.
+            max_batch_size: How many rows one call may have: then requests that wait, and differ in nothing but their rows, are answered
+                by one call of the function, which gets the rows of all of them and returns a row for each. The first dimension of every
+                tensor is that of the rows. A request with more rows runs alone. Left out: each request is a call of its own. With it,
+                one call runs at a time where `max_concurrency` does not say otherwise.
+            max_batch_delay: How many seconds a request may be held back for others to share its call. With 0, only those share one that
+                came while all calls that may run at once were busy.
+            preferred_batch_sizes: Numbers of rows at which a batch is not held back any longer.
+            retry_alone: Whether each request of a batch is tried alone after the function has raised, so that one bad input costs no
+                other request its answer. The function sees the same rows twice then.
             stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
                 client is told.
             priority_levels: How many levels of priority requests may have while they wait for their turn: the parameter `priority` of a

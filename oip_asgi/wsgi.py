@@ -1,6 +1,6 @@
 """The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`,
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`,
 `messages` and `read`.
 """
 
@@ -163,6 +163,11 @@ def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> R
 def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
+
+
+def has_type(response: Response | Streamed) -> bool:
+    """Whether a response says what its body is. One that is empty does not, and frameworks call that HTML."""
+    return any(name == b"content-type" for name, _ in response.headers)
 
 
 def messages(response: Response | Streamed) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -72,8 +73,6 @@ def test_the_models_snippet(run_snippet: Run) -> None:
     assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
     assert outputs(ask(server, "remote", x=[1.5])) == {"x": [1.5], "agent": ["nobody"]}
     assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
-    assert outputs(ask(server, "first", x=[1, 2])) == {"first": [1]}
-    assert error(ask(server, "first")) == (422, "send at least one input")
     assert get(server, "/models/iris")[1]["platform"] == "sklearn"
 
 
@@ -186,3 +185,16 @@ def test_the_snippets_of_streams(run_snippet: Run) -> None:
     first_words = run_snippet("def first_words")["first_words"]
     first_words.__globals__["server"] = names["server"]
     assert asyncio.run(first_words("to be or not to be", 3)) == ["to", "be", "or"]
+
+
+def test_the_snippet_of_batches(run_snippet: Run) -> None:
+    names = run_snippet('@server.model("norm"')
+    send = over_asgi(names["app"], "/v2")
+
+    def infer(row: str) -> Request:
+        body = b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[%b]}]}' % row.encode()
+        return Request("POST", "/models/norm/infer", (), body)
+
+    with ThreadPoolExecutor(3) as threads:
+        first, second, third = threads.map(send, map(infer, ("3,4,0,0", "null,0,0,0", "0,0,0,2")))
+    assert (outputs(first), error(second)[0], outputs(third)) == ({"output_0": [5.0]}, 500, {"output_0": [2.0]})

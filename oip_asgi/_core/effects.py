@@ -129,12 +129,16 @@ class Spawn(msgspec.Struct, eq=False):
 
     Args:
         part: The generator.
+        unwanted: Once it is set, nobody needs what is `for_client` in it: as if its client had gone. None where nobody tells.
+        is_apart: Whether it sees none of the context variables of this one.
         ended: Set by the driver when it has ended, or was cancelled.
         is_lost: Set by the driver: tells that it will never end, as its event loop was closed under it.
         cancel: Set by the driver: cancels it, where that is possible.
     """
 
     part: Generator[Effect, Any, None]
+    unwanted: Signal | None = None
+    is_apart: bool = False
     ended: Signal = msgspec.field(default_factory=Signal)
     is_lost: Callable[[], bool] = _never
     cancel: Callable[[], object] = _nothing

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, final
 
 from .._core.effects import CancelledWithin, QuitWithin, Signal, Stopped
-from .waiting import attended, signalled
+from .waiting import attended, until_set
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class BackgroundLoop:
 
     def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
         """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
-        return self._loop().begin(attended(coroutine, deadline, None if gone is None else partial(_is_set, gone)))
+        return self._loop().begin(attended(coroutine, deadline, None if gone is None else partial(until_set, gone)))
 
     def stop(self) -> None:
         """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
@@ -95,11 +95,6 @@ def _result(future: Future[T]) -> T:
         raise Stopped from None
     finally:
         del future  # what it raises knows this frame: together they would live until the next garbage collection
-
-
-async def _is_set(signal: Signal) -> bool:
-    await signalled(signal)
-    return True
 
 
 async def _contained(work: Awaitable[T]) -> T:

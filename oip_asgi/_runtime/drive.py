@@ -11,13 +11,15 @@ import asyncio
 import math
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._core.effects import Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled
+from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled, until_set
 
 T = TypeVar("T")
 
@@ -101,7 +103,8 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | No
         assert read is not None  # only requests have bodies
         return read(effect.body)
     if type(effect) is Spawn:
-        return runtime.spawn(partial(drive, effect.part, runtime), effect.ended)
+        work = partial(drive, effect.part, runtime, gone=effect.unwanted)
+        return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
     assert type(effect) is Run or type(effect) is Wait or type(effect) is Await  # pieces are handed on
     leaving = gone if effect.for_client else None
     if leaving is not None and leaving.is_set():
@@ -221,10 +224,16 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
 def _spawn(effect: Spawn, threads: Threads) -> None:
     loop = running_loop()
     effect.is_lost = loop.is_closed
-    task = loop.create_task(drive_async(effect.part, threads))
+    driven = _driven(effect, threads)
+    task = loop.create_task(driven, context=Context()) if effect.is_apart else loop.create_task(driven)
     effect.cancel = task.cancel
     task.add_done_callback(lambda _: effect.ended.set())
     effect.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
+
+
+async def _driven(effect: Spawn, threads: Threads) -> None:
+    with suppress(ClientGone):
+        await drive_async(effect.part, threads, gone=None if effect.unwanted is None else partial(until_set, effect.unwanted))
 
 
 def _called(function: Callable[[], Any]) -> Any:

@@ -103,6 +103,12 @@ async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | Non
     await arrival(future, deadline, gone)
 
 
+async def until_set(signal: Signal) -> bool:
+    """Wait until a signal is set that says that nobody waits any more, as `Gone` says it."""
+    await signalled(signal)
+    return True
+
+
 def _fail(future: asyncio.Future[Any], reason: Reason) -> None:
     if not future.done():
         future.set_exception(reason())

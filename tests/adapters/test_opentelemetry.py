@@ -162,3 +162,44 @@ def test_a_queued_call_runs_in_its_own_trace() -> None:
     inner = {span.parent.span_id: span.context.trace_id for span in spans if span.name == "inner" and span.parent and span.context}
     assert set(ours.values()) == {1, 2, 3}
     assert inner == ours
+
+
+def test_a_batch_is_a_trace_of_its_own_with_a_link_to_each_request(traced: Traced) -> None:
+    tracer = traced.provider.get_tracer("models")
+
+    @traced.server.model("batched", version="2", max_batch_size=2, max_batch_delay=60.0)
+    def batched(x: Any) -> Any:
+        with tracer.start_as_current_span("inner"):
+            return x
+
+    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
+    requests = [
+        Request("POST", "/models/batched/infer", (("traceparent", f"00-{number:032x}-{number:016x}-01"),), body) for number in (1, 2)
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        assert [answer.status for answer in threads.map(traced.ways()["asgi"], requests)] == [200, 200]
+    spans = traced.exporter.get_finished_spans()
+    [batch] = [span for span in spans if span.name == "infer batched batch"]
+    [inner] = [span for span in spans if span.name == "inner"]
+    members = [span for span in spans if span.name == "infer batched"]
+    assert batch.parent is None
+    assert is_child(inner, batch)
+    assert dict(batch.attributes or {}) == {"oip.model.name": "batched", "oip.model.version": "2", "oip.batch.rows": 2}
+    assert {link.context.span_id for link in batch.links} == {span.context.span_id for span in members if span.context is not None}
+    assert {link.context.trace_id for link in batch.links} == {1, 2}
+    assert batch.context is not None
+    told = [(event.name, dict(event.attributes or {})["oip.batch.span_id"]) for span in members for event in span.events]
+    assert told == [("oip.batch", trace.format_span_id(batch.context.span_id))] * 2
+
+
+def test_a_request_that_runs_alone_is_the_parent_of_what_the_model_begins(traced: Traced) -> None:
+    tracer = traced.provider.get_tracer("models")
+
+    @traced.server.model("batched", max_batch_size=2)
+    def batched() -> int:
+        with tracer.start_as_current_span("inner"):
+            return 1
+
+    assert traced.ways()["asgi"](infer("batched")).status == 200
+    spans = traced.spans()
+    assert is_child(spans["inner"], spans["infer batched"])

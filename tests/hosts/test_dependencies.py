@@ -84,8 +84,8 @@ def test_grpc_is_behind_them_too(client: Client) -> None:
     assert answer.content.endswith(b"grpc-status:0\r\n")
 
 
-def test_the_hosts_document_does_not_list_them(client: Client) -> None:
-    assert client.get("/openapi.json").json()["paths"] == {}
+def test_the_hosts_document_lists_the_paths_of_the_protocol_and_not_the_routes_that_they_are_behind(client: Client) -> None:
+    assert set(client.get("/openapi.json").json()["paths"]) == set(make_server().openapi("/v2")["paths"])
 
 
 def test_what_dependencies_may_do() -> None:

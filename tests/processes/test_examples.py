@@ -33,6 +33,17 @@ def test_the_example_with_numbers_counts_what_it_was_sent() -> None:
     assert {"oip_requests_total ok 3", "oip_requests_total invalid 2", "oip_model_ready  1"} <= set(lines)
 
 
+def test_the_example_of_batches_calls_its_model_for_several_requests_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/batching.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    plain, batched = (line.split() for line in done.stdout.splitlines())
+    assert plain[:4] == ["digits", "256", "requests,", "256"]
+    assert batched[:3] == ["digits_batched", "256", "requests,"]
+    assert int(batched[3]) < 128
+
+
 @pytest.mark.parametrize(
     ("name", "last"),
     [
@@ -59,8 +70,10 @@ def test_reload_on_change_looks_by_itself_where_watchfiles_is_not_installed() ->
 
 def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
+        "ray_serve.py",  # in matrix/check_ray, with Ray
         "stream_text.py",  # in test_stream_examples
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
+        "batching.py",
         *("reload_on_change.py", "shared_memory.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

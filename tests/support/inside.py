@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pytest
 
@@ -27,8 +27,9 @@ from oip_asgi._core.http.request import Head, Incoming
 from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
 from oip_asgi._core.json.data import read_closely
-from oip_asgi._core.models.limiter import Limiter
+from oip_asgi._core.models.limiter import Limiter, Slot
 from oip_asgi._core.models.statistics import Statistics
+from oip_asgi._core.models.uses import Uses
 from oip_asgi._core.rest import body as rest
 from oip_asgi._core.serving.call import Call
 from oip_asgi._runtime.drive import drive, drive_async
@@ -53,6 +54,22 @@ def states(server: InferenceServer) -> dict[str, str]:
 
 def is_stopping(server: InferenceServer) -> bool:
     return server._inside.engine.stopping
+
+
+AnySlot: TypeAlias = Slot
+"""What a limiter hands out: `turn` is set when its turn has come, and `give_up` gives it back."""
+
+
+def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float]) -> Limiter:
+    """A limiter of its own, with the bounds of a model and a clock of the caller's."""
+    return Limiter(max_concurrency, max_queue, clock=clock)
+
+
+def entered(limiter: Limiter) -> AnySlot | None:
+    """A slot for one more request; None where it is refused."""
+    uses = Uses()
+    uses.begin()
+    return limiter.enter(uses)
 
 
 def limiter_of(server: InferenceServer, name: str) -> Limiter:

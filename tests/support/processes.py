@@ -36,6 +36,18 @@ def environment(more: Mapping[str, str] = {}) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **more}
 
 
+def with_variable(variable: str) -> list[str]:
+    """The command lines of all processes that have been started with a variable in their environment, written NAME=VALUE. Linux only."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (directory / "environ").read_bytes().split(b"\0"):
+                found.append((directory / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
 @dataclass
 class Served:
     """A running server."""

@@ -151,13 +151,18 @@ def _series_of_points(points: Array, is_zoned: bool) -> pd.Series[Any] | None:
     import pandas as pd
 
     if not has_str_dtype():
-        if points.min() < _FIRST_YEAR or points.max().astype("M8[Y]") > _LAST_YEAR:
+        if not are_for_nanoseconds(points):
             return None
         points = points.astype("M8[ns]")
     elif np.datetime_data(points.dtype)[0] == "s":
         points = points.astype("M8[us]")
     series: pd.Series[Any] = pd.Series(points)
     return series.dt.tz_localize("UTC") if is_zoned else series
+
+
+def are_for_nanoseconds(points: Array) -> bool:
+    """Whether 64 bits of nanoseconds reach dates, of which there is at least one."""
+    return bool(points.min() >= _FIRST_YEAR and points.max().astype("M8[Y]") <= _LAST_YEAR)
 
 
 def _are_zoned(elements: list[bytes], name: str) -> bool:

@@ -87,6 +87,10 @@ class Codecs:
         """The content types of `only_whole` that make a data frame. A model can also take its columns one by one."""
         return [name for name in self.only_whole() if _is(self.requests[name], PandasCodec)]
 
+    def is_users(self, content_type: str) -> bool:
+        """Whether the codec of tensors with this content type is the user's."""
+        return self.are_extended and self.inputs.get(content_type) in self._others
+
     def check(self, content_type: object, where: str, *, whole: bool) -> None:
         """Check that a `content_type` in a request is known.
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..codecs.registry import Codecs
 from ..rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
+from .batching import check_batching
 from .binding import Binding
 from .callables import STREAMS, kind_of
 from .options import ModelOptions
@@ -54,6 +55,9 @@ class Handler:
         self.inputs = self.binding.inputs
         self.outputs = tuple(options.outputs) or self.binding.returned.specs
         self._check_content_types((*self.inputs, *self.outputs))
+        self.content_type = None if options.content_type in codecs.only_whole() else options.content_type
+        """The declared content type of each tensor that `content_types` does not name."""
+        self.content_types = {spec.name: spec.content_type for spec in self.inputs if spec.content_type is not None}
         for spec in self.inputs:
             if spec.labels is not None:
                 raise ValueError(f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs")
@@ -63,6 +67,8 @@ class Handler:
                 raise ValueError(f"{options}: two {what}s have the same name among {names}")
         if self.streams:
             self._check_members()
+        if options.max_batch_size is not None:
+            check_batching(options, self.kind, self.binding, self.inputs, self.outputs)
         self.answers = Outputs(self.outputs, self.binding.returned, codecs)
         self._bindings = self._other_bindings(inputs) if self.binding.is_free else {}
 

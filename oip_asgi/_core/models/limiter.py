@@ -5,14 +5,16 @@ One model may be served by several event loops and threads at the same time, so 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, final
 
 import msgspec
 
 from ..effects import Signal
+from .batches import Batch, Batches, Waiting
 from .levels import Levels
 from .uses import Uses
 
@@ -62,6 +64,8 @@ class Limiter:
         self._lowest = levels
         self._queue: dict[Slot, None] = {} if levels == 1 else Levels(levels)  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
+        self.batches: Batches[Slot] | None = None
+        """Those of a model whose requests share calls: one that waits is in `_queue` and, as soon as it is decoded, in a batch."""
 
     def set_bounds(self, max_concurrency: int, most: int | None = None) -> None:
         """Have other bounds from now on; calls that run go on."""
@@ -75,7 +79,8 @@ class Limiter:
 
     def is_full(self) -> bool:
         """Whether nobody could enter right now."""
-        return self.running >= self.max_concurrency and len(self._queue) >= self.max_queue
+        # requests that may share a call wait also while slots are free
+        return len(self._queue) >= self.max_queue + max(0, self.max_concurrency - self.running)
 
     def enter(self, uses: Uses, *, may_wait: bool = True, level: int = 0) -> Slot | None:
         """A slot, to be given up in the end; None where all slots are taken and the queue is full.
@@ -100,22 +105,131 @@ class Limiter:
         slot.is_left = True
         if not self._queue and not self._idle:
             self.running -= 1
+            if self.batches is not None:
+                self.batches.leave(slot)
             return None
         if slot in self._queue:
             del self._queue[slot]
-            return None
-        if self._queue and self.running <= self.max_concurrency:
-            first = next(iter(self._queue))
-            del self._queue[first]
-            return first.turn
-        self.running -= 1
-        if self.running:
-            return None
+            keeper = None if self.batches is None else self.batches.leave(slot)
+            if self.running or self._queue:
+                return None if keeper is None else self._woken(keeper)
+        else:
+            first = self._follower(slot)
+            if first is not None:
+                del self._queue[first]
+                return first.turn
+            self.running -= 1
+            if self.running or self._queue:
+                return None
         idle, self._idle = self._idle, []
         every = Signal()
         for signal in idle:
             every.then(signal.set)
         return every
+
+    def _follower(self, slot: Slot) -> Slot | None:
+        """Who runs in the place of a slot that is given back."""
+        if self.batches is None:
+            return next(iter(self._queue)) if self._queue and self.running <= self.max_concurrency else None
+        heir = self.batches.leave(slot)  # its batch has not started, and goes on without it
+        if heir is not None or self.running > self.max_concurrency:
+            return heir
+        return self.batches.next(self._clock())
+
+    # Batches
+
+    def enter_to_share(self, uses: Uses, *, may_run: bool) -> Slot | None:
+        """A slot for a request that may share a call, to be given up in the end; None where all places in the queue are taken.
+
+        Args:
+            uses: Ended together with the slot.
+            may_run: Whether it need not wait where a slot is free and nobody waits. Then it runs alone; else it joins a batch by `share`.
+        """
+        with self.lock:
+            if may_run and not self._queue and self.running < self.max_concurrency:
+                self.running += 1
+                return Slot(self, uses, None)
+            if self.is_full():
+                return None
+            slot = Slot(self, uses, Signal())
+            self._queue[slot] = None
+            return slot
+
+    def share(self, slot: Slot, key: Hashable | None, waiting: Waiting) -> None:
+        """Let a request that waits join a batch. The arguments are those of `Batches.join`."""
+        assert self.batches is not None  # only those that share calls have none
+        with self.lock:
+            if slot.is_left:  # it was turned away
+                return
+            leaders = self._start(self.batches.join(slot, key, waiting), self._clock())
+        _wake(leaders)
+
+    def standing(self, slot: Slot) -> tuple[bool, float]:
+        """Whether a request that waits leads a batch that has its turn, and else when its batch is due, if it is to tell."""
+        assert self.batches is not None
+        with self.lock:
+            batch = self.batches.of(slot)
+            if batch is None:
+                return False, math.inf
+            now = self._clock()
+            leaders = self._start([batch], now)  # it may have become due since it was joined
+            leads, is_told = batch.has_turn and batch.first() is slot, batch.has_turn or batch.keeper is not slot
+            due = math.inf if is_told or self.batches.is_ready(batch, now) else batch.due
+        _wake(leaders)
+        return leads, due
+
+    def tell_due(self, slot: Slot, due: float) -> None:
+        """The batch of a request is due, by the timer of an event loop, which may be early."""
+        assert self.batches is not None
+        with self.lock:
+            batch = self.batches.of(slot)
+            leaders = [] if batch is None else self._start([batch], max(due, self._clock()))
+        _wake(leaders)
+
+    def hold_back_none(self) -> None:
+        """Let all batches start that are held back, as far as slots are free."""
+        if self.batches is None:
+            return
+        with self.lock:
+            leaders = self._start(self.batches.hold_back_none(), self._clock())
+        _wake(leaders)
+
+    def begin_batch(self, slot: Slot) -> list[Waiting] | None:
+        """Start the batch that a request leads, as `Slot.begin` starts a part.
+
+        Returns:
+            The requests in it; none where the request runs without one; None where it was given up or turned away.
+        """
+        assert self.batches is not None
+        with self.lock:
+            if slot.is_left:
+                return None
+            slot.in_thread = True
+            members = self.batches.start(slot)
+            for member, waiting in members.items():
+                if member is not slot:
+                    del self._queue[member]
+                    member.is_left = waiting.is_taken = True
+            return list(members.values())
+
+    def _start(self, batches: Iterable[Batch[Slot]], now: float) -> list[Slot]:
+        """Give batches their turn that are ready, as far as slots are free. Returns who leads them."""
+        assert self.batches is not None
+        leaders = []
+        for batch in batches:
+            if self.running < self.max_concurrency and self.batches.is_ready(batch, now):
+                self.running += 1
+                leader = self.batches.give_turn(batch)
+                del self._queue[leader]
+                leaders.append(leader)
+        return leaders
+
+    def _woken(self, slot: Slot) -> Signal | None:
+        """What wakes a request to look how it stands, though its turn has not come."""
+        woken, slot.turn = slot.turn, Signal()
+        return woken
+
+    # Bounds
 
     def reconsider(self) -> None:
         """Have more or fewer slots, by what this process has done since the last look. Called while requests wait for one."""
@@ -138,9 +252,7 @@ class Limiter:
                 del self._queue[slot]
                 self.running += 1
                 given.append(slot)
-        for slot in given:
-            assert slot.turn is not None  # only those that wait are in the queue
-            slot.turn.set()
+        _wake(given)
 
     def turn_away(self, *, is_unloaded: bool) -> None:
         """Let no request that waits have a turn any more: their slots are refused.
@@ -154,19 +266,28 @@ class Limiter:
             for slot in slots:
                 slot.is_left = True
                 slot.is_unloaded = is_unloaded
-        for slot in slots:
-            assert slot.turn is not None  # only those that wait are in the queue
-            slot.turn.set()
+                if self.batches is not None:
+                    self.batches.leave(slot)
+            idle, self._idle = ([], self._idle) if self.running else (self._idle, [])
+        _wake(slots)
+        for signal in idle:
+            signal.set()
 
     def idle(self) -> Signal:
         """Set as soon as no call runs or waits."""
         signal = Signal()
         with self.lock:
-            if self.running:
+            if self.running or self._queue:
                 self._idle.append(signal)
                 return signal
         signal.set()
         return signal
+
+
+def _wake(slots: list[Slot]) -> None:
+    for slot in slots:
+        assert slot.turn is not None  # they waited
+        slot.turn.set()
 
 
 @final

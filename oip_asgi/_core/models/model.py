@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
 from .ahead import Ahead
+from .batches import Batches
 from .binding import Shown
 from .cache import Cache
 from .callables import kind_of
@@ -18,6 +20,8 @@ from .limiter import Limiter
 from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
+
+_logger: Final = logging.getLogger("oip_asgi")
 
 AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
 """How many calls of a function may run at once where nobody says it: at least, and at most."""
@@ -54,6 +58,10 @@ class Model:
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
         self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, levels=options.priority_levels or 1)
+        self.batching = options.batching()
+        if self.batching is not None:
+            self.limiter.batches = Batches(self.batching.most, self.batching.preferred)
+            self._warn_of_queue(self.batching.most)
         self.cache = None if options.cache is None else Cache(options.cache)
         self.ahead = None if options.cache is None and options.priority_levels is None else Ahead()
         """Where requests are counted that are looked at before they have a slot; None for a model that need not know them then."""
@@ -75,8 +83,18 @@ class Model:
         self.shown = handler.binding.shown
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
-        if self.options.max_concurrency is None:
+        if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_bounds(*self._at_once(handler.function))
+
+    def _warn_of_queue(self, most: int) -> None:
+        limiter = self.limiter
+        let_in = limiter.max_concurrency + limiter.max_queue
+        if let_in < most:
+            _logger.warning(
+                "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of one row never fill a batch of "
+                "max_batch_size=%d: raise max_queue",
+                self, let_in, limiter.max_concurrency, limiter.max_queue, most,
+            )  # fmt: skip
 
     @property
     def is_async(self) -> bool:

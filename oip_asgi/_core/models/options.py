@@ -38,6 +38,26 @@ class ModelKeywords(TypedDict, total=False):
     stream_timeout: float | None
     priority_levels: int | None
     cache: ResponseCache | None
+    max_batch_size: int | None
+    max_batch_delay: float
+    preferred_batch_sizes: Sequence[int]
+    retry_alone: bool
+
+
+class Batching(msgspec.Struct, frozen=True):
+    """How requests share calls.
+
+    Args:
+        most: The rows of the largest batch.
+        delay: How many seconds a request may be held back for others.
+        preferred: Numbers of rows at which a batch is not held back any longer.
+        retry_alone: Whether each request of a batch that failed is tried alone.
+    """
+
+    most: int
+    delay: float
+    preferred: tuple[int, ...]
+    retry_alone: bool
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -66,6 +86,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stream_timeout: float | None = None
     priority_levels: int | None = None
     cache: ResponseCache | None = None
+    max_batch_size: int | None = None
+    max_batch_delay: float = 0.0
+    preferred_batch_sizes: Sequence[int] = ()
+    retry_alone: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -87,6 +111,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
             if seconds is not None:
                 self._check_seconds(name, seconds)
+        self._check_batching()
 
     def check_function(self, function: object) -> None:
         """Look at what is to be the model's function, whether it was registered or `load=` returned it.
@@ -135,6 +160,33 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name, given, least in limits:
             if type(given) is not int or given < least:
                 raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
+
+    def _check_batching(self) -> None:
+        most, delay, preferred = self.max_batch_size, self.max_batch_delay, self.preferred_batch_sizes
+        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= NO_TIMEOUT:
+            raise ValueError(f"{self}: max_batch_delay={delay!r} must be a number of seconds, 0 or more, such as 0.002")
+        if not isinstance(preferred, (list, tuple)) or not all(type(size) is int for size in preferred):
+            raise TypeError(f"{self}: preferred_batch_sizes={preferred!r} must be a list of integers, such as [8, 16]")
+        if type(self.retry_alone) is not bool:
+            raise TypeError(f"{self}: retry_alone={self.retry_alone!r} must be True or False")
+        if most is None:
+            if delay or preferred or self.retry_alone:
+                raise ValueError(
+                    f"{self}: max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too"
+                )
+            return
+        if type(most) is not int or not 1 <= most < 2**31:
+            raise ValueError(f"{self}: max_batch_size={most!r} must be a number of rows, 1 or more, such as 32")
+        if self.priority_levels is not None:
+            raise ValueError(f"{self}: requests that share calls have no priorities: leave one of max_batch_size= and priority_levels= out")
+        if not all(1 <= size <= most for size in preferred):
+            raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
+
+    def batching(self) -> Batching | None:
+        """How requests share calls; None where none does."""
+        if self.max_batch_size is None:
+            return None
+        return Batching(self.max_batch_size, float(self.max_batch_delay), tuple(self.preferred_batch_sizes), self.retry_alone)
 
     def _check_seconds(self, name: str, seconds: float) -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:

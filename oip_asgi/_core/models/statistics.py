@@ -186,6 +186,7 @@ class Statistics:
         self._alone, self._members = _Stages(), _Stages()
         self._member_rows = 0
         self._batches: dict[int, Batch] = {}
+        self._failed: dict[int, int] = {}
         self._batch_infers = _buckets()
         self._responses: dict[int, Responses] = {}
         self._first_seconds, self._firsts = 0.0, _buckets()
@@ -290,18 +291,21 @@ class Statistics:
             if rows is None and queue is not None:
                 observer.execution(1, infer)
 
-    def record_execution(self, rows: int, compute_input: float, compute_infer: float, compute_output: float) -> None:
+    def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, whatever its number of requests.
 
         Args:
             rows: The rows of all its requests together.
             compute_input: How long its arguments took to make, in seconds.
-            compute_infer: How long the function took.
+            compute_infer: How long the function took; None where it did not return.
             compute_output: How long its result took to split.
         """
         with self._lock:
-            self._batches[rows] = self._batches.get(rows, Batch()).plus(compute_input, compute_infer, compute_output)
-            self._batch_infers[bisect_left(BUCKETS, compute_infer)] += 1
+            if compute_infer is None:
+                self._failed[rows] = self._failed.get(rows, 0) + 1
+            else:
+                self._batches[rows] = self._batches.get(rows, Batch()).plus(compute_input, compute_infer, compute_output)
+                self._batch_infers[bisect_left(BUCKETS, compute_infer)] += 1
         for observer in self.observers:
             observer.execution(rows, compute_infer)
 
@@ -366,7 +370,9 @@ class Statistics:
         """The executions by their rows, and how many there were of each, also of those that failed."""
         alone, called = self._alone, sum(self._alone.queues)
         batches = self._batches.copy()
-        executions = {rows: batch.compute_infer.count for rows, batch in batches.items()}
+        executions = self._failed.copy()
+        for rows, batch in batches.items():
+            executions[rows] = executions.get(rows, 0) + batch.compute_infer.count
         if called:
             single = batches.get(1, Batch())
             batches[1] = Batch(

@@ -122,6 +122,13 @@ class VersionPolicy(msgspec.Struct):
     all: dict[str, int]
 
 
+class DynamicBatching(msgspec.Struct):
+    """How requests share calls."""
+
+    preferred_batch_size: list[int]
+    max_queue_delay_microseconds: int
+
+
 class CacheSetting(msgspec.Struct):
     """Whether a model has a response cache."""
 
@@ -139,6 +146,7 @@ class ModelConfig(msgspec.Struct):
     input: list[ModelInput]
     output: list[ModelOutput]
     instance_group: list[InstanceGroup]
+    dynamic_batching: DynamicBatching | UnsetType = UNSET
     parameters: dict[str, ModelParameter] | UnsetType = UNSET
     response_cache: CacheSetting | UnsetType = UNSET
 

@@ -52,6 +52,9 @@ class _NotAtOnce(Exception):
 class ModelRaised(Exception):
     """User code raised what is its cause, or returned what cannot be a response."""
 
+    is_logged = False
+    """Whether the log has it already, as that of a batch."""
+
 
 class Call(Generic[T]):
     """One call of a model.
@@ -67,7 +70,7 @@ class Call(Generic[T]):
     __slots__ = (
         "_arguments", "_asked", "_body", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline",
         "delivery", "engine", "entered", "flight", "form", "found", "handler", "is_decoded", "level", "model", "request", "returned",
-        "seconds", "since", "slot", "span", "started", "tensors",
+        "rows", "seconds", "since", "slot", "span", "started", "tensors",
     )  # fmt: skip
 
     binding: Binding
@@ -93,6 +96,8 @@ class Call(Generic[T]):
         self._asked: dict[str, str] = {}
         self.since = engine.clock()
         self.entered = self.started = self.called = self.returned = self.answered = 0.0
+        self.rows: int | None = None
+        """How many rows it has of a batch; None for a call of its own."""
         self.span: Span | None = None
         self.seconds = min(model.timeout, form.timeout)
         self.deadline = self.since + self.seconds
@@ -319,15 +324,20 @@ class Call(Generic[T]):
             ModelFault: It cannot be one.
             InvalidRequest: It has not what the request asks for.
         """
-        request, model = self.request, self.model
-        response = to_response(result, self.handler.answers, self._asked)
-        if self._outputs:
-            response.outputs = select(response.outputs, self._outputs)
+        response = self.response_of(result)
         for tensor in response.outputs:
             array = tensor.array
             # small ones are copied when they are encoded, before the slot is left
             if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
-                tensor.array = lasting(array, request)
+                tensor.array = lasting(array, self.request)
+        return response
+
+    def response_of(self, result: Any) -> InferenceResponse:
+        """`respond`, but for its arrays, which may share memory with the result."""
+        request, model = self.request, self.model
+        response = to_response(result, self.handler.answers, self._asked)
+        if self._outputs:
+            response.outputs = select(response.outputs, self._outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         return response
 
@@ -371,7 +381,7 @@ class Call(Generic[T]):
 
     def note_answer(self) -> None:
         """Note that the call was answered."""
-        self.model.statistics.record_answer(self)
+        self.model.statistics.record_answer(self, self.rows)
         if self.span is not None:
             self.span.end("ok", self, None)
 
@@ -392,7 +402,7 @@ class Call(Generic[T]):
 
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
-        if isinstance(error, ModelRaised):
+        if isinstance(error, ModelRaised) and not error.is_logged:
             cause = error.__cause__ or error
             log_raised(
                 logging.ERROR,

@@ -180,6 +180,8 @@ class Engine:
         self.stopping = True
         deadline = self.clock() + seconds
         for model in self.models:
+            model.limiter.hold_back_none()
+        for model in self.models:
             try:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:

@@ -77,21 +77,24 @@ def _responses(responses: Responses) -> schemas.InferResponseStatistics:
 
 
 def model_config(model: Model) -> schemas.ModelConfig:
-    """A model's configuration: what tools read before they send load."""
-    options = model.options
+    """A model's configuration: what tools read before they send load. Where requests share calls, dimensions are those of one row."""
+    options, batching = model.options, model.batching
+    first = 0 if batching is None else 1
     config = schemas.ModelConfig(
         name=model.name,
         platform=options.platform,
         backend="python",
         version_policy=schemas.VersionPolicy({}),
-        max_batch_size=0,
+        max_batch_size=0 if batching is None else batching.most,
         input=[
-            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape), spec.name in model.optional)
+            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape[first:]), spec.name in model.optional)
             for spec in model.inputs
         ],
-        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape)) for spec in model.outputs],
+        output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[schemas.InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
     )
+    if batching is not None:
+        config.dynamic_batching = schemas.DynamicBatching(list(batching.preferred), round(batching.delay * 1e6))
     if options.cache is not None:
         config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:

@@ -7,23 +7,40 @@ gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Final, TypeAlias
 
 from ..models.limiter import Slot
 from ..models.model import Model
 
-_Held: TypeAlias = tuple[tuple[Model, Slot], ...]
+Held: TypeAlias = tuple[tuple[Model, Slot], ...]
+"""Models, and the slots that are held of them, the outermost first."""
 
-_held: Final[ContextVar[_Held]] = ContextVar("oip_asgi_held", default=())
+_held: Final[ContextVar[Held]] = ContextVar("oip_asgi_held", default=())
 
 
-def enter(model: Model, slot: Slot) -> Token[_Held]:
+def enter(model: Model, slot: Slot) -> Token[Held]:
     """Note that user code runs from here on within a call of a model, until `leave`."""
     return _held.set((*_held.get(), (model, slot)))
 
 
-def leave(token: Token[_Held]) -> None:
+def held() -> Held:
+    """What `enter_together` takes: the slots within which this runs."""
+    return _held.get()
+
+
+def enter_together(model: Model, slot: Slot, of_each: Iterable[Held]) -> Token[Held]:
+    """`enter`, for a call that answers several requests: it runs within the slots of all of them."""
+    return _held.set((*dict.fromkeys(held for each in of_each for held in each), (model, slot)))
+
+
+def enter_within(within: Held) -> None:
+    """Note that what follows in this context, which is thrown away behind it, runs within these slots."""
+    _held.set(within)
+
+
+def leave(token: Token[Held]) -> None:
     """The counterpart of `enter`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
         _held.reset(token)

@@ -6,7 +6,7 @@ Everything that is counted of a request is counted by `ended`, once, however it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -27,6 +27,10 @@ class Noted(Moments, Protocol):
     @property
     def id(self) -> str | None:
         """Its identifier, None where it has none or is not decoded."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has of a batch; None for a call of its own."""
 
 
 class Span(Protocol):
@@ -50,6 +54,15 @@ class Tracer(Protocol):
 
     def begin(self, model: Model) -> Span | None:
         """The span of a request that has come; None where nobody records it."""
+
+    def together(self, model: Model, rows: int, spans: Sequence[Span]) -> AbstractContextManager[object]:
+        """The span of one call for several requests, which is current while the function runs.
+
+        Args:
+            model: The model.
+            rows: The rows of all of them.
+            spans: The spans of those that have one, one at least.
+        """
 
 
 def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
@@ -87,7 +100,7 @@ def ended(model: Model, call: Noted | None, error: BaseException, span: Span | N
         now = clock()
         seconds = now - call.since
         if has_entered:
-            model.statistics.record_failure(outcome, call, now)
+            model.statistics.record_failure(outcome, call, now, call.rows)
     if not has_entered:
         model.statistics.record_refusal(outcome)
     if span is not None:

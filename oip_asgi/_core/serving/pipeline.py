@@ -21,6 +21,7 @@ from ..models.model import Model
 from ..tensors import InferenceResponse
 from .advice import hint, missing_column, told_by_host
 from .ahead import look_ahead
+from .batch import batched
 from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
@@ -128,7 +129,10 @@ def _enter(call: Call[Any]) -> Slot:
     engine, model, within = call.engine, call.model, holders()
     if engine.stopping and not within:
         raise _stopping(model)
-    slot = model.limiter.enter(call.handler.uses, may_wait=model not in within, level=call.level)
+    if model.batching is None or model in within:
+        slot = model.limiter.enter(call.handler.uses, may_wait=model not in within, level=call.level)
+    else:
+        slot = model.limiter.enter_to_share(call.handler.uses, may_run=not model.batching.delay)
     if slot is None:
         raise _busy(model)
     call.slot, call.entered = slot, engine.clock()
@@ -147,7 +151,10 @@ def answered(call: Call[T]) -> Steps[T]:
         return (yield from _from_cache(call, call.found))
     slot = call.slot
     try:
-        answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
+        if call.model.batching is not None:
+            answer = yield from batched(call, call.model.batching)
+        else:
+            answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
     except FAILURES as failure:
         raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -185,7 +192,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
         return _too_late(call, failure.__cause__)
     if type(failure) is Stopped:
         return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
-    return _failure(call, failure.__cause__ or failure)
+    return _failure(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
@@ -248,7 +255,7 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
 
 
-def _failure(call: Call[Any], error: BaseException) -> InferenceError:
+def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
     model = call.model
     told = told_by_host(error)
     if told is not None:  # as if it were raised as an InferenceError
@@ -257,8 +264,9 @@ def _failure(call: Call[Any], error: BaseException) -> InferenceError:
     if missing is not None:
         _logger.warning("the request with id %s: %s", shown(call.id), missing, extra=call.log_fields())
         return missing
-    fields, advice = call.log_fields(), hint(error, model)
-    log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
+    if not is_logged:
+        fields, advice = call.log_fields(), hint(error, model)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")

@@ -97,8 +97,9 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own, or of the cache
-            if array.nbytes <= SMALL or not array.flags.writeable or any(memory_of(array) is memory for memory in lent):
+            # the pipeline has copied larger arrays, but for those that are the request's own, of the cache, or a part of a batch
+            is_shared = not array.flags.writeable or array.base is not None
+            if array.nbytes <= SMALL or is_shared or any(memory_of(array) is memory for memory in lent):
                 tensor.array = array.copy()
         return response
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -58,19 +58,20 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Other modules have other kinds, and ask them by the tests of this one."""
+    return cast(Kind, request.param)
 
 
-def start(kind: str, place: Path) -> Any:
+def start(kind: Kind, place: Path) -> Any:
     port = free_port()
-    command = KINDS[kind].command.replace("PORT", str(port)).split()
+    command = kind.command.replace("PORT", str(port)).split()
     return serving([sys.executable if word == "python" else word for word in command], port, place / "log")
 
 
 @pytest.fixture(scope="module")
-def served(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with start(kind, tmp_path_factory.mktemp("server")) as running:
         yield running
 
@@ -150,15 +151,15 @@ def test_8_mb_binary(connection: HTTPConnection) -> None:
     assert is_echo(ask(connection, "POST", INFER, body, inference_header_content_length=str(head)), data)
 
 
-def test_chunked_upload(connection: HTTPConnection, kind: str, served: Served) -> None:
+def test_chunked_upload(connection: HTTPConnection, kind: Kind, served: Served) -> None:
     data, body, head = large(8)
     chunks = [body[start : start + 65_536] for start in range(0, len(body), 65_536)]
-    if KINDS[kind].chunked == 200:
+    if kind.chunked == 200:
         got = ask(connection, "POST", INFER, iter(chunks), transfer_encoding="chunked", inference_header_content_length=str(head))
         assert is_echo(got, data)
     else:
         got = ask(connection, "POST", INFER, iter([SMALL.encode()]), transfer_encoding="chunked")
-        assert got.status == KINDS[kind].chunked
+        assert got.status == kind.chunked
         assert "Content-Length" in json.loads(got.body)["error"]
     assert is_usable(served)
 
@@ -176,8 +177,8 @@ def test_head(connection: HTTPConnection) -> None:
     assert ask(connection, "GET", "/v2/health/live").body == b'{"live":true}'
 
 
-def test_keep_alive_after_an_error(connection: HTTPConnection, kind: str) -> None:
-    assert ask(connection, "POST", INFER, SMALL).closes != KINDS[kind].keeps_alive
+def test_keep_alive_after_an_error(connection: HTTPConnection, kind: Kind) -> None:
+    assert ask(connection, "POST", INFER, SMALL).closes != kind.keeps_alive
     _, unread, _ = large(8)
     for method, path, body, status in (
         ("POST", INFER, "{", 400),
@@ -185,7 +186,7 @@ def test_keep_alive_after_an_error(connection: HTTPConnection, kind: str) -> Non
         ("POST", "/v2/models", "not read by anybody", 405),
         ("POST", "/v2/models/nope/infer", SMALL, 404),
         ("POST", "/v2/models/nope/infer", unread, 404),
-        ("POST", "/v2/models/nope/infer", iter([unread]), 404 if KINDS[kind].chunked == 200 else None),
+        ("POST", "/v2/models/nope/infer", iter([unread]), 404 if kind.chunked == 200 else None),
     ):
         if status is None:
             continue
@@ -194,7 +195,7 @@ def test_keep_alive_after_an_error(connection: HTTPConnection, kind: str) -> Non
         got = ask(connection, method, path, body, **chunked)
         assert (got.status, list(json.loads(got.body))) == (status, ["error"])
         assert got.headers["content-type"] == "application/json"
-        if KINDS[kind].keeps_alive:
+        if kind.keeps_alive:
             assert not got.closes
             assert connection.sock is before
         assert ask(connection, "POST", INFER, SMALL).body == ECHOED
@@ -229,7 +230,7 @@ def send_body(sock: socket.socket, size: int) -> None:
             time.sleep(0.001)
 
 
-def test_shutdown_with_a_request_in_flight(kind: str, tmp_path: Path) -> None:
+def test_shutdown_with_a_request_in_flight(kind: Kind, tmp_path: Path) -> None:
     mark = tmp_path / "in flight"
     body = json.dumps({"inputs": [{"name": "mark", "datatype": "BYTES", "shape": [1], "data": [str(mark)]}]})
     found: list[Got | Exception] = []
@@ -258,7 +259,7 @@ def test_shutdown_with_a_request_in_flight(kind: str, tmp_path: Path) -> None:
         finally:
             asking.join()
     [got] = found
-    if KINDS[kind].finishes:
+    if kind.finishes:
         assert isinstance(got, Got), got
         assert got.status == 200
     else:

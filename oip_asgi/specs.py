@@ -1,0 +1,143 @@
+"""`specs_of`, which reads the declaration of a model from what its framework knows: a session of ONNX Runtime, a signature of MLflow.
+
+Knows these objects by their attributes and imports neither package, so it needs no extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from ._core.datatypes import datatype_of
+from ._core.models.specs import TensorSpec
+
+
+class OnnxSession(Protocol):
+    """What is read of an `onnxruntime.InferenceSession`."""
+
+    def get_inputs(self) -> Sequence[Any]:
+        """Its inputs, each with a name, a type such as "tensor(float)", and a shape."""
+
+    def get_outputs(self) -> Sequence[Any]:
+        """Its outputs, in the same form."""
+
+
+class MlflowSignature(Protocol):
+    """What is read of an `mlflow.models.ModelSignature`."""
+
+    @property
+    def inputs(self) -> Any:
+        """A schema of columns or of tensors; None where there is none."""
+
+    @property
+    def outputs(self) -> Any:
+        """The same of the outputs."""
+
+
+class Specs(NamedTuple):
+    """What a model takes and returns.
+
+    Args:
+        inputs: For `inputs=` of `InferenceServer.register`.
+        outputs: For `outputs=` of it.
+    """
+
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
+
+
+_ONNX: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bool": "BOOL",
+        **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+        "float16": "FP16",
+        "bfloat16": "BF16",
+        "float": "FP32",
+        "double": "FP64",
+        "string": "BYTES",
+    }
+)
+"""The types of elements of ONNX's tensors."""
+
+_MLFLOW: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
+    {
+        "boolean": ("BOOL", None),
+        "integer": ("INT32", None),
+        "long": ("INT64", None),
+        "float": ("FP32", None),
+        "double": ("FP64", None),
+        "string": ("BYTES", "str"),
+        "binary": ("BYTES", "base64"),
+        "datetime": ("BYTES", "datetime"),
+    }
+)
+"""The types of MLflow's columns: the datatype and the content type of each."""
+
+
+def specs_of(model: OnnxSession | MlflowSignature) -> Specs:
+    """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`.
+
+    Args:
+        model: An `onnxruntime.InferenceSession`, or the signature of an MLflow model: `mlflow.models.get_model_info(uri).signature`.
+
+            - ONNX: a dimension without a number, such as "batch", is -1. A tensor whose rank the file does not say has the shape `[]`,
+              as ONNX Runtime reports it: declare it yourself.
+            - MLflow: a column is a tensor of shape `[-1]` with the content type of its type; a column of arrays, objects, maps or any type
+              has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
+              inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
+
+    Returns:
+        The inputs and the outputs, in the model's own order.
+
+    Raises:
+        TypeError: It is neither of the two, such as None for an MLflow model without a signature; the text says what to write.
+        ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps; the text names the tensor.
+
+    Specification: Model Metadata, `$metadata_tensor`.
+    """
+    if hasattr(model, "get_inputs") and hasattr(model, "get_outputs"):
+        return Specs(
+            [_of_onnx("input", node) for node in model.get_inputs()],
+            [_of_onnx("output", node) for node in model.get_outputs()],
+        )
+    if hasattr(model, "inputs") and hasattr(model, "outputs"):
+        return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
+    raise TypeError(
+        f"specs_of({model!r}): expected an onnxruntime.InferenceSession, or the signature of an MLflow model, which is None if the model "
+        "was logged without one: log it with signature=mlflow.models.infer_signature(X, y)"
+    )
+
+
+def _of_onnx(what: str, node: Any) -> TensorSpec:
+    datatype = _ONNX.get(node.type.removeprefix("tensor(").removesuffix(")"))
+    if datatype is None:
+        raise ValueError(
+            f"{what} {node.name!r} is a {node.type}, and only tensors of numbers, booleans and strings can be sent: export the model with "
+            'these only, which for a classifier of scikit-learn is to_onnx(..., options={"zipmap": False})'
+        )
+    return TensorSpec(node.name, datatype, [size if isinstance(size, int) and size >= 0 else -1 for size in node.shape])
+
+
+def _of_schema(what: str, schema: Iterable[Any] | None) -> list[TensorSpec]:
+    specs = []
+    for place, column in enumerate(schema or ()):
+        name = f"{what}_{place}" if column.name is None else str(column.name)
+        if hasattr(column, "shape"):
+            specs.append(_of_tensor(what, name, np.dtype(column.type), column.shape))
+        else:
+            # arrays, objects, maps and any type are objects without a name of their own
+            datatype, content_type = _MLFLOW.get(getattr(column.type, "name", ""), ("BYTES", "pd_json"))
+            specs.append(TensorSpec(name, datatype, [-1], content_type))
+    return specs
+
+
+def _of_tensor(what: str, name: str, dtype: np.dtype[Any], shape: Iterable[int]) -> TensorSpec:
+    datatype = "BYTES" if dtype.kind in "OSU" else datatype_of(dtype.newbyteorder("<"))
+    if datatype is None:
+        raise ValueError(
+            f"{what} {name!r} has the dtype {dtype}, for which there is no datatype: declare it yourself, as what you send instead"
+        )
+    return TensorSpec(name, datatype, [int(size) for size in shape])

@@ -1,0 +1,184 @@
+"""What a model with `max_batch_size=` cannot be, and what is written to make it one; what metadata and configuration say of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, TensorSpec
+from oip_asgi.codecs import NumpyRequestCodec
+from tests.support.asking import get
+
+
+def stream(x: Any) -> Iterator[Any]:
+    yield x
+
+
+async def stream_async(x: Any) -> Any:
+    yield x
+
+
+def of_request(request: InferenceRequest) -> Any:
+    return request
+
+
+def of_context(x: Any, context: InferenceContext) -> Any:
+    return x
+
+
+def of_whole(x: Annotated[np.ndarray, NumpyRequestCodec]) -> Any:
+    return x
+
+
+def to_whole(x: Any) -> Annotated[np.ndarray, NumpyRequestCodec]:
+    return np.asarray(x)
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+HERE = "model 'm': max_batch_size= calls the function with the rows of several requests"
+FIXED = [TensorSpec("x", "FP32", [4])]
+FREE = [TensorSpec("x", "FP32", [-1, 4])]
+SCALAR = [TensorSpec("x", "FP32", [])]
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "error", "text"),
+    [
+        (stream, {}, TypeError, f"{HERE}, but a generator answers one request: leave max_batch_size= out, or return arrays"),
+        (stream_async, {}, TypeError, f"{HERE}, but a generator answers one request: leave max_batch_size= out, or return arrays"),
+        (
+            of_request,
+            {},
+            TypeError,
+            f"{HERE}, but it takes an InferenceRequest, which is of one: leave that parameter out, or max_batch_size=",
+        ),
+        (
+            of_context,
+            {},
+            TypeError,
+            f"{HERE}, but it takes an InferenceContext, which is of one: leave that parameter out, or max_batch_size=",
+        ),
+        (
+            of_whole,
+            {},
+            TypeError,
+            f"{HERE}, but it takes what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or "
+            "leave max_batch_size= out",
+        ),
+        (
+            to_whole,
+            {},
+            TypeError,
+            f"{HERE}, but it returns what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or "
+            "leave max_batch_size= out",
+        ),
+        (identity, {"inputs": FIXED}, ValueError, f"{HERE}, but input 'x' is declared with the shape [4]: declare [-1]"),
+        (identity, {"inputs": SCALAR}, ValueError, f"{HERE}, but input 'x' is declared with the shape []: declare [-1]"),
+        (identity, {"outputs": FIXED}, ValueError, f"{HERE}, but output 'x' is declared with the shape [4]: declare [-1]"),
+        (identity, {"max_batch_size": 0}, ValueError, "model 'm': max_batch_size=0 must be a number of rows, 1 or more, such as 32"),
+        (identity, {"max_batch_size": True}, ValueError, "model 'm': max_batch_size=True must be a number of rows, 1 or more, such as 32"),
+        (identity, {"max_batch_size": 2**31}, ValueError, "model 'm': max_batch_size=2147483648 must be a number of rows"),
+        (
+            identity,
+            {"max_batch_delay": -1},
+            ValueError,
+            "model 'm': max_batch_delay=-1 must be a number of seconds, 0 or more, such as 0.002",
+        ),
+        (identity, {"max_batch_delay": float("nan")}, ValueError, "model 'm': max_batch_delay=nan must be a number of seconds"),
+        (
+            identity,
+            {"preferred_batch_sizes": 8},
+            TypeError,
+            "model 'm': preferred_batch_sizes=8 must be a list of integers, such as [8, 16]",
+        ),
+        (
+            identity,
+            {"preferred_batch_sizes": [8, 99]},
+            ValueError,
+            "model 'm': preferred_batch_sizes=[8, 99] must be from 1 to max_batch_size=32",
+        ),
+        (
+            identity,
+            {"priority_levels": 2},
+            ValueError,
+            "model 'm': requests that share calls have no priorities: leave one of max_batch_size= and priority_levels= out",
+        ),
+        (identity, {"retry_alone": 1}, TypeError, "model 'm': retry_alone=1 must be True or False"),
+        (
+            identity,
+            {"max_batch_size": None, "max_batch_delay": 0.1},
+            ValueError,
+            "model 'm': max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too",
+        ),
+    ],
+)
+def test_what_cannot_share_calls_is_refused(function: Any, options: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as refused:
+        InferenceServer().register("m", function, **{"max_batch_size": 32, **options})
+    assert str(refused.value).startswith(text)
+
+
+def test_what_load_returns_is_looked_at_too(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("m", load=lambda: of_context, max_batch_size=32)
+    server.start()
+    assert server.models()[0].state == "failed"
+    assert "but it takes an InferenceContext" in caplog.text
+
+
+def test_frames_are_taken() -> None:
+    def score(df: pd.DataFrame) -> pd.DataFrame:
+        return df
+
+    InferenceServer().register("m", score, max_batch_size=32)
+
+
+def test_a_queue_that_can_never_fill_a_batch_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("fits", identity, max_batch_size=32, max_concurrency=2, max_queue=30)
+    assert caplog.records == []
+    server.register("small", identity, max_batch_size=32, max_concurrency=1, max_queue=10)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        "model 'small': at most 11 requests are let in, max_concurrency=1 and max_queue=10, so requests of one row never fill a batch of "
+        "max_batch_size=32: raise max_queue"
+    )
+
+
+def test_configuration_and_metadata_agree_on_the_first_dimension() -> None:
+    server = InferenceServer()
+    server.register("m", identity, inputs=FREE, outputs=FREE, max_batch_size=32, max_batch_delay=0.002, preferred_batch_sizes=[8, 16])
+    server.register("plain", identity, inputs=FREE)
+    status, config = get(server, "/models/m/config")
+    assert status == 200
+    assert config["max_batch_size"] == 32
+    assert config["dynamic_batching"] == {"preferred_batch_size": [8, 16], "max_queue_delay_microseconds": 2000}
+    assert [tensor["dims"] for tensor in (*config["input"], *config["output"])] == [[4], [4]]
+    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
+    plain = get(server, "/models/plain/config")[1]
+    assert plain["max_batch_size"] == 0
+    assert "dynamic_batching" not in plain
+    assert plain["input"][0]["dims"] == [-1, 4]
+
+
+def test_batches_are_off_by_default() -> None:
+    sizes: list[int] = []
+    server = InferenceServer()
+
+    def model(x: Any) -> Any:
+        sizes.append(len(x))
+        return x
+
+    server.register("m", model, max_concurrency=1)
+    answers: list[InferenceResponse] = [server.infer_sync("m", {"x": np.ones((rows, 1))}) for rows in (1, 40)]
+    assert [answer["output_0"].shape for answer in answers] == [(1, 1), (40, 1)]
+    assert sizes == [1, 40]

@@ -1,0 +1,368 @@
+"""Requests that share a call, one of which is bad, goes, or is late: what the others get."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.batching import Held, rows, told
+from tests.support.inside import is_idle, outcomes, waiting_calls
+from tests.support.talk import block_until, until
+
+FAILED = (500, "model 'm' failed: see the server's log")
+
+
+def poisonous(x: Any) -> Any:
+    if (x == 66).any():
+        raise ValueError("poison")
+    if (x == 67).any():
+        raise InferenceError("not this one", status=422, headers={"X-Why": "it is 67"})
+    return x * 2
+
+
+async def poisonous_async(x: Any) -> Any:
+    await asyncio.sleep(0)
+    return poisonous(x)
+
+
+kinds = pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
+
+
+def make(is_async: bool, **options: Any) -> Held:
+    return Held(poisonous_async, is_async=True, **options) if is_async else Held(poisonous, **options)
+
+
+def play(held: Held, *asks: Any) -> list[Any]:
+    async def main() -> list[Any]:
+        return [told(task) for task in await held.together(*asks)]
+
+    answers = asyncio.run(main())
+    block_until(lambda: is_idle(held.server))
+    return answers
+
+
+@kinds
+def test_what_the_function_raises_fails_all_and_is_logged_once(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+    held = make(is_async)
+    assert play(held, rows(1), rows(66), rows(2, 3)) == [FAILED] * 3
+    [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert record.getMessage() == "model 'm' failed on a batch of 3 requests with 4 rows"
+    assert "ValueError: poison" in (record.exc_text or "")
+    assert outcomes(held.server)["m"] == {"ok": 1, "failed": 3}
+
+
+@kinds
+def test_an_inference_error_is_told_to_all(is_async: bool) -> None:
+    assert play(make(is_async), rows(1), rows(67)) == [(422, "not this one")] * 2
+
+
+@kinds
+def test_with_retry_alone_a_bad_input_costs_only_itself(is_async: bool) -> None:
+    held = make(is_async, retry_alone=True)
+    assert play(held, rows(1), rows(66), rows(2, 3), rows(67)) == [[2], FAILED, [4, 6], (422, "not this one")]
+    assert held.sizes == [5, 1, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: x[:1], "output 'output_0' has 1 rows, but the inputs have 3"),
+        (lambda x: x.sum(), "output 'output_0' has 1 rows, but the inputs have 3"),
+        (lambda x: {"a": x, "b": [1] * 5}, "output 'b' has 5 rows, but the inputs have 3"),
+        (lambda x: (x, x.T), "output 'output_1' has 1 rows, but the inputs have 3"),
+    ],
+)
+def test_wrong_rows_are_the_models_fault(function: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert play(Held(function), rows(1), rows(2, 3)) == [FAILED] * 2
+    assert text in caplog.text
+    caplog.clear()
+    assert play(Held(function), rows(1, 2, 3)) == [FAILED]  # as well where it runs alone
+    assert text in caplog.text
+
+
+def test_what_one_tensor_does_not_hold_is_its_own_error() -> None:
+    server = InferenceServer()
+    calls: list[list[str]] = []
+
+    @server.model("m", max_batch_size=4, max_batch_delay=20.0)
+    def model(x: list[str]) -> list[str]:
+        calls.append(x)
+        return x
+
+    async def main() -> list[Any]:
+        asks: list[list[bytes]] = [[b"a"], [b"b", b"\xff"], [b"c"]]
+        tasks = [asyncio.create_task(server.infer("m", {"x": np.array([*ask, None], object)[:-1]})) for ask in asks]
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    first, second, third = asyncio.run(main())
+    assert (first, third) == ([b"a"], [b"c"])
+    assert second[0] == 400
+    assert second[1].startswith("tensor 'x': element 1 is b'\\xff', which is not UTF-8")
+    assert calls == [["a", "c"]]
+
+
+@kinds
+def test_who_goes_before_the_start_is_left_out(is_async: bool) -> None:
+    held = make(is_async)
+
+    async def main() -> list[Any]:
+        tasks = await held.waiting(rows(1), rows(2), rows(3))
+        tasks[0].cancel()  # it would have led
+        tasks[1].cancel()
+        await asyncio.wait(tasks[:2])
+        assert waiting_calls(held.server, "m") == 1
+        held.leave.set()
+        await asyncio.wait(tasks)
+        return [told(tasks[2]), await asyncio.shield(held.holder)]
+
+    assert asyncio.run(main())[0] == [6]
+    assert held.sizes == [1]
+    assert outcomes(held.server)["m"] == {"ok": 2, "cancelled": 2}
+
+
+class Midway:
+    """A function that is held in the middle of the call of a batch."""
+
+    def __init__(self) -> None:
+        self.is_there = threading.Event()
+        self.leave = threading.Event()
+        self.ended: list[str] = []
+
+    def __call__(self, x: Any) -> Any:
+        self.is_there.set()
+        assert self.leave.wait(20)
+        return x * 2
+
+    async def wait(self, x: Any) -> Any:
+        self.is_there.set()
+        try:
+            while not self.leave.is_set():
+                await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        return x * 2
+
+
+@kinds
+@pytest.mark.parametrize("goes", [0, 1])
+def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
+    midway = Midway()
+    held = Held(midway.wait, is_async=True) if is_async else Held(midway)
+
+    async def main() -> list[Any]:
+        tasks = await held.waiting(rows(1), rows(2), rows(3))
+        held.leave.set()
+        await until(midway.is_there.is_set)
+        gone = tasks.pop(goes)
+        gone.cancel()
+        await asyncio.wait([gone])
+        await asyncio.sleep(0.05)  # longer than a client goes unwatched
+        midway.leave.set()
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    assert asyncio.run(main()) == [[value] for place, value in enumerate((2, 4, 6)) if place != goes]
+    assert midway.ended == []
+    block_until(lambda: is_idle(held.server))
+
+
+def test_a_batch_is_cancelled_when_nobody_is_left() -> None:
+    midway = Midway()
+    held = Held(midway.wait, is_async=True)
+
+    async def main() -> None:
+        tasks = await held.waiting(rows(1), rows(2))
+        held.leave.set()
+        await until(midway.is_there.is_set)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await until(lambda: midway.ended == ["cancelled"])
+
+    asyncio.run(main())
+    block_until(lambda: is_idle(held.server))
+
+
+@kinds
+def test_the_deadline_of_one_is_not_that_of_the_others(is_async: bool) -> None:
+    midway = Midway()
+    held = Held(midway.wait, is_async=True, timeout=20) if is_async else Held(midway, timeout=20)
+
+    async def main() -> list[Any]:
+        short = {"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}
+        tasks = await held.waiting(short, rows(2))
+        held.leave.set()
+        await asyncio.wait([tasks[0]])
+        midway.leave.set()
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    late, good = asyncio.run(main())
+    assert late == (504, "model 'm' did not answer within 0.3 seconds, the shorter of its own timeout and the request's")
+    assert good == [4]
+    assert midway.ended == []
+
+
+def test_an_async_batch_ends_at_the_latest_deadline() -> None:
+    midway = Midway()
+    held = Held(midway.wait, is_async=True, timeout=0.3)
+
+    async def main() -> list[Any]:
+        tasks = await held.waiting(rows(1), rows(2))
+        held.leave.set()
+        await asyncio.wait(tasks)
+        await until(lambda: midway.ended == ["cancelled"])
+        return [told(task)[0] for task in tasks]
+
+    assert asyncio.run(main()) == [504, 504]
+    block_until(lambda: is_idle(held.server))
+
+
+def test_a_deadline_passes_in_the_queue() -> None:
+    held = make(False)
+
+    async def main() -> list[Any]:
+        tasks = await held.waiting({"inputs": {"x": rows(1)}, "parameters": {"timeout": 10_000}}, rows(2))
+        await asyncio.wait([tasks[0]])
+        held.leave.set()
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    late, good = asyncio.run(main())
+    assert (late[0], good) == (504, [4])
+    assert held.sizes == [1]
+
+
+def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
+    server = InferenceServer()
+    server.register("m", poisonous, max_batch_size=8, max_batch_delay=30.0)
+
+    async def main() -> Any:
+        tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]
+        await until(lambda: waiting_calls(server, "m") == 1)
+        tasks.append(asyncio.create_task(server.infer("m", {"x": rows(2)}, parameters={"timeout": 2_000_000})))
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    assert asyncio.run(main()) == [[2], [4]]
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_a_stop_during_a_delay_answers_those_that_wait(is_blocking: bool) -> None:
+    server = InferenceServer()
+    server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
+    answers: list[Any] = []
+
+    def ask() -> None:
+        answers.append(server.infer_sync("m", {"x": rows(len(answers))})["output_0"].tolist())
+
+    async def main() -> None:
+        async with server.lifespan():
+            tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
+            await until(lambda: waiting_calls(server, "m") == 2)
+        await asyncio.wait(tasks)
+        answers.extend(told(task) for task in tasks)
+
+    if is_blocking:
+        server.start()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        block_until(lambda: waiting_calls(server, "m") == 1)
+        server.stop()
+        thread.join(20)
+        assert answers == [[[0]]]
+    else:
+        asyncio.run(main())
+        assert answers == [[0], [2]]
+
+
+def test_an_unload_during_a_delay_refuses_those_that_wait() -> None:
+    server = InferenceServer()
+    server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
+        await until(lambda: waiting_calls(server, "m") == 2)
+        await server.unload("m")
+        await asyncio.wait(tasks)
+        return [told(task) for task in tasks]
+
+    assert asyncio.run(main()) == [(503, "model 'm' is not ready: it was unloaded")] * 2
+    assert is_idle(server)
+
+
+def test_the_queue_is_bounded() -> None:
+    held = make(False, max_queue=2)
+
+    async def main() -> list[Any]:
+        tasks = await held.waiting(rows(1), rows(2))
+        refused = asyncio.create_task(held.server.infer("m", {"x": rows(3)}))
+        await asyncio.wait([refused])
+        held.leave.set()
+        await asyncio.wait(tasks)
+        return [told(task) for task in [*tasks, refused]]
+
+    assert asyncio.run(main()) == [[2], [4], (503, "model 'm' is busy: 1 calls run and 2 wait, which is all it takes")]
+
+
+@kinds
+def test_what_ends_threads_does_not_end_those_that_wait(is_async: bool) -> None:
+    def leave(x: Any) -> Any:
+        raise SystemExit(3)
+
+    async def leave_async(x: Any) -> Any:
+        raise SystemExit(3)
+
+    if is_async:
+        server = InferenceServer()
+        server.register("m", leave_async, max_batch_size=2, max_batch_delay=20.0)
+        found: list[Any] = []
+
+        def ask() -> None:
+            try:
+                server.infer_sync("m", {"x": rows(1)})
+            except InferenceError as error:
+                found.append((error.status, str(error)))
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert found == [FAILED] * 2
+    else:
+        assert play(Held(leave), rows(1), rows(2)) == [FAILED] * 2
+
+
+def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
+    midway = Midway()
+    server = InferenceServer()
+    server.register("m", midway.wait, max_batch_size=2, max_batch_delay=20.0)
+    found: list[Any] = []
+
+    async def leads() -> None:
+        asyncio.get_running_loop().create_task(server.infer("m", {"x": rows(1)}))
+        await until(midway.is_there.is_set)
+
+    def follows() -> None:
+        block_until(lambda: waiting_calls(server, "m") == 1)
+        try:
+            found.append(server.infer_sync("m", {"x": rows(2)})["output_0"].tolist())
+        except InferenceError as error:
+            found.append(error.status)
+
+    thread = threading.Thread(target=follows)
+    thread.start()
+    asyncio.run(leads())
+    thread.join(20)
+    assert not thread.is_alive()
+    assert found == [503]
+    assert is_idle(server)

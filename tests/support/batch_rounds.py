@@ -1,0 +1,129 @@
+"""Rounds of requests at a server with batches, from an event loop and from threads at once, some of which are cancelled, and whether each
+answer is the one of the same server without them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.batch_models import Body, body, comparable, make_server
+from tests.support.inside import is_idle, statistics_of
+from tests.support.talk import block_until
+from tests.support.ways import Request, over_wsgi
+
+
+@dataclass
+class Servers:
+    """A server with batches, the same without, and what the second has answered."""
+
+    batched: InferenceServer
+    alone: InferenceServer = field(default_factory=lambda: make_server(is_batched=False))
+    asked: int = 0
+    answered: int = 0
+
+    def expected(self, ask: Body) -> Any:
+        way = over_wsgi(OIPWSGIApp(self.alone), "")
+        return compared(way(_request(ask)))
+
+    def executions(self) -> int:
+        """How many calls the server with batches has made."""
+        names = [status.name for status in self.batched.models()]
+        return sum(statistics_of(self.batched, name).snapshot().execution_count for name in names)
+
+
+def _request(ask: Body) -> Request:
+    model, sent, headers = ask
+    return Request("POST", f"/models/{model}/infer", tuple(headers.items()), sent)
+
+
+def compared(answer: Any) -> Any:
+    return comparable(answer.status, answer.headers, answer.body)
+
+
+async def _ask_over_asgi(server: InferenceServer, ask: Body) -> Any:
+    """One request on the running event loop; `over_asgi` has one of its own for each."""
+    request = _request(ask)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": request.path,
+        "headers": [(name.encode(), value.encode()) for name, value in request.all_headers()],
+    }
+    messages = [{"type": "http.request", "body": request.body}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        return await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await OIPApp(server)(scope, receive, send)
+    start, *bodies = sent
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    return comparable(start["status"], headers, b"".join(message["body"] for message in bodies))
+
+
+async def _on_loop(server: InferenceServer, asks: list[Body], dice: random.Random) -> list[Any]:
+    """The answers, None where the client was cancelled."""
+
+    async def one(ask: Body, goes_after: float | None) -> Any:
+        asking = asyncio.create_task(_ask_over_asgi(server, ask))
+        if goes_after is None:
+            return await asking
+        await asyncio.sleep(goes_after)
+        asking.cancel()
+        return (await asyncio.gather(asking, return_exceptions=True))[0]
+
+    goes = [dice.choice([0.0, 0.001, 0.004]) if dice.random() < 0.15 else None for _ in asks]
+    answers = await asyncio.gather(*[one(ask, after) for ask, after in zip(asks, goes, strict=True)])
+    return [None if isinstance(answer, asyncio.CancelledError) else answer for answer in answers]
+
+
+def play(servers: Servers, dice: random.Random, most: int = 24) -> None:
+    """One round: each answer that is given must be the one that the server without batches gives."""
+    first, second, third = ([body(dice) for _ in range(dice.randrange(1, most))] for _ in range(3))
+    answers: dict[str, list[Any]] = {}
+
+    def on_loop(name: str, asks: list[Body], seed: int) -> None:
+        answers[name] = asyncio.run(_on_loop(servers.batched, asks, random.Random(seed)))
+
+    def in_threads() -> None:
+        way = over_wsgi(OIPWSGIApp(servers.batched), "")
+        found: dict[int, Any] = {}
+
+        def one(place: int) -> None:
+            found[place] = compared(way(_request(third[place])))
+
+        threads = [threading.Thread(target=one, args=[place]) for place in range(len(third))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        answers["threads"] = [found[place] for place in range(len(third))]
+
+    seeds = dice.randrange(2**31), dice.randrange(2**31)
+    working = [
+        threading.Thread(target=on_loop, args=["loop", first, seeds[0]]),
+        threading.Thread(target=on_loop, args=["other loop", second, seeds[1]]),
+        threading.Thread(target=in_threads),
+    ]
+    for thread in working:
+        thread.start()
+    for thread in working:
+        thread.join(120)
+        assert not thread.is_alive(), "a request is never answered"
+    for name, asks in (("loop", first), ("other loop", second), ("threads", third)):
+        for ask, answer in zip(asks, answers[name], strict=True):
+            servers.asked += 1
+            if answer is not None:
+                servers.answered += 1
+                expected = servers.expected(ask)
+                assert answer == expected, f"{ask}: {answer} with batches, {expected} without"
+    block_until(lambda: is_idle(servers.batched))

@@ -1,0 +1,190 @@
+"""`specs_of`: the declaration of a model, read from ONNX Runtime's sessions and MLflow's signatures.
+
+Stand-ins have the attributes that it reads. The real objects are asked where they are installed: tox -e recipe-onnx_session and -e
+recipe-mlflow_pyfunc.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi.specs import specs_of
+
+ONNX = {
+    "bool": "BOOL",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "float16": "FP16",
+    "bfloat16": "BF16",
+    "float": "FP32",
+    "double": "FP64",
+    "string": "BYTES",
+}
+MLFLOW = {
+    "boolean": ("BOOL", None),
+    "integer": ("INT32", None),
+    "long": ("INT64", None),
+    "float": ("FP32", None),
+    "double": ("FP64", None),
+    "string": ("BYTES", "str"),
+    "binary": ("BYTES", "base64"),
+    "datetime": ("BYTES", "datetime"),
+}
+
+
+def node(name: str, kind: str, shape: list[Any]) -> Any:
+    return SimpleNamespace(name=name, type=kind, shape=shape)
+
+
+def session(inputs: list[Any], outputs: list[Any]) -> Any:
+    return SimpleNamespace(get_inputs=lambda: inputs, get_outputs=lambda: outputs)
+
+
+def column(name: str | None, kind: str | None) -> Any:
+    """A column of MLflow; without a kind one of arrays, whose type has no name."""
+    return SimpleNamespace(name=name, type=SimpleNamespace() if kind is None else SimpleNamespace(name=kind))
+
+
+def tensor(name: str | None, dtype: str, shape: tuple[int, ...]) -> Any:
+    return SimpleNamespace(name=name, type=np.dtype(dtype), shape=shape)
+
+
+def signature(inputs: list[Any] | None, outputs: list[Any] | None) -> Any:
+    return SimpleNamespace(inputs=inputs, outputs=outputs)
+
+
+@pytest.mark.parametrize(("kind", "datatype"), ONNX.items())
+def test_each_type_of_onnx_has_its_datatype(kind: str, datatype: str) -> None:
+    if datatype == "BF16":
+        pytest.importorskip("ml_dtypes")
+    inputs, outputs = specs_of(session([node("x", f"tensor({kind})", ["batch", 3, None])], [node("y", f"tensor({kind})", [])]))
+    assert inputs == [TensorSpec("x", datatype, [-1, 3, -1])]
+    assert outputs == [TensorSpec("y", datatype, [])]
+
+
+@pytest.mark.parametrize("kind", ["seq(map(string,tensor(float)))", "sparse_tensor(float)", "optional(tensor(float))", "tensor(complex64)"])
+def test_what_is_no_tensor_in_onnx_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"^output 'chances' is a ") as raised:
+        specs_of(session([], [node("chances", kind, [])]))
+    assert kind in str(raised.value)
+    assert '{"zipmap": False}' in str(raised.value)
+
+
+def test_each_column_of_mlflow_has_its_datatype_and_content_type() -> None:
+    inputs, outputs = specs_of(signature([column(kind, kind) for kind in MLFLOW], [column(None, "double")]))
+    assert inputs == [TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()]
+    assert outputs == [TensorSpec("output_0", "FP64", [-1])]
+
+
+def test_columns_of_arrays_and_objects_are_json() -> None:
+    pytest.importorskip("pandas")
+    inputs, _ = specs_of(signature([column("tags", None)], None))
+    assert inputs == [TensorSpec("tags", "BYTES", [-1], "pd_json")]
+
+
+def test_tensors_of_mlflow_keep_their_shapes() -> None:
+    inputs, outputs = specs_of(
+        signature(
+            [tensor("image", "uint8", (-1, 28, 28)), tensor("word", "<U0", (-1,))], [tensor(None, ">f4", (-1, 2)), tensor(None, "O", (-1,))]
+        )
+    )
+    assert inputs == [TensorSpec("image", "UINT8", [-1, 28, 28]), TensorSpec("word", "BYTES", [-1])]
+    assert outputs == [TensorSpec("output_0", "FP32", [-1, 2]), TensorSpec("output_1", "BYTES", [-1])]
+
+
+def test_a_dtype_without_a_datatype_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^input 'when' has the dtype datetime64\[ns\], for which there is no datatype"):
+        specs_of(signature([tensor("when", "datetime64[ns]", (-1,))], None))
+
+
+def test_a_signature_without_schemas_declares_nothing() -> None:
+    assert specs_of(signature(None, None)) == ([], [])
+
+
+def test_a_model_without_a_signature_is_told_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"^specs_of\(None\): .*infer_signature\(X, y\)"):
+        specs_of(None)  # type: ignore[arg-type]
+
+
+def test_what_is_read_declares_a_model() -> None:
+    specs = specs_of(session([node("x", "tensor(float)", ["batch", 2])], [node("y", "tensor(float)", ["batch", 2])]))
+    server = InferenceServer()
+    server.register("double", load=lambda: lambda **inputs: inputs["x"] * 2, inputs=specs.inputs, outputs=specs.outputs)
+    response = server.infer_sync("double", {"x": np.array([[1, 2]], np.float32)})
+    assert response["y"].tolist() == [[2.0, 4.0]]
+
+
+def test_a_real_session_says_what_the_stand_ins_say() -> None:
+    onnxruntime, onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    types = {kind: getattr(kinds, {"float": "FLOAT", "double": "DOUBLE"}.get(kind, kind.upper())) for kind in ONNX}
+    nodes = [helper.make_node("Identity", [kind], [f"{kind} again"]) for kind in types]
+    inputs = [helper.make_tensor_value_info(kind, number, ["batch", 3, None]) for kind, number in types.items()]
+    outputs = [helper.make_tensor_value_info(f"{kind} again", number, ["batch", 3, None]) for kind, number in types.items()]
+    model = helper.make_model(helper.make_graph(nodes, "again", inputs, outputs), opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    read = specs_of(onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]))
+    assert read.inputs == [TensorSpec(kind, datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]
+    assert read.outputs == [TensorSpec(f"{kind} again", datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow's own
+def test_a_real_signature_says_what_the_stand_ins_say() -> None:
+    models, types = pytest.importorskip("mlflow.models"), pytest.importorskip("mlflow.types")
+    schema = pytest.importorskip("mlflow.types.schema")
+    column_of, any_type = types.ColSpec, [schema.Array(types.DataType.double), schema.Map(types.DataType.long), schema.AnyType()]
+    inputs = [*(column_of(kind, kind) for kind in MLFLOW), *(column_of(kind, f"json {place}") for place, kind in enumerate(any_type))]
+    read = specs_of(models.ModelSignature(types.Schema(inputs), types.Schema([types.TensorSpec(np.dtype("float32"), (-1, 2))])))
+    assert read.inputs == [
+        *(TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()),
+        *(TensorSpec(f"json {place}", "BYTES", [-1], "pd_json") for place in range(3)),
+    ]
+    assert read.outputs == [TensorSpec("output_0", "FP32", [-1, 2])]
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow's own
+def test_each_type_of_column_reaches_a_real_pyfunc_and_comes_back(tmp_path: Path) -> None:
+    mlflow, pd = pytest.importorskip("mlflow"), pytest.importorskip("pandas")
+    python_model: Any = mlflow.pyfunc.PythonModel
+    from oip_asgi.codecs import PandasCodec
+
+    class Same(python_model):  # type: ignore[misc]
+        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
+            return model_input  # which MLflow has checked against the signature
+
+    frame = pd.DataFrame(
+        {
+            "boolean": [True, False],
+            "integer": np.array([1, 2], np.int32),
+            "long": [1, 2],
+            "float": np.array([1, 2], np.float32),
+            "double": [1.5, np.nan],
+            "string": ["a", "é"],
+            "binary": [b"\xff\x00", b"b"],
+            "datetime": pd.to_datetime(["2024-01-01", "2024-05-06"]),
+            "json": [[1.5, 2.5], [3.5]],
+        }
+    )
+    types = mlflow.types
+    columns = [types.ColSpec(kind, kind) for kind in MLFLOW]
+    schema = types.Schema([*columns, types.ColSpec(types.schema.Array(types.DataType.double), "json")])
+    mlflow.pyfunc.save_model(tmp_path / "same", python_model=Same(), signature=mlflow.models.ModelSignature(schema, schema))
+    model = mlflow.pyfunc.load_model(tmp_path / "same")
+
+    inputs, outputs = specs_of(model.metadata.signature)
+    server = InferenceServer()
+    server.register("same", lambda columns: model.predict(columns), content_type="pd", inputs=inputs, outputs=outputs)
+    request = PandasCodec.encode_request(frame)
+    response = server.infer_sync("same", {tensor.name: tensor for tensor in request.inputs})
+    pd.testing.assert_frame_equal(PandasCodec.decode_response(response), frame, check_dtype=False)
