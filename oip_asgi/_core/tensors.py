@@ -6,7 +6,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, AnyStr, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -377,14 +377,6 @@ def _named(tensors: list[Tensor], name: str, what: str) -> Array:
         if tensor.name == name:
             return tensor.array
     raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
-
-
-def joined(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
-    """Headers by name, those that are repeated joined by a comma."""
-    lines: dict[AnyStr, list[AnyStr]] = {}
-    for name, value in headers:
-        lines.setdefault(name, []).append(value)
-    return {name: comma.join(values) for name, values in lines.items()}
 
 
 class InferenceContext(msgspec.Struct, frozen=True, eq=False):

@@ -127,7 +127,7 @@ def _binary_strings(name: str) -> Row:
 def _wide_frame(name: str) -> Row:
     """One row of thirteen numbers and twenty-six categories, as models of clicks take it."""
     numbers = {f"number_{place}": [place + 0.5] for place in range(13)}
-    return _frame(name, {**numbers, **{f"category_{place}": [f"value {place}"] for place in range(26)}}, [8])
+    return frame_row(name, {**numbers, **{f"category_{place}": [f"value {place}"] for place in range(26)}}, [8])
 
 
 def _long_frame(name: str) -> Row:
@@ -138,10 +138,11 @@ def _long_frame(name: str) -> Row:
     columns: dict[str, Any] = {f"float_{place}": dice.random(count) for place in range(4)}
     columns |= {f"integer_{place}": dice.integers(0, 2**40, count) for place in range(3)}
     columns |= {f"string_{place}": [f"row {number}" for number in range(count)] for place in range(2)}
-    return _frame(name, {**columns, "moment": moments}, [1])
+    return frame_row(name, {**columns, "moment": moments}, [1])
 
 
-def _frame(name: str, columns: Mapping[str, Any], connections: Sequence[int]) -> Row:
+def frame_row(name: str, columns: Mapping[str, Any], connections: Sequence[int]) -> Row:
+    """A data frame that comes back."""
     import pandas as pd
 
     from oip_asgi import InferenceResponse

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from oip_asgi import OIPApp
 from tests.bench.load import Load
 from tests.bench.measure import Cell, Measurement
+from tests.bench.models import make_server
 from tests.bench.real import onnx_file, report
 from tests.bench.real.__main__ import chosen, parse
 from tests.bench.real.counts import Counts, parsed
@@ -19,7 +21,7 @@ from tests.bench.real.hand import make_app
 from tests.bench.real.models import make_real_server
 from tests.bench.real.rows import by_hand, rows
 from tests.bench.real.servers import FLOORS, real_servers
-from tests.bench.rows import Answer, Row, WrongAnswer
+from tests.bench.rows import Answer, Row, WrongAnswer, frame_row
 from tests.support.ways import Request, Way, over_asgi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the benchmark reads /proc")
@@ -130,6 +132,31 @@ def test_the_rates_are_drawn(tmp_path: Path) -> None:
     file = tmp_path / "plot.png"
     plot.draw([cell("digits", {"def": (150, 0.004), "FastAPI": (100, 0.008)})], ["def", "FastAPI", "Triton"], file)
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_frame_costs_no_more_for_each_column_than_a_narrower_one() -> None:
+    way = over_asgi(OIPApp(make_server("inline")), "")
+    calls = [calls_of(way, count) for count in (20, 40, 80)]
+    assert calls[2] - calls[1] < 2.3 * (calls[1] - calls[0]), calls
+
+
+def calls_of(way: Way, columns: int) -> int:
+    """How many Python functions are called for a frame of one row of strings, once it is known."""
+    row = frame_row("frame", {f"category_{place}": ["a value"] for place in range(columns)}, [1])
+    answer_of(way, row)
+    calls = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        answer_of(way, row)
+    finally:
+        sys.setprofile(before)
+    return calls
 
 
 def test_all_are_compared_with_the_echo() -> None:

@@ -17,13 +17,13 @@ from ..codings import Coding, encode, preferred
 from ..datatypes import Buffer
 from ..effects import Read, Run, Steps
 from ..errors import InferenceError, MethodNotAllowed, shown
+from ..headers import joined
 from ..http.request import Head, Incoming
 from ..http.response import Response
 from ..http.response import refusal as http_refusal
 from ..limits import ON_LOOP
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from ..tensors import joined
 from .exchange import exchange
 from .frames import FrameReader, frame_head, trailers_frame
 from .method import Method, Reply, refusal

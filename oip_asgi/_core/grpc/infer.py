@@ -10,10 +10,11 @@ from typing import Any
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
+from ..headers import joined
 from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
-from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort, joined
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
 from .contents import without_contents
 from .messages import check_message, decode_request, decoding_cost, encode_response
 from .method import Method

@@ -17,13 +17,13 @@ from .. import schemas
 from ..codings import encode, preferred
 from ..effects import Run, Steps
 from ..errors import InferenceError
+from ..headers import joined
 from ..limits import ON_LOOP
 from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.pipeline import infer
-from ..tensors import joined
 from . import pages, repository, shared_memory
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm

@@ -12,8 +12,8 @@ from ..body import Body
 from ..codings import coding_of
 from ..effects import Read, Steps
 from ..errors import InvalidRequest, LengthRequired, shown
+from ..headers import joined
 from ..rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
-from ..tensors import joined
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
 

@@ -1,0 +1,14 @@
+"""Headers and metadata of requests. Knows no names of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import AnyStr
+
+
+def joined(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
+    """Headers by name, those that are repeated joined by a comma."""
+    lines: dict[AnyStr, list[AnyStr]] = {}
+    for name, value in headers:
+        lines.setdefault(name, []).append(value)
+    return {name: comma.join(values) for name, values in lines.items()}
