@@ -213,9 +213,15 @@ class Call(Generic[T]):
                 if self.deadline < deadline:
                     is_last = False
                     return None
-            answer = self.encode(self.run())
+            # a busy machine may wake nobody in time for the deadline, which must not decide the answer
+            try:
+                answer = self.encode(self.run())
+            except ModelRaised as error:
+                if self.engine.clock() >= self.deadline:
+                    raise DeadlinePassed from error
+                raise
             if self.answered >= self.deadline:
-                raise DeadlinePassed  # a busy machine may have woken nobody in time, which must not decide the answer
+                raise DeadlinePassed
             return answer
         finally:
             self.slot.end(is_last=is_last)

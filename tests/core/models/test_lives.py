@@ -288,7 +288,7 @@ def test_a_thread_that_goes_on_after_its_timeout_keeps_what_it_began_with() -> N
         return 1
 
     server = InferenceServer()
-    server.register("m", load=lambda: model, unload=lambda: let_go.append(1), timeout=0.05)
+    server.register("m", load=lambda: model, unload=lambda: let_go.append(1), timeout=0.5)
     assert ask(server, "m").status == 504
     unloading = threading.Thread(target=server.unload_sync, args=["m"])
     unloading.start()
