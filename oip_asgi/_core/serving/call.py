@@ -408,6 +408,8 @@ class Call(Generic[T]):
 
     def failed_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504."""
+        if isinstance(error, DeadlinePassed) and error.__cause__ is not None:
+            error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
             cause = error.__cause__ or error
             log_raised(
