@@ -110,3 +110,12 @@ def test_classes_of_an_output_are_bytes(client: Client | ASGIClient) -> None:
     assert answered(client, [tensor("a")], [b"\x01\x09"], outputs=asked) == [b"\3\0\0\0" + b"9:1"]
     asked = [{"name": "a", "parameters": {"classification": {"uint64_param": 2**64 - 1}}}]
     assert answered(client, [tensor("a")], [b"\x01\x09"], outputs=asked) == [b"\3\0\0\0" + b"9:1" + b"\3\0\0\0" + b"1:0"]
+
+
+def test_shared_memory_of_cuda_is_refused_and_clean_ups_pass(client: Client | ASGIClient) -> None:
+    assert len(client.ask("CudaSharedMemoryStatus", made("CudaSharedMemoryStatusRequest")).regions) == 0
+    assert client.ask("CudaSharedMemoryUnregister", made("CudaSharedMemoryUnregisterRequest")) is not None
+    assert client.ask("SystemSharedMemoryUnregister", made("SystemSharedMemoryUnregisterRequest")) is not None
+    code, text = client.refusal("CudaSharedMemoryRegister", made("CudaSharedMemoryRegisterRequest", name="r", byte_size=1))
+    assert code == "INVALID_ARGUMENT"
+    assert "CUDA" in text
