@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -173,7 +174,13 @@ DOUBLE = [TensorSpec("x", "FP64", [-1])]
         (shape_alone, {}, TypeError, 'has a shape and no datatype: write Annotated[np.ndarray, "FP32", [-1, 4]]'),
         (negative, {}, ValueError, "dimensions must be -1 (any size) or more"),
         (frame, {}, TypeError, "'df' is no single tensor, so a TensorSpec declares nothing there: use inputs="),
-        (of_optional_list, {}, TypeError, "(unhashable type: 'list'): write a shape as a tuple, such as (-1, 4)"),
+        pytest.param(
+            of_optional_list,
+            {},
+            TypeError,
+            "(unhashable type: 'list'): write a shape as a tuple, such as (-1, 4)",
+            marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 takes lists there"),
+        ),
         (rest, {}, TypeError, "declares one tensor, but any number may come: use inputs="),
         (
             single,
@@ -189,8 +196,8 @@ def test_annotations_that_cannot_be(
     with pytest.raises(kind) as raised:
         server.register("m", function, **options)
     # how `formatannotation` spells arrays depends on numpy's version
-    # which numpy writes in its own way in each version
-    assert text in re.sub(r"numpy\.ndarray\[.*?, numpy\.dtype\[numpy\.float32\]\]", "NDArray[float32]", str(raised.value))
+    spelled = r"numpy\.ndarray\[.*?, numpy\.dtype\[numpy\.float32\]\]|NDArray\[numpy\.float32\]"
+    assert text in re.sub(spelled, "NDArray[float32]", str(raised.value))
 
 
 # Methods

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import gc
 import logging
+import sys
 import threading
 import weakref
 from contextvars import ContextVar
@@ -402,8 +403,13 @@ def test_a_batched_model_may_call_others_and_not_itself_for_ever() -> None:
     block_until(lambda: is_idle(server))
 
 
+FAILS_IN_TIME = pytest.mark.xfail(
+    sys.version_info >= (3, 13), strict=True, reason="on Python 3.13 what a batch raised waits for the garbage collector"
+)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=FAILS_IN_TIME)])
 def test_nothing_of_a_request_waits_for_the_garbage_collector(is_async: bool, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "oip_asgi")  # pytest keeps what is logged, and so what was raised
 
