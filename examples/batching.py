@@ -9,14 +9,13 @@ python examples/batching.py --check    serves on a free port, sends 256 images o
 from __future__ import annotations
 
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import numpy as np
 import uvicorn
-from digits import free_port
+from digits import serving
 from fastapi import FastAPI
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -75,15 +74,8 @@ def main() -> int:
         uvicorn.run(app, host="127.0.0.1", port=8000)
         return 0
     asked = images[:REQUESTS]
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        try:
-            return 0 if check(f"http://127.0.0.1:{port.getsockname()[1]}", asked, classifier.predict(asked).tolist()) else 1
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(app) as url:
+        return 0 if check(url, asked, classifier.predict(asked).tolist()) else 1
 
 
 if __name__ == "__main__":

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import numpy as np
+import uvicorn
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -45,6 +49,20 @@ def free_port() -> socket.socket:
     bound.bind(("127.0.0.1", 0))
     bound.listen()
     return bound
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Serve an application in a thread, on a free port, for as long as the block runs. Gives the server's address."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with free_port() as port:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [port]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def ask_json(client: httpx.Client, images: Any) -> list[int]:

@@ -7,7 +7,6 @@ python examples/grpc_server.py --check    serves on free ports, asks both about 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ import grpc.aio
 import httpx
 import tritonclient.grpc
 import uvicorn
-from digits import ask_binary, free_port, make_server, train
+from digits import ask_binary, make_server, serving, train
 from fastapi import FastAPI
 
 from oip_asgi import InferenceServer, OIPApp
@@ -57,17 +56,10 @@ def ask_grpc(address: str, images: Any) -> list[int]:
 
 def check(app: FastAPI, bound: Future[int], images: Any, digits: Any) -> bool:
     """Serve, ask over both, print the answers beside the truth, and say whether they are the same."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port.getsockname()[1]}") as client:
-                by_rest = ask_binary(client, images)
-            by_grpc = ask_grpc(f"127.0.0.1:{bound.result(timeout=30)}", images)
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(app) as url:
+        with httpx.Client(base_url=url) as client:
+            by_rest = ask_binary(client, images)
+        by_grpc = ask_grpc(f"127.0.0.1:{bound.result(timeout=30)}", images)
     print("REST      ", *[f"{digit:2}" for digit in by_rest])
     print("gRPC      ", *[f"{digit:2}" for digit in by_grpc])
     print("true digit", *[f"{digit:2}" for digit in digits.tolist()])

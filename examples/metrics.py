@@ -7,13 +7,12 @@ python examples/metrics.py --check    serves on a free port, sends five requests
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
 import httpx
 import numpy as np
 import uvicorn
-from digits import free_port
+from digits import serving
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
@@ -67,15 +66,8 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         uvicorn.run(app, host="127.0.0.1", port=8000)
         return 0
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        try:
-            return 0 if check(f"http://127.0.0.1:{port.getsockname()[1]}") else 1
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(app) as url:
+        return 0 if check(url) else 1
 
 
 if __name__ == "__main__":

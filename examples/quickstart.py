@@ -7,10 +7,9 @@ python examples/quickstart.py --check    serves on a free port, asks it about re
 from __future__ import annotations
 
 import sys
-import threading
 
 import uvicorn
-from digits import check, free_port, make_server, train
+from digits import check, make_server, serving, train
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -30,15 +29,8 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         uvicorn.run(app, host="127.0.0.1", port=8000)
         return 0
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        try:
-            return 0 if check(f"http://127.0.0.1:{port.getsockname()[1]}", classifier, images, digits) else 1
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(app) as url:
+        return 0 if check(url, classifier, images, digits) else 1
 
 
 if __name__ == "__main__":

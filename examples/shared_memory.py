@@ -7,13 +7,12 @@ python examples/shared_memory.py --check    serves on a free port, doubles an im
 from __future__ import annotations
 
 import sys
-import threading
 from multiprocessing.shared_memory import SharedMemory as Block
 
 import httpx
 import numpy as np
 import uvicorn
-from digits import free_port
+from digits import serving
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceServer, OIPApp, SharedMemory
@@ -71,15 +70,8 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         uvicorn.run(app, host="127.0.0.1", port=8000)
         return 0
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        try:
-            return 0 if check(f"http://127.0.0.1:{port.getsockname()[1]}") else 1
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(app) as url:
+        return 0 if check(url) else 1
 
 
 if __name__ == "__main__":

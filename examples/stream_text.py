@@ -16,7 +16,6 @@ import pydoc_data.topics
 import random
 import re
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -29,7 +28,7 @@ import httpx
 import numpy as np
 import tritonclient.grpc
 import uvicorn
-from digits import free_port
+from digits import free_port, serving
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
@@ -169,17 +168,8 @@ def main() -> int:
         return 0
     with free_port() as unused:
         grpc_port = unused.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(make_app(writer, grpc_port), log_level="warning"))
-    with free_port() as port:
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [port]})
-        serving.start()
-        while not server.started:
-            time.sleep(0.01)
-        try:
-            return 0 if check(f"http://127.0.0.1:{port.getsockname()[1]}", grpc_port, writer) else 1
-        finally:
-            server.should_exit = True
-            serving.join()
+    with serving(make_app(writer, grpc_port)) as url:
+        return 0 if check(url, grpc_port, writer) else 1
 
 
 if __name__ == "__main__":
