@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Iterator
 from typing import Final
 
-_FLASK, _DJANGO = ("flask.app", "Flask"), ("django.core.handlers.wsgi", "WSGIHandler")
 _FOR_WSGI: Final = frozenset(
     {
         ("flask.app", "Flask"),

@@ -159,7 +159,7 @@ class Start(msgspec.Struct, frozen=True):
 
 @final
 class Send(msgspec.Struct, frozen=True):
-    """Hand on a piece of an answer. The generator goes on when whoever drives it asks for the next one, which is the back-pressure."""
+    """Hand on a piece of an answer. The generator goes on when its driver asks for the next one, which is the back-pressure."""
 
     piece: Any
 

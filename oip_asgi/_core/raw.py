@@ -79,7 +79,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
     if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
         return np.ndarray(shape, dtype, data)
-    array = np.frombuffer(data, dtype)  # which keeps whoever owns the bytes from moving them, as np.ndarray does not
+    array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
     if not array.flags.aligned:
         array = array.copy()
     return array.reshape(shape)

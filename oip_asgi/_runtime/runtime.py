@@ -59,7 +59,7 @@ class Runtime:
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
-            # with the context variables of this request, whoever sets the signal
+            # with the context variables of this request, whichever thread sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
             if effect.meanwhile is not None and not effect.after.is_set():
                 inbox.call_meanwhile(effect.after, effect.meanwhile)

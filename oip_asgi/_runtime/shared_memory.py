@@ -27,8 +27,9 @@ _FOLDER: Final = Path("/dev/shm")
 class SharedMemory:
     """Lets clients on the same machine put tensors into system shared memory, for `InferenceServer(shared_memory=...)`.
 
-    Whoever reaches the server may then read and overwrite every segment that is allowed, through any model. So allow only those that your
-    clients make, by names that nothing else on the machine uses. Regions belong to one process: with several workers, each has its own.
+    Every client that reaches the server can then read and overwrite all allowed segments, through any model. So allow only segments that
+    your clients make, with names that nothing else on the machine uses. Regions belong to one process: with several workers, each has its
+    own.
 
     Args:
         allow: Which segments clients may register: their keys, or a function that takes a key and returns True for those. A key has no

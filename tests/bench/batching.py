@@ -227,9 +227,11 @@ def plot(cells: Mapping[tuple[str, str, int], Cell], file: Path) -> None:
     figure = Figure(figsize=(5 * len(names), 4), layout="constrained")
     for place, name in enumerate(names):
         axes = figure.add_subplot(1, len(names), place + 1)
-        for way in dict.fromkeys(way for of, way, _ in cells if of == name):
-            points = sorted((connections, median(cell.rate)) for (of, by, connections), cell in cells.items() if (of, by) == (name, way))
-            axes.plot(*zip(*points, strict=True), marker="o", label=way)
+        for server in dict.fromkeys(server for model, server, _ in cells if model == name):
+            points = sorted(
+                (connections, median(cell.rate)) for (model, by, connections), cell in cells.items() if (model, by) == (name, server)
+            )
+            axes.plot(*zip(*points, strict=True), marker="o", label=server)
         axes.set(title=name, xlabel="connections", xscale="log")
         axes.set_xticks(CONNECTIONS, list(map(str, CONNECTIONS)))
         axes.set_ylim(0)

@@ -218,7 +218,7 @@ class _Stream:
             try:
                 message: bytes | None = yield Await(self._receive)
             except Exception:
-                return  # the call has ended, and whoever carries it knows that too
+                return  # the call has ended, and its driver knows that too
             if message is None:
                 return
             self._unanswered += 1

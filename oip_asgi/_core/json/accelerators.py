@@ -19,8 +19,9 @@ _READ_AS: Final = {"f": ("d", np.dtype("<f8")), "i": ("i", np.dtype("<i8")), "u"
 
 
 _MISREAD: Final = np.frombuffer(b"\xfd\x43\xae\x15", "<f4")[0]
-"""The FP32 that orjson writes as 7.038531e-26: the fewest digits that name it among FP32. But the FP64 nearest to these lies halfway to its
-neighbour, so whoever reads numbers as FP64 first, as most do, gets that. It is the only one (`tests/core/json/test_fp32.py`)."""
+"""The FP32 that orjson writes as 7.038531e-26, the fewest digits that name it among FP32. Most clients read numbers as FP64 first. The FP64
+nearest to these digits lies halfway to the next FP32, so such clients get that one. No other FP32 has this problem
+(`tests/core/json/test_fp32.py`)."""
 
 
 def can_read(dtype: DType) -> bool:

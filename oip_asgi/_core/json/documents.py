@@ -1,8 +1,8 @@
 """The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the bytes behind the JSON.
 
-Two decoders see each text at most: a strict one that is quick, and one that looks closely and says what is wrong. Long `data` is cut out
-before either does, and left to whoever reads it in chunks: so no decoder has a long text at once (measured: 20 MB of `[[1]],` would
-hold the interpreter for 40 milliseconds only to skip them).
+Each text is read by two decoders at most: a strict one that is quick, and one that looks closely and says what is wrong. Long `data` is
+cut out before, and is read in chunks later. So no decoder gets a long text at once (measured: to skip 20 MB of `[[1]],` would hold the
+interpreter for 40 milliseconds).
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """

@@ -110,7 +110,7 @@ class Loader:
 
 
 def _once(handler: Handler, unload: Callable[[], Any]) -> Any:
-    """Call `unload=`, unless it was begun before for the same function: whoever asked for it may have been cancelled meanwhile."""
+    """Call `unload=`, unless it was begun before for the same function: the request that began it may have been cancelled meanwhile."""
     return unload() if handler.uses.let_go() else None
 
 

@@ -272,13 +272,19 @@ class _Signature:
         reader = self._readers.tensor(wanted, codec if is_input_codec(codec) else None, name)
         if reader is None or (said is not None and said.unreadable is not None and codec is None):
             raise TypeError(self._no_tensor(parameter, said))
+        if self._declared:
+            self._readers.check_said(self._readers.specs[name], said, parameter.annotation)
+        self._add_tensor(parameter, name, reader)
+        if spec is None and not self._declared:
+            self._show(name, reader)
+
+    def _add_tensor(self, parameter: inspect.Parameter, name: str, reader: Reader) -> None:
+        """Pass one tensor, or its default, for a parameter."""
+        optional = parameter.default is not parameter.empty
         if name in self._required | self._optional:
             raise ValueError(f"{self._called}: two inputs have the same name among {[*sorted(self._required | self._optional), name]}")
         if self._declared:
             self._unclaimed.remove(name)
-            self._readers.check_said(self._readers.specs[name], said, parameter.annotation)
-        elif spec is None:
-            self._show(name, reader)
         self._read[name] = reader
         self._takes.append(f"{name}: {reader.annotation}" if reader.annotation else name)
         if reader.scalar is not None:

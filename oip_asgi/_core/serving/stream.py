@@ -121,7 +121,7 @@ def only(model: Model, stream: Stream[T]) -> Steps[T]:
 
 
 def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[None]:
-    """Finish `steps`, and hand each piece not to whoever drives them, but to `take`; what that raises, they are thrown."""
+    """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
     try:
         effect = next(steps)
         while True:

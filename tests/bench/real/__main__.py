@@ -105,11 +105,11 @@ def _rates(cut: Cut, arguments: argparse.Namespace) -> list[str]:
 
 def _compared(cells: Sequence[Cell], names: Sequence[str], is_of_hosts: bool) -> list[str]:
     if is_of_hosts:
-        ways = {
+        bases = {
             "uvicorn": [name for name in names if ", async" not in name],
             "uvicorn, async": [name for name in names if ", async" in name],
         }
-        return [report.of(cells, way, hosts) for way, hosts in ways.items() if way in names]
+        return [report.of(cells, base, hosts) for base, hosts in bases.items() if base in names]
     ours = [name for name in ("def", "inline") if name in names]
     compared = [report.times(cells, name, [other for other in names if other != name]) for name in ours]
     return [*compared, report.goals(cells)]
