@@ -123,19 +123,14 @@ def _in_thread(member: Member[T], batching: Batching) -> T | None:
         raise Stopped
     is_last = True
     try:
-        if not call.is_decoded:
-            deadline = call.deadline
-            call.decode()
-            if call.deadline < deadline:
-                is_last = False
-                return None
+        is_last = call.decode_in_time()
+        if not is_last:
+            return None
         if not waiting:
             _count(member)  # it did not wait
-        response = run_alone(member) if len(waiting) < 2 else _executed(_execution(waiting, batching), member)
-        answer = call.encode(response)
-        if call.answered >= call.deadline:
-            raise DeadlinePassed  # as in `Call.in_thread`
-        return answer
+        if len(waiting) < 2:
+            return call.answer_in_time(partial(run_alone, member))
+        return call.answer_in_time(partial(_executed, _execution(waiting, batching), member))
     finally:
         slot.end(is_last=is_last)
 

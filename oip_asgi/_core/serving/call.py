@@ -6,7 +6,7 @@ Plain functions: which of them runs in which thread, and when, is decided in `pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from ..codecs.registry import Codecs
@@ -207,24 +207,38 @@ class Call(Generic[T]):
         is_last = True
         try:
             self.started = self.engine.clock()
-            if not self.is_decoded:
-                deadline = self.deadline
-                self.decode()
-                if self.deadline < deadline:
-                    is_last = False
-                    return None
-            # a busy machine may wake nobody in time for the deadline, which must not decide the answer
-            try:
-                answer = self.encode(self.run())
-            except ModelRaised as error:
-                if self.engine.clock() >= self.deadline:
-                    raise DeadlinePassed from error
-                raise
-            if self.answered >= self.deadline:
-                raise DeadlinePassed
-            return answer
+            is_last = self.decode_in_time()
+            return self.answer_in_time(self.run) if is_last else None
         finally:
             self.slot.end(is_last=is_last)
+
+    def decode_in_time(self) -> bool:
+        """`decode`, where that is still to be done. False where the request asks for a shorter timeout than the trip has."""
+        if self.is_decoded:
+            return True
+        deadline = self.deadline
+        self.decode()
+        return self.deadline >= deadline
+
+    def answer_in_time(self, respond: Callable[[], InferenceResponse]) -> T:
+        """The response as it leaves.
+
+        Args:
+            respond: Calls the function.
+
+        Raises:
+            DeadlinePassed: It was there too late, or what the function raised was. A busy machine may wake nobody at the deadline, and that
+                must not decide the answer.
+        """
+        try:
+            answer = self.encode(respond())
+        except ModelRaised as error:
+            if self.engine.clock() >= self.deadline:
+                raise DeadlinePassed from error
+            raise
+        if self.answered >= self.deadline:
+            raise DeadlinePassed
+        return answer
 
     def decode_in_thread(self) -> None:
         """`decode`, and what content types make of the tensors, in a worker thread and in its slot.
