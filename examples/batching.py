@@ -3,7 +3,8 @@
 python examples/batching.py            serves on http://127.0.0.1:8000
 python examples/batching.py --check    serves on a free port, sends 256 images over 32 connections to both models, and ends
 
-`digits` is called for each request. `digits_batched` is the same function, and is called for all requests that came while it was busy.
+`digits` is called for each request. `digits_batched` is the same function, and is called for all requests that came while it was busy,
+or within 20 ms of the first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def make_app(classifier: RandomForestClassifier) -> FastAPI:
     inputs, outputs = [TensorSpec("image", "FP32", [-1, 64])], [TensorSpec("digit", "INT64", [-1])]
     server = InferenceServer(name="batching")
     server.register("digits", classifier.predict, inputs=inputs, outputs=outputs)
-    server.register("digits_batched", classifier.predict, inputs=inputs, outputs=outputs, max_batch_size=64)
+    server.register("digits_batched", classifier.predict, inputs=inputs, outputs=outputs, max_batch_size=64, max_batch_delay=0.02)
     app = FastAPI()
     OIPApp(server).install(app, "/v2")
     return app
