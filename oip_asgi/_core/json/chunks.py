@@ -8,7 +8,7 @@ However deep the data nests, its brackets are checked against the shape in each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -90,9 +90,21 @@ def _blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     return blocks
 
 
-def _next(view: memoryview, position: int, filled: int, *, strings: bool) -> tuple[bytes, bool]:
+def parts(chunk: bytes, size: int) -> Iterator[bytes]:
+    """One flat JSON array as several, of about `size` bytes each. An array of nothing is among them only where an element is missing.
+
+    Raises:
+        Mismatch: It has strings with commas in them, which cannot be told from those between elements.
+    """
+    view, position = memoryview(chunk)[1:-1], 0
+    while position < len(view):
+        part, _ = _next(view, position, 0, strings=True, size=size)
+        yield b"[%b]" % part
+        position += len(part) + 1
+
+
+def _next(view: memoryview, position: int, filled: int, *, strings: bool, size: int = CHUNK) -> tuple[bytes, bool]:
     """The next chunk, up to the last comma between elements in it, and whether it is the last. An element is never cut."""
-    size = CHUNK
     while True:
         window = bytes(view[position : position + size])
         if position + size >= len(view):

@@ -27,6 +27,7 @@ from ..tensors import integer_array, object_array, shaped
 from . import accelerators, chunks, elements, strings, structure
 from .documents import MAX_DEPTH, NotPlain
 from .numbers import are_many_slow
+from .turns import let_others_run
 
 _FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
 
@@ -50,6 +51,9 @@ _LONG: Final = 2**12
 
 _TAIL: Final = 64
 """Bytes at the end of a text where its last bracket is, unless there is much whitespace."""
+
+_SLOW: Final = 2**12
+"""Bytes of numbers that are slow to read that are decoded in one call, which holds the interpreter: a millisecond or two."""
 
 _NULL: Final = b"n"
 """What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
@@ -228,9 +232,17 @@ def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
             return _read_empty(memoryview(text), dtype, shape)
         is_nested = _NESTED.match(text) is not None
 
-        def decode(chunk: bytes, first: int) -> Array | list[bytes]:
-            flat = elements.read_flat(chunk, wanted, first, is_nested=is_nested)
-            return _to_array(flat, dtype, (len(flat),), first)
+        def decode(chunk: bytes, first: int) -> Array:
+            read: list[Array] = []
+            is_slow = kind == "f" and are_many_slow(chunk)
+            for part in chunks.parts(chunk, _SLOW) if is_slow else [chunk]:
+                flat = elements.read_flat(part, wanted, first, is_nested=is_nested)
+                if not flat:
+                    raise chunks.Mismatch(first)
+                read.append(_to_array(flat, dtype, (len(flat),), first))
+                first += len(flat)
+                let_others_run()
+            return np.concatenate(read) if is_slow else read[0]
 
         return _read_chunks(text, dtype, shape if is_nested and shape else (size,), size, decode).reshape(shape)
     except chunks.Mismatch as error:

@@ -5,7 +5,7 @@ A result that is wrong is the model's fault: it raises `ModelFault`, whose text 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -54,7 +54,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:
         response.outputs = _in_declared_order(response.outputs, outputs.declared)
-    elif len(response.outputs) > 1:
+    elif len(response.outputs) > 1 and type(result) is not dict:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
             raise ModelFault(f"outputs {names} have the same name twice")
@@ -68,7 +68,7 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
     if whole is not None:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
         result, taken = _faults(whole.take_out, result, written_as | asked.keys())
-        named = list(taken.items())
+        named: Collection[tuple[str, Any]] = taken.items()
         response = _faults(whole.encode_response, "", result)
         if whole is not PandasCodec:  # what a user's codec made may be anything
             response = _finished(response, outputs, asked)
@@ -138,9 +138,9 @@ def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str,
     return InferenceResponse(finished, _checked("the response", response.parameters))
 
 
-def _named(result: Any, outputs: Outputs) -> list[tuple[str, Any]]:
+def _named(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     if isinstance(result, Mapping):
-        return list(result.items())
+        return result.items()
     declared = outputs.declared
     is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
     values = list(result) if is_several else [result]

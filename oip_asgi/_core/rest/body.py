@@ -250,13 +250,13 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         text = _encode(document)
         return _filled_in(text, texts) if texts else text, binary
     document.outputs = []
-    parts = [_listed(outputs, texts)]
+    begin, end = _encode(document).split(_NO_OUTPUTS, 1)
+    parts = [begin, b'"outputs":[', _listed(outputs, texts)]
     for start in range(_MANY, len(response.outputs), _MANY):
         outputs, texts, more = _encode_tensors(response.outputs[start : start + _MANY], every, asked, "output", _REMEDY)
-        parts.append(_listed(outputs, texts))
+        parts += (b",", _listed(outputs, texts))
         binary += more
-    begin, end = _encode(document).split(_NO_OUTPUTS, 1)
-    return b'%b"outputs":[%b]%b' % (begin, b",".join(parts), end), binary
+    return b"".join([*parts, b"]", end]), binary
 
 
 def _listed(outputs: list[schemas.ResponseOutput], texts: list[bytes]) -> bytes:

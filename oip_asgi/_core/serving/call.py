@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
@@ -43,6 +43,10 @@ from .shared_memory import check_no_place, place_of
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
+
+
+_MANY: Final = 1000
+"""Inputs above which they are let go early: each takes 250 bytes beside its elements."""
 
 
 class _NotAtOnce(Exception):
@@ -122,8 +126,9 @@ class Call(Generic[T]):
             request = self.form.decode(self._body, self.model, self._lend)
         except _NotAtOnce:
             return
+        self._body = None
         self._check(request)
-        self.request, self._body, self.is_decoded = request, None, True
+        self.request, self.is_decoded = request, True
 
     def _lend(self, parameters: Parameters) -> Buffer:
         """Read an input that is in shared memory."""
@@ -302,6 +307,9 @@ class Call(Generic[T]):
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
+            if len(self.tensors) > _MANY:
+                del args, kwargs
+                self._forget_inputs()
             return self.respond(result, new)
         except InferenceError:
             raise
@@ -325,6 +333,9 @@ class Call(Generic[T]):
             result = await self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
+            if len(self.tensors) > _MANY:
+                del args, kwargs
+                self._forget_inputs()
             return self.respond(result, new)
         except InferenceError:
             raise
@@ -332,6 +343,12 @@ class Call(Generic[T]):
             raise ModelRaised from error
         finally:
             leave(token)
+
+    def _forget_inputs(self) -> None:
+        """Let go of the inputs, before memory is needed for as many outputs."""
+        request = self.request
+        self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
+        self.tensors = {}
 
     def respond(self, result: Any, new: bool) -> InferenceResponse:
         """The response that a result is.

@@ -214,3 +214,44 @@ def test_a_long_text_of_an_async_model_is_written_off_the_event_loop(monkeypatch
         server.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_many_inputs_that_are_echoed_take_nine_times_their_text(is_async: bool) -> None:
+    server = InferenceServer()
+    if is_async:
+
+        @server.model("m")
+        async def echo_async(**inputs: Any) -> dict[str, Any]:
+            return inputs
+
+    else:
+
+        @server.model("m")
+        def echo(**inputs: Any) -> dict[str, Any]:
+            return inputs
+
+    count = 30_000
+    items = ",".join(f'{{"name":"{place}","shape":[1],"datatype":"FP32","data":[{place}]}}' for place in range(count))
+    body = f'{{"inputs":[{items}]}}'.encode()
+    sent: list[Any] = []
+
+    async def main() -> None:
+        messages = [{"type": "http.request", "body": body}]
+
+        async def receive() -> Any:
+            return messages.pop()
+
+        async def record(message: Any) -> None:
+            sent.append(message)
+
+        tracemalloc.start()
+        try:
+            await OIPApp(server)({"type": "http", "method": "POST", "path": "/models/m/infer", "headers": []}, receive, record)
+            assert tracemalloc.get_traced_memory()[1] < 9 * len(body)
+        finally:
+            tracemalloc.stop()
+
+    asyncio.run(main())
+    answer = json.loads(b"".join(message["body"] for message in sent[1:]))
+    assert [(output["name"], output["data"]) for output in answer["outputs"]] == [(str(place), [place]) for place in range(count)]

@@ -13,7 +13,7 @@ import pytest
 
 from oip_asgi._core.datatypes import Array, dtype_of
 from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json import accelerators, documents, elements, numbers
+from oip_asgi._core.json import accelerators, chunks, documents, elements, numbers
 from oip_asgi._core.json import data as json_data
 from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.limits import MAX_TENSORS, ON_LOOP
@@ -198,6 +198,32 @@ def test_a_decoder_that_is_slow_with_some_numbers_gets_few_of_them(size: int, ha
     assert not any(numbers.are_many_slow(text) for text in seen)
 
 
+@pytest.mark.parametrize("other", ["NaN", '"Infinity"', '"\\u004eaN"', " null ", "1"])
+def test_no_call_decodes_more_than_a_millisecond_of_slow_numbers(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    decode = elements._decode
+
+    def counting(text: bytes, *args: Any) -> Any:
+        seen.append(text.count(SLOW.encode()))
+        return decode(text, *args)
+
+    monkeypatch.setattr(elements, "_decode", counting)
+    body = document(tensor("FP64", [20_000], f"[{','.join([other, *[SLOW] * 99] * 200)}]"))
+    [item] = rest.decode_request(body, None).inputs
+    [odd] = np.array([json.loads(other)], np.float64)
+    assert np.array_equal(item.array, np.array([odd, *[float(SLOW)] * 99] * 200), equal_nan=True)
+    assert sum(seen) == 99 * 200
+    assert max(seen) <= 4096 / len(SLOW)
+
+
+@pytest.mark.parametrize("text", ['["a,b","c"]', "[1 ]", "[1,2]", '["a", "b\\",\\"",2]', "[[],1,[2]]"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_the_parts_of_an_array_are_its_elements_in_order(text: str, size: int) -> None:
+    parts = list(chunks.parts(text.encode(), size))
+    assert [element for part in parts for element in json.loads(part)] == json.loads(text)
+    assert size < 100 or len(parts) == 1
+
+
 @pytest.mark.parametrize(
     ("datatype", "shape", "text", "message"),
     [
@@ -217,6 +243,12 @@ def test_a_decoder_that_is_slow_with_some_numbers_gets_few_of_them(size: int, ha
         ("BYTES", [30_000], array_of('"ab"', 29_999, "null"), "data[29999] is null: expected a string for BYTES"),
         ("FP32", [1], "[" * 50_000 + "]" * 50_000, "data is nested too deep: expected 1 in a flat array"),
         ("FP32", [30_000], array_of("1.5", 29_999, "1."), "data behind element "),
+        ("FP64", [30_000], array_of(SLOW, 29_999, '"x"'), "data[29999] is a string: expected a number"),
+        ("FP64", [30_000, 1], array_of(f"[{SLOW}]", 29_999, '["x"]'), "data[29999][0] is a string: expected a number"),
+        ("FP64", [30_000], array_of(SLOW, 29_999, ""), "data behind element "),
+        ("FP64", [30_000], array_of(SLOW, 29_998, "", "1"), "data behind element "),
+        ("FP64", [30_000], array_of(SLOW, 30_001), "data has too many elements: expected 30000 in a flat array"),
+        ("FP64", [30_000], array_of(SLOW, 29_999), "data has another form, or too few elements, from element "),
         ("INT8", [30_000], array_of("1", 29_999, "NaN"), "NaN, Infinity and -Infinity are no JSON: expected them as elements of"),
     ],
 )
