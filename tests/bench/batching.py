@@ -4,7 +4,8 @@ One server process on one core has each model twice: called for each request, an
 image a request. Rounds of all of them are interleaved. The model alone is a loop that calls it for batches of the mean size that the server
 made, on the same core. Where other programs use the machine, compare the CPU that a request costs, which they disturb least.
 
-With `--peers`, LITSERVE_PYTHON, BENTOML_PYTHON, MLSERVER_PYTHON and RAY_PYTHON name interpreters that have them and scikit-learn.
+With `--peers`, LITSERVE_PYTHON, BENTOML_PYTHON, MLSERVER_PYTHON, RAY_PYTHON and TRITON_PYTHON name interpreters that have them and
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PEERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "BentoML": ("BENTOML_PYTHON", "bentoml", "/{model}"),
     "MLServer": ("MLSERVER_PYTHON", "mlserver", "/v2/models/{model}/infer"),
     "Ray Serve": ("RAY_PYTHON", "ray", "/{model}"),
+    "Triton": ("TRITON_PYTHON", "triton", "/v2/models/{model}/infer"),
 }
 """The variable with the interpreter, the script `peers/batching_*.py`, and the path of a model, of each."""
 
@@ -190,7 +192,7 @@ def of_peers(names: Sequence[str], options: argparse.Namespace, core: int) -> di
             print(f"{peer} is left out: {variable} names no interpreter", file=sys.stderr)
             continue
         v2 = {"inputs": [{"name": "x", "shape": [1, 64], "datatype": "FP32", "data": image}]}
-        body = json.dumps({"LitServe": {"x": image}, "Ray Serve": {"x": image}, "BentoML": {"x": [image]}, "MLServer": v2}[peer]).encode()
+        body = json.dumps({"LitServe": {"x": image}, "Ray Serve": {"x": image}, "BentoML": {"x": [image]}}.get(peer, v2)).encode()
         command = [os.environ[variable], f"tests/bench/peers/batching_{script}.py"]
         for name in names:
             with served([*command, name], path.format(model=name), body, core) as (port, pid):
@@ -266,7 +268,7 @@ def main() -> None:
         rates = rates_of(cells, core)
         table(cells, rates)
         if options.peers:
-            cells.update(of_peers([name for name in names if name != "onnx mlp"], options, core))
+            cells.update(of_peers([name for name in names if name in ("mlp", "boosted")], options, core))
             table(cells, rates)
     if options.plot is not None:
         plot(cells, options.plot)

@@ -12,7 +12,7 @@ import sysconfig
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import pytriton
 
@@ -102,12 +102,16 @@ def link_backend(backends: Path, home: Path) -> None:
         (folder / file.name).symlink_to(file)
 
 
-def main() -> None:
-    http_port, grpc_port = sys.argv[1:3]
+def run(folder: Path, http_port: str, grpc_port: str, path: str) -> NoReturn:
+    """Become Triton.
+
+    Args:
+        folder: Where `models` is its repository.
+        http_port: Where it serves REST.
+        grpc_port: Where it serves gRPC.
+        path: The folder that the models' code is imported from.
+    """
     home = Path(pytriton.__file__).parent / "tritonserver"
-    folder = Path(tempfile.mkdtemp())
-    for model in models():
-        model.write(folder / "models")
     link_backend(folder / "backends", home)
     options = {
         "model-repository": folder / "models",
@@ -121,9 +125,16 @@ def main() -> None:
     }
     site = Path(sysconfig.get_path("purelib"))
     libraries = [str(site / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR"))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.getcwd()]), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), path]), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
     command = home / "bin" / "tritonserver"
     os.execve(command, [str(command), *(f"--{name}={value}" for name, value in options.items())], environment)
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp())
+    for model in models():
+        model.write(folder / "models")
+    run(folder, sys.argv[1], sys.argv[2], os.getcwd())
 
 
 if __name__ == "__main__":
