@@ -8,28 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ._checks import check_server
 from ._core.errors import InferenceError
-from ._core.grpc.exchange import SERVICE
-from ._core.grpc.http import CANCELLED, Answer, Call, Calls, begin
+from ._core.grpc.http import CANCELLED, Answer, Call, begin
 from ._core.grpc.method import Reply, refusal
-from ._core.grpc.protocols import Fields, metadata, protocol_of, timeout_of
-from ._core.grpc.stream import STREAM, stream_exchange
+from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, timeout_of
+from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
 from ._grpc_asgi_stream import Requests, answer_stream
 from ._runtime.drive import drive_async
 from ._runtime.waiting import ClientGone
-from ._services import REFLECTION, Services
+from ._services import INFER_STREAM, Paths
 from .asgi import AnyASGIApp, ClientOf, own_lifespan
 from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
-
-_INFER_STREAM: Final = f"/{SERVICE}/{STREAM}"
 
 _EXTENSION: Final = "http.response.trailers"
 _LAID: Final = "oip_asgi.trailers"
@@ -57,13 +53,8 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._compress = compress_responses
-        services = Services(_metadata, health=health, reflection=reflection)
-        self.paths = [f"/{name}" for name in services.names]
-        methods = {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)}
-        self._calls = Calls(server._inside.engine, methods)
-        streams = [name for name in services.names if name in REFLECTION]
-        self._streams = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in streams}
-        self._infer_stream = services.method(SERVICE, STREAM)
+        self._methods = Paths(server._inside.engine, _metadata, health=health, reflection=reflection)
+        self.paths = self._methods.of_services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -78,8 +69,8 @@ class OIPGRPCApp:
         laid: Fields | None = scope.get(_LAID)
         has_trailers = laid is not None or _has_trailers(scope)
         engine, runtime = self._server._inside
-        respond = self._streams.get(head.path)
-        if respond is not None or head.path == _INFER_STREAM:
+        respond = self._methods.reflect.get(head.path)
+        if respond is not None or head.path == INFER_STREAM:
             call = begin(head, engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
                 if respond is not None:
@@ -89,7 +80,7 @@ class OIPGRPCApp:
                 return
         try:
             client = ClientOf(receive, runtime)
-            answer = await drive_async(self._calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
+            answer = await drive_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
         await _send(answer, send, laid)
@@ -108,7 +99,7 @@ class OIPGRPCApp:
 
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
         requests = Requests(receive, reader, runtime)
-        steps = stream_exchange(engine, self._infer_stream, call.head.transport, requests.next)
+        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.next)
         with suppress(ClientGone):
             await _end(call, await answer_stream(steps, requests, put, runtime, deadline), send, laid)
 
@@ -174,12 +165,9 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _method_path(scope: Scope) -> str:
-    """The last two segments of the whole path: service and method. Some hosts have cut the mount's part off `path`."""
+    """Service and method. Some hosts have cut the mount's part off `path`."""
     path: str = scope["path"]
-    if path.count("/") < 2:
-        path = scope.get("root_path", "").rstrip("/") + path
-    *_, service, method = ("", "", *path.split("/"))[-3:]
-    return f"/{service}/{method}"
+    return method_of(path if path.count("/") > 1 else scope.get("root_path", "").rstrip("/") + path)
 
 
 class TrailersMiddleware:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from ._core.effects import DeadlinePassed, Run, Send, Steps
 from ._core.errors import InferenceError
 from ._core.grpc.frames import FrameReader
+from ._core.grpc.http import TOO_LATE
 from ._core.grpc.method import Reply, refusal
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
@@ -17,8 +18,6 @@ from ._runtime.waiting import ClientGone, attended
 
 if TYPE_CHECKING:
     from starlette.types import Receive
-
-_TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
 
 
 @final
@@ -106,7 +105,7 @@ async def answer_stream(
     try:
         return await attended(hand_on(), deadline, requests.is_gone)
     except DeadlinePassed:
-        return _TOO_LATE
+        return TOO_LATE
     except ClientGone:
         if requests.error is None:
             raise

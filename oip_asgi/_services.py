@@ -23,8 +23,11 @@ except ImportError as error:
 
 from ._core.errors import InvalidRequest
 from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES
+from ._core.grpc.http import Calls
 from ._core.grpc.method import Method
+from ._core.grpc.stream import STREAM
 from ._core.limits import ON_LOOP
+from ._core.serving.engine import Engine
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
@@ -101,6 +104,32 @@ class Services:
         except KeyError:
             _refuse(answer, _NOT_FOUND, "not found")
         return bytes(answer.SerializeToString())
+
+
+INFER_STREAM: Final = f"/{SERVICE}/{STREAM}"
+"""The path of `ModelStreamInfer`."""
+
+
+class Paths:
+    """What answers each method, by its path, for applications over HTTP.
+
+    Args:
+        engine: The server.
+        metadata: As in `Method`.
+        health: As in `Services`.
+        reflection: As in `Services`.
+    """
+
+    def __init__(self, engine: Engine, metadata: Metadata, *, health: bool, reflection: bool) -> None:
+        services = Services(metadata, health=health, reflection=reflection)
+        self.of_services = [f"/{name}" for name in services.names]
+        """What the paths of each service begin with."""
+        self.calls = Calls(engine, {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)})
+        """What answers one message with one."""
+        reflecting = [name for name in services.names if name in REFLECTION]
+        self.reflect = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in reflecting}
+        """What answers each message of a conversation."""
+        self.infer_stream = services.method(SERVICE, STREAM)
 
 
 def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:

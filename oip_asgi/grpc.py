@@ -19,6 +19,7 @@ from ._core.grpc.method import Method, Reply, refusal
 from ._core.grpc.stream import STREAM, stream_exchange
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
+from ._grpc_wsgi import OIPGRPCWSGIApp as OIPGRPCWSGIApp
 from ._runtime import bridge
 from ._runtime.drive import abandon_async, advance_async, drive, drive_async
 from ._runtime.waiting import ClientGone

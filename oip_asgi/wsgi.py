@@ -62,8 +62,7 @@ class OIPWSGIApp:
         described = head(environ, path, environ)
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
-        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-        return messages(response)
+        return begun(response, start_response)
 
 
 class OIPWSGIMiddleware:
@@ -73,17 +72,21 @@ class OIPWSGIMiddleware:
         app: The application around which it is put, such as `flask_app.wsgi_app`.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
+        grpc: Whether gRPC-Web is served too, at the paths of its services. It needs the extra `[grpc-asgi]`.
         compress_responses: As in `OIPWSGIApp`.
 
     Raises:
         TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, as where they are swapped.
         ValueError: The path does not begin with a slash.
+        ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
-    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, compress_responses: bool = False) -> None:
+    def __init__(
+        self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
+    ) -> None:
         check_server(server, "OIPWSGIMiddleware", "OIPWSGIMiddleware(app, server), the application first")
         check_wsgi(app, "OIPWSGIMiddleware(app, server), the application first")
-        self._host = app
+        self._host = _beside(app, server, compress_responses) if grpc else app
         self._app = OIPWSGIApp(server, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
 
@@ -92,6 +95,20 @@ class OIPWSGIMiddleware:
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
+
+
+def _beside(host: WSGIApplication, server: InferenceServer, compress_responses: bool) -> WSGIApplication:
+    """An application with the services of gRPC-Web beside its own paths."""
+    from .grpc import OIPGRPCWSGIApp
+
+    grpc_app = OIPGRPCWSGIApp(server, compress_responses=compress_responses)
+
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = _path(environ)
+        is_grpc = any(behind(path, service) is not None for service in grpc_app.paths)
+        return (grpc_app if is_grpc else host)(environ, start_response)
+
+    return app
 
 
 def _path(environ: WSGIEnvironment) -> str:
@@ -105,11 +122,16 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
+        headers=fields(environ),
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_mount, environ),
     )
+
+
+def fields(environ: WSGIEnvironment) -> list[tuple[bytes, bytes]]:
+    """A request's headers from its `environ`, with names in lower case."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)]
 
 
 def _mount(environ: WSGIEnvironment, head: Head) -> str:
@@ -160,6 +182,12 @@ def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> R
     return Streamed(answer, steps, runtime)
 
 
+def begun(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
+    """A response's body, whose head has been handed to the server."""
+    start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
+    return messages(response)
+
+
 def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
@@ -184,18 +212,23 @@ def read(stream: Stream, body: Fed) -> Any:
         InvalidRequest: The server in front could not make sense of what came, such as of chunks.
         HTTPException: What a framework's own stream says.
     """
-    while wanted := body.wanted(CHUNK):
-        try:
-            chunk = stream.read(wanted)
-        except OSError:
-            # how servers and frameworks say that the client went away, or broke its chunks
-            return body.finish(cut_off=True)
-        except HTTPException:
-            raise
-        except Exception as error:
-            # servers have classes of their own for broken chunks; gunicorn's are no OSErrors any more
-            raise InvalidRequest(f"the body cannot be read: the server in front says {type(error).__name__}") from error
-        if not chunk:
-            break
+    while chunk := next_chunk(stream, body):
         body.feed(chunk)
-    return body.finish()
+    return body.finish(cut_off=chunk is None)
+
+
+def next_chunk(stream: Stream, body: Fed) -> bytes | None:
+    """The next chunk of a body, empty at its end; None where it is cut off. It raises what `read` does."""
+    wanted = body.wanted(CHUNK)
+    if not wanted:
+        return b""
+    try:
+        return stream.read(wanted)
+    except OSError:
+        # how servers and frameworks say that the client went away, or broke its chunks
+        return None
+    except HTTPException:
+        raise
+    except Exception as error:
+        # servers have classes of their own for broken chunks; gunicorn's are no OSErrors any more
+        raise InvalidRequest(f"the body cannot be read: the server in front says {type(error).__name__}") from error

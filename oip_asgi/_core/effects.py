@@ -102,25 +102,43 @@ class Run(msgspec.Struct, frozen=True):
     late: Callable[[BaseException], None] | None = None
 
 
+def _nothing() -> None:
+    pass
+
+
+@final
+class Together:
+    """What coroutines have in common that one task awaits, one after the other, as those of an asynchronous generator: what that opens
+    around a `yield`, such as `asyncio.timeout`, belongs to the task.
+
+    Attributes:
+        line: The driver's own, where it keeps such a task.
+        end: Set by the driver: ends the task.
+    """
+
+    __slots__ = ("end", "line")
+
+    def __init__(self) -> None:
+        self.line: Any = None
+        self.end: Callable[[], object] = _nothing
+
+
 @final
 class Await(msgspec.Struct, frozen=True):
     """Call a coroutine function on an event loop, await it, and send its result.
 
-    At `deadline`, or when the client has gone, the coroutine is cancelled and awaited to its end. Then `DeadlinePassed` is thrown, whose
-    cause is what the coroutine raised meanwhile, or the generator is closed.
+    All that have the same `together` are awaited in the same task. At `deadline`, or when the client has gone, the coroutine is cancelled
+    and awaited to its end. Then `DeadlinePassed` is thrown, whose cause is what the coroutine raised meanwhile, or the generator is closed.
     """
 
     function: Callable[[], Coroutine[Any, Any, Any]]
     deadline: float = math.inf
     for_client: bool = False
+    together: Together | None = None
 
 
 def _never() -> bool:
     return False
-
-
-def _nothing() -> None:
-    pass
 
 
 @final

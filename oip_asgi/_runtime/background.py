@@ -6,13 +6,13 @@ import asyncio
 import math
 import os
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, final
 
-from .._core.effects import CancelledWithin, QuitWithin, Signal, Stopped
+from .._core.effects import Await, CancelledWithin, QuitWithin, Signal, Stopped, Together
 from .waiting import attended, until_set
 
 T = TypeVar("T")
@@ -50,15 +50,23 @@ class BackgroundLoop:
         """
         return _result(self.begin(coroutine, deadline, gone))
 
+    def run_together(self, together: Together, effect: Await, gone: Signal | None) -> Any:
+        """`run`, in the same task as all others that have the same `together`."""
+        return _result(self._loop().begin_together(together, lambda: _attended(effect.function(), effect.deadline, gone)))
+
     def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
         """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
-        return self._loop().begin(attended(coroutine, deadline, None if gone is None else partial(until_set, gone)))
+        return self._loop().begin(_attended(coroutine, deadline, gone))
 
     def stop(self) -> None:
         """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
         loop = self._of_process.get(os.getpid())
         if loop is not None:
             loop.stop()
+
+
+def _attended(coroutine: Coroutine[Any, Any, T], deadline: float, gone: Signal | None) -> Coroutine[Any, Any, T]:
+    return attended(coroutine, deadline, None if gone is None else partial(until_set, gone))
 
 
 @final
@@ -73,11 +81,27 @@ class _Loop:
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         # under the lock: what is handed to a loop behind its end would never be finished
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+            return asyncio.run_coroutine_threadsafe(_contained(work), self._started())
+
+    def begin_together(self, together: Together, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._lock:
+            if together.line is None:
+                together.line = _Line(self._started())
+                together.end = together.line.end
+                asyncio.run_coroutine_threadsafe(together.line.serve(), together.line.loop)
+            line: _Line = together.line
+            if line.loop is self._loop:
+                line.loop.call_soon_threadsafe(line.put, work, future)
+                return future
+        raise Stopped
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
+            self._thread.start()
+        return self._loop
 
     def stop(self) -> None:
         with self._lock:
@@ -86,6 +110,50 @@ class _Loop:
                 loop.call_soon_threadsafe(loop.stop)
         if thread is not None:
             thread.join(_STOP_SECONDS)
+
+
+@final
+class _Line:
+    """Coroutines that one task of a loop finishes, one after the other."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: asyncio.Queue[tuple[Callable[[], Coroutine[Any, Any, Any]], Future[Any]] | None] = asyncio.Queue()
+        self._has_ended = False
+
+    def put(self, work: Callable[[], Coroutine[Any, Any, Any]], future: Future[Any]) -> None:
+        """Finish one more. Called on the loop."""
+        if self._has_ended:
+            future.cancel()
+        else:
+            self._waiting.put_nowait((work, future))
+
+    def end(self) -> None:
+        """No more will come. Called by any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self._waiting.put_nowait, None)
+
+    async def serve(self) -> None:
+        """Finish them."""
+        try:
+            while (item := await self._waiting.get()) is not None:
+                work, future = item
+                try:
+                    result = await _contained(work())
+                except asyncio.CancelledError:  # the loop is stopped
+                    future.cancel()
+                    raise
+                except Exception as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+                del item, work, future  # what it raises knows this frame: a cycle else
+        finally:
+            self._has_ended = True
+            while not self._waiting.empty():
+                left = self._waiting.get_nowait()
+                if left is not None:
+                    left[1].cancel()
 
 
 def _result(future: Future[T]) -> T:

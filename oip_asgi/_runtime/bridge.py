@@ -6,6 +6,7 @@ Each keeps two threads waiting: the caller's, for pieces, and one for requests. 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError
@@ -63,16 +64,20 @@ def _finish(future: asyncio.Future[M | None], message: M | None) -> None:
         future.set_result(message)
 
 
-def pieces(steps: Steps[T], runtime: Runtime, ended: Signal) -> Generator[Any, None, T | None]:
+def pieces(steps: Steps[T], runtime: Runtime, ended: Signal, deadline: float = math.inf) -> Generator[Any, None, T | None]:
     """What `steps` hand on, made on the background event loop, for this thread.
 
     Args:
         steps: What hands on the pieces.
         runtime: What has that event loop, and carries out the rest.
         ended: Set when nobody takes pieces any more, by whatever thread: then `steps` are ended.
+        deadline: When `steps` are ended, in seconds of `time.monotonic`.
 
     Returns:
         The result of `steps`; None where they did not come to it.
+
+    Raises:
+        DeadlinePassed: The deadline passed first.
     """
     made: SimpleQueue[tuple[Any, Callable[[], object]] | None] = SimpleQueue()
 
@@ -90,7 +95,7 @@ def pieces(steps: Steps[T], runtime: Runtime, ended: Signal) -> Generator[Any, N
         finally:
             await abandon_async(steps, runtime)
 
-    making = runtime.background.begin(make(), gone=ended)
+    making = runtime.background.begin(make(), deadline, ended)
     making.add_done_callback(lambda _: made.put(None))
     while (item := made.get()) is not None:
         piece, take = item

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -85,7 +86,9 @@ def served(command: Sequence[str], path: str, body: bytes, core: int) -> Iterato
     """A server on one core: its port and its process."""
     port = free_port()
     with TemporaryDirectory() as folder, on_core(core), Path(folder, "log").open("wb") as log:
-        process = subprocess.Popen([*command, str(port)], cwd=ROOT, env={**os.environ, **BUSY_THREADS}, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, str(port)], cwd=ROOT, env={**os.environ, **BUSY_THREADS}, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             end = time.monotonic() + 120
             while True:
@@ -100,7 +103,10 @@ def served(command: Sequence[str], path: str, body: bytes, core: int) -> Iterato
             yield port, process.pid
         finally:
             process.terminate()
-            process.wait(30)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            with suppress(ProcessLookupError):  # LitServe leaves its workers behind, which would disturb the next one
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def cpu_of(pid: int) -> float:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 import pytest
 
-from oip_asgi._core.effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
+from oip_asgi._core.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped, Together
 from oip_asgi._runtime.background import BackgroundLoop
 from oip_asgi._runtime.waiting import ClientGone
 
@@ -151,3 +153,85 @@ def test_a_deadline_and_a_client_that_goes_cancel_it() -> None:
         background.run(waits(), gone=gone)
     assert ended == ["cancelled"] * 2
     background.stop()
+
+
+def run_in(together: Together, background: BackgroundLoop, function: Callable[[], Any], deadline: float = math.inf) -> Any:
+    return background.run_together(together, Await(function, deadline), None)
+
+
+def test_what_is_together_is_awaited_in_one_task_in_order() -> None:
+    background, together = BackgroundLoop(), Together()
+
+    async def task() -> Any:
+        await asyncio.sleep(0)
+        return asyncio.current_task()
+
+    async def fails() -> None:
+        raise ValueError("wrong")
+
+    async def sleeps() -> None:
+        await asyncio.sleep(60)
+
+    first = run_in(together, background, task)
+    with pytest.raises(ValueError, match="wrong"):
+        run_in(together, background, fails)
+    with pytest.raises(DeadlinePassed):
+        run_in(together, background, sleeps, time.monotonic() + 0.05)
+    assert run_in(together, background, task) is first
+    assert run_in(Together(), background, task) is not first
+    together.end()
+    together.end()
+    with pytest.raises(Stopped):
+        run_in(together, background, task)
+    background.stop()
+    with pytest.raises(Stopped):
+        run_in(together, background, task)
+    together.end()
+
+
+def test_a_stop_ends_what_is_together() -> None:
+    background, together = BackgroundLoop(), Together()
+    begun = threading.Event()
+
+    async def sleeps() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    def stop() -> None:
+        begun.wait(20)
+        background.stop()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(Stopped):
+        run_in(together, background, sleeps)
+    stopping.join()
+
+
+def test_a_run_together_that_races_a_stop_ends(often_switching: None) -> None:
+    background = BackgroundLoop()
+    found: list[Any] = []
+
+    async def answer(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    def run() -> None:
+        for number in range(ROUNDS // 8):
+            together = Together()
+            try:
+                found.append(run_in(together, background, partial(answer, number)) == number)
+                found.append(run_in(together, background, partial(answer, number)) == number)
+            except Stopped:
+                found.append("stopped")
+            together.end()
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60
+    while any(thread.is_alive() for thread in threads):
+        assert time.monotonic() < end, "a run hangs"
+        background.stop()
+        time.sleep(0.0001)
+    assert set(found) == {True, "stopped"}

@@ -46,19 +46,23 @@ class FrameReader:
         coding: How messages are compressed whose frame says that they are; None where the request names no coding.
         is_text: Whether the body is base64.
         most: How many messages are expected at most; None for any number.
+        length: How many bytes the body has; None where nobody says.
 
     Attributes:
         messages: Those that are there and have not been taken, in order.
     """
 
-    __slots__ = ("_body", "_coding", "_head", "_is_text", "_limit", "_most", "_rest", "messages")
+    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "messages")
 
-    def __init__(self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None) -> None:
+    def __init__(
+        self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None, length: int | None = None
+    ) -> None:
         self.messages: list[Buffer] = []
         self._limit = limit
         self._coding = coding
         self._is_text = is_text
         self._most = most
+        self._left = length
         self._head = b""
         self._rest = b""
         self._body: Body | None = None
@@ -73,8 +77,8 @@ class FrameReader:
         return self._coding is not None
 
     def wanted(self, most: int) -> int:
-        """How many bytes to read next: the body goes on until the client ends it."""
-        return most
+        """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""
+        return most if self._left is None else min(most, self._left)
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk.
@@ -84,6 +88,8 @@ class FrameReader:
             InvalidRequest: A frame, or the compressed data in it, is malformed.
             InferenceError: There are more messages than expected.
         """
+        if self._left is not None:
+            self._left -= len(chunk)
         if self._is_text:
             chunk = self._decoded(chunk)
         if self._body is None and not self._head and len(chunk) <= _SHORT and len(chunk) == _HEAD + int.from_bytes(chunk[1:_HEAD], "big"):

@@ -48,6 +48,10 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
 
+TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+"""How a stream ends at the deadline of its client."""
+
+
 class NoTrailers(InferenceError):
     """The server in front cannot send what ends every answer."""
 
@@ -80,13 +84,16 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
         Raises:
             NoTrailers: No answer to it would be understood.
+            InvalidRequest: Its length is no number.
+            LengthRequired: Its end cannot be told.
             UnknownCoding: Its messages are compressed in a way that is not decoded.
         """
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
         coding = message_coding(self.header(b"grpc-encoding"))
+        length = self.incoming.length()
         self.incoming.is_left = False
-        return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most)
+        return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
     def framed(self, message: Buffer, coding: Coding | None = None) -> list[Buffer]:
         """A message of the response, which is compressed already where `coding` is given, as parts of its body."""

@@ -79,6 +79,12 @@ def protocol_of(content_type: bytes) -> Protocol | None:
     return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
+def method_of(path: str) -> str:
+    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": the last two segments of a path."""
+    *_, service, method = ("", "", *path.split("/"))[-3:]
+    return f"/{service}/{method}"
+
+
 def status_fields(code: str, details: str) -> Fields:
     """The fields that end every response."""
     fields = [(b"grpc-status", _NUMBERS[code])]

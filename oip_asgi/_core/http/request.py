@@ -85,13 +85,29 @@ class Incoming(msgspec.Struct, eq=False):
         coding = None if named is None else coding_of(named.decode("latin-1"))
         body = Body(length, self.limit, coding, self.header_length or 0)
         self.is_left = False
-        if length is None and not self.is_bounded:
+        if length is None:
+            self._check_end()
+        elif self.limit is not None and length > self.limit:
+            body.check(length)
+        return Read(body)
+
+    def length(self) -> int | None:
+        """How long the body is, None where its server tells its end.
+
+        Raises:
+            InvalidRequest: `Content-Length` is no plain number, or is repeated with different values.
+            LengthRequired: The body's end cannot be told.
+        """
+        length = _length(self.headers, b"content-length")
+        if length is None:
+            self._check_end()
+        return length
+
+    def _check_end(self) -> None:
+        if not self.is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
-        if length is not None and self.limit is not None and length > self.limit:
-            body.check(length)
-        return Read(body)
 
     def drop(self) -> Steps[None]:
         """Take a body off the connection that no response needed: half of all servers close the connection on a client still sending."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing, closing
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -113,3 +116,48 @@ def test_a_model_may_read_another_ones_stream(kind: str) -> None:
     asyncio.run(main())
     assert is_idle(server)
     server.stop()
+
+
+def test_an_async_generator_runs_in_one_task_of_the_background_loop() -> None:
+    tasks: list[Any] = []
+    variable: ContextVar[int] = ContextVar("variable", default=0)
+
+    async def counts(n: Any) -> AsyncIterator[int]:
+        tasks.append(asyncio.current_task())
+        try:
+            async with asyncio.timeout(60):  # which belongs to the task that opens it
+                for _ in range(int(n[0])):
+                    variable.set(variable.get() + 1)
+                    await asyncio.sleep(0)
+                    tasks.append(asyncio.current_task())
+                    yield variable.get()
+        finally:
+            tasks.append(asyncio.current_task())
+
+    server = serve_stream(counts)
+    inputs = {"n": np.array([3])}
+    assert [response["output_0"].tolist() for response in server.infer_stream_sync("m", inputs)] == [[1], [2], [3]]
+    with closing(server.infer_stream_sync("m", inputs)) as stream:
+        assert next(stream)["output_0"].tolist() == [1]
+    server.stop()
+    first, second = dict.fromkeys(tasks)
+    assert first is not None
+    assert [tasks.count(first), tasks.count(second)] == [5, 3]
+
+
+def test_a_stream_of_a_server_that_stops_ends() -> None:
+    async def silent(n: Any) -> AsyncIterator[int]:
+        yield 1
+        await asyncio.sleep(60)
+        yield 2
+
+    server = InferenceServer(shutdown_timeout=0.1)
+    server.register("m", silent)
+    stream = server.infer_stream_sync("m", {"n": np.array([3])})
+    next(stream)
+    stopping = threading.Timer(0.1, server.stop)
+    stopping.start()
+    with pytest.raises(InferenceError) as caught:
+        next(stream)
+    assert caught.value.status == 503
+    stopping.join()
