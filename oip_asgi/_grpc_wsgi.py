@@ -10,9 +10,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from werkzeug.exceptions import HTTPException
+
 from ._checks import check_server
 from ._core.effects import DeadlinePassed, Signal
-from ._core.errors import InferenceError
+from ._core.errors import InferenceError, InvalidRequest
 from ._core.grpc.frames import FrameReader
 from ._core.grpc.http import TOO_LATE, Call, begin
 from ._core.grpc.method import Reply, refusal
@@ -140,6 +142,8 @@ class _Messages:
             self._reader.finish(cut_off=chunk is None)
         except InferenceError as error:
             self.refusal = refusal(error)
+        except HTTPException as error:  # what a framework's own stream says
+            self.refusal = refusal(InvalidRequest(f"the body cannot be read: {error.name}"))
 
 
 def _metadata(environ: WSGIEnvironment) -> Iterable[tuple[str, str]]:

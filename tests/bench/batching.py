@@ -98,7 +98,7 @@ def served(command: Sequence[str], path: str, body: bytes, core: int) -> Iterato
                     break
                 except OSError:
                     if process.poll() is not None or time.monotonic() > end:
-                        raise SystemExit(f"{command} does not serve:\n{Path(folder, 'log').read_text()[-2000:]}") from None
+                        raise LoadFailed(f"{command} does not serve:\n{Path(folder, 'log').read_text()[-2000:]}") from None
                     time.sleep(0.2)
             yield port, process.pid
         finally:
@@ -201,16 +201,16 @@ def of_peers(names: Sequence[str], options: argparse.Namespace, core: int) -> di
         body = json.dumps({"LitServe": {"x": image}, "Ray Serve": {"x": image}, "BentoML": {"x": [image]}}.get(peer, v2)).encode()
         command = [os.environ[variable], f"tests/bench/peers/batching_{script}.py"]
         for name in names:
-            with served([*command, name], path.format(model=name), body, core) as (port, pid):
-                for connections in options.connections:
-                    cell = Cell()
-                    warm_up(port, path.format(model=name), body, connections)
-                    try:
+            try:
+                with served([*command, name], path.format(model=name), body, core) as (port, pid):
+                    for connections in options.connections:
+                        cell = Cell()
+                        warm_up(port, path.format(model=name), body, connections)
                         for _ in range(options.rounds):
                             measure(port, pid, path.format(model=name), body, connections, options.seconds, cell)
                         cells[name, peer, connections] = cell
-                    except LoadFailed as error:
-                        print(f"{peer}, {connections} connections: {error}", file=sys.stderr)
+            except LoadFailed as error:
+                print(f"{peer}, {name}: {error}", file=sys.stderr)
     return cells
 
 

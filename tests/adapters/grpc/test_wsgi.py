@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
+from werkzeug.wsgi import LimitedStream
 
 from oip_asgi import InferenceContext, InferenceServer, OIPWSGIMiddleware
 from oip_asgi.grpc import OIPGRPCWSGIApp
@@ -178,6 +179,14 @@ def test_a_body_ends_at_its_length_where_the_stream_does_not(server: InferenceSe
         environ.update({"CONTENT_LENGTH": str(len(message)), "wsgi.input": BytesIO(message + b"the next request")})
         pieces, _, _ = run_wsgi_app(OIPGRPCWSGIApp(server), environ)
         assert b"grpc-status:0" in b"".join(pieces)
+
+
+@pytest.mark.parametrize("path", [STREAM, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"])
+def test_a_stream_of_the_host_that_says_that_the_client_has_gone(server: InferenceServer, path: str) -> None:
+    environ = EnvironBuilder(path, method="POST", headers=OF_WEB).get_environ()
+    environ.update({"CONTENT_LENGTH": "100", "wsgi.input": LimitedStream(BytesIO(b""), 100)})
+    pieces, _, _ = run_wsgi_app(OIPGRPCWSGIApp(server), environ)
+    assert b"grpc-status:3\r\ngrpc-message:the body cannot be read: Bad Request" in b"".join(pieces)
 
 
 def test_other_methods_and_types(server: InferenceServer) -> None:

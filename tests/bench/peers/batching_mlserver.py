@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from typing import Any
 
@@ -32,7 +33,10 @@ class Digits(MLModel):  # type: ignore[misc]
 
 async def main() -> None:
     logging.disable(logging.INFO)
-    settings = Settings(http_port=int(sys.argv[2]), grpc_port=int(sys.argv[2]) + 1, metrics_endpoint=None, debug=False, parallel_workers=0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        grpc_port = unused.getsockname()[1]
+    settings = Settings(http_port=int(sys.argv[2]), grpc_port=grpc_port, metrics_endpoint=None, debug=False, parallel_workers=0)
     server = MLServer(settings)
     await server.start([ModelSettings(name=sys.argv[1], implementation=Digits, max_batch_size=64, max_batch_time=0.002)])
 

@@ -5,6 +5,7 @@ The backend is given several requests at once, and calls the model once for all 
 
 from __future__ import annotations
 
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -44,7 +45,10 @@ def main() -> None:
     version.mkdir(parents=True)
     version.with_name("config.pbtxt").write_text(_CONFIG)
     (version / "model.py").write_text(_MODEL.format(name=name))
-    run(folder, port, str(int(port) + 1), str(Path(__file__).parent))
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        grpc_port = str(unused.getsockname()[1])
+    run(folder, port, grpc_port, str(Path(__file__).parent))
 
 
 if __name__ == "__main__":
