@@ -1,10 +1,12 @@
-"""Settings for all tests, and what a plain `pytest` leaves out."""
+"""Settings for all tests, and what a plain `pytest` leaves out, and runs in a process for each CPU."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the slow tests too, which are left out unless a file or a folder is named")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """A plain `pytest` uses all CPUs, where pytest-xdist is there; `-n 0` is one process. Slow tests have servers that want them."""
+    is_plain = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.getoption("--all") and not config.getoption("--pdb")
+    is_first = not hasattr(config, "workerinput")
+    if is_plain and is_first and config.getoption("numprocesses", 0) is None:
+        config.option.numprocesses, config.option.dist = os.cpu_count(), "worksteal"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in PROCESSES:
@@ -35,7 +46,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("slow")]
     items[:] = [item for item in items if not item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=left_out)
-    config.stash[LEFT_OUT] = Counter(item.path.relative_to(TESTS).parts[0] for item in left_out)
+    counts = Counter(item.path.relative_to(TESTS).parts[0] for item in left_out)
+    config.stash[LEFT_OUT] = counts
+    told: dict[str, dict[str, int]] = getattr(config, "workeroutput", {})  # what a process of pytest-xdist tells the one that prints
+    told["left_out"] = dict(counts)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", ()))
 
 
 def pytest_collection_finish() -> None:
