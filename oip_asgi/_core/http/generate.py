@@ -102,7 +102,7 @@ class DocumentForm(Generic[T]):
         return generate.decode_request(flat, declared, model.named)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return costs.encoding_cost(response, _AS_JSON)
+        return costs.encoding_cost(_AS_JSON, response)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
         if not self._is_flat:

@@ -32,6 +32,7 @@ class RestForm(msgspec.Struct, frozen=True):
     incoming: Incoming
 
     timeout = math.inf
+    encoding_cost = staticmethod(costs.encoding_cost)
 
     @property
     def transport(self) -> Any:
@@ -49,9 +50,6 @@ class RestForm(msgspec.Struct, frozen=True):
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.incoming.header_length
         return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
-
-    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
-        return costs.encoding_cost(response, request)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

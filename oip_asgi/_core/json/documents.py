@@ -167,7 +167,7 @@ def plain_request(text: Buffer) -> Request:
             head = _without(text, cuts)
     if len(head) > _MAX_PART or (len(head) > _UNCHECKED and are_many_slow(bytes(head))):
         raise NotPlain
-    if (cuts and bytes(head).count(_PLACEHOLDER) != len(cuts)) or _has_many_items(head):
+    if (cuts and bytes(head).count(_PLACEHOLDER) != len(cuts)) or (len(head) > _MAX_ITEMS and _has_many_items(head)):
         raise NotPlain
     document = _request(head)
     outputs: list[schemas.RequestOutput] = []
@@ -193,7 +193,7 @@ def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
     head = _without(text, cuts)
     if len(head) > MAX_BESIDE:
         raise InvalidRequest(f"the JSON has {len(head)} bytes beside long data: expected {MAX_BESIDE} at most")
-    if _has_many_items(head):
+    if len(head) > _MAX_ITEMS and _has_many_items(head):
         raise InvalidRequest(f"the JSON has more than {_MAX_ITEMS} inputs, outputs and parameters")
     head, is_spelled = spelled(bytes(head))
     try:
@@ -212,8 +212,8 @@ def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
 
 
 def _has_many_items(head: Buffer) -> bool:
-    """Whether there are more items than a request may have: what decoders make of each takes 70 bytes, also of one byte."""
-    return len(head) > _MAX_ITEMS and bytes(head).count(b",") > _MAX_ITEMS and len(structure.commas(head, _ITEMS, _MAX_ITEMS)) > _MAX_ITEMS
+    """Whether long text has more items than a request may have: what decoders make of each takes 70 bytes, also of one byte."""
+    return bytes(head).count(b",") > _MAX_ITEMS and len(structure.commas(head, _ITEMS, _MAX_ITEMS)) > _MAX_ITEMS
 
 
 def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T | None:

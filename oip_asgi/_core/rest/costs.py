@@ -56,7 +56,7 @@ def _bytes_size(item: schemas.RequestInput) -> int:
     return binary_size(parameters) if item.datatype == "BYTES" and "binary_data_size" in parameters else 0
 
 
-def encoding_cost(response: InferenceResponse, request: InferenceRequest) -> int:
+def encoding_cost(request: InferenceRequest, response: InferenceResponse) -> int:
     """How many bytes of a response `encode_response` goes through one by one, where it is not asked for all of them as binary."""
     is_binary = request.parameters.get("binary_data_output", False)
     effort = 0
