@@ -20,7 +20,7 @@ from ._core.http.request import Head
 from ._grpc_asgi_stream import Requests, answer_stream
 from ._runtime.drive import drive_async
 from ._runtime.waiting import ClientGone
-from ._services import INFER_STREAM, Paths
+from ._services import INFER_STREAM, MethodsByPath
 from .asgi import AnyASGIApp, ClientOf, own_lifespan
 from .server import InferenceServer
 
@@ -53,8 +53,8 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._compress = compress_responses
-        self._methods = Paths(server._inside.engine, _metadata, health=health, reflection=reflection)
-        self.paths = self._methods.of_services
+        self._methods = MethodsByPath(server._inside.engine, _metadata, health=health, reflection=reflection)
+        self.paths = self._methods.service_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -6,15 +6,16 @@ gRPC itself ends each answer with trailers, which WSGI does not have. Knows prot
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from werkzeug.exceptions import HTTPException
 
 from ._checks import check_server
-from ._core.effects import DeadlinePassed, Signal
-from ._core.errors import InferenceError, InvalidRequest
+from ._core.effects import DeadlinePassed, Fed, Signal
+from ._core.errors import InferenceError, InvalidRequest, TooLarge
 from ._core.grpc.frames import FrameReader
 from ._core.grpc.http import TOO_LATE, Call, begin
 from ._core.grpc.method import Reply, refusal
@@ -23,12 +24,15 @@ from ._core.grpc.stream import stream_exchange
 from ._core.http.response import Response
 from ._runtime import bridge
 from ._runtime.drive import drive
-from ._services import INFER_STREAM, Paths
+from ._services import INFER_STREAM, MethodsByPath
 from .server import InferenceServer
-from .wsgi import Stream, begun, fields, head, next_chunk, read
+from .wsgi import Stream, fields, head, next_chunk, path_of, respond
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+_SLICE: Final = 2**14
+"""Bytes of a body that are taken apart before the size of what came out is looked at: a compressed byte becomes 1,032 at most."""
 
 _STOPPED: Final = Reply(b"", "UNAVAILABLE", "the server is stopping")
 
@@ -53,53 +57,66 @@ class OIPGRPCWSGIApp:
         check_server(server, "OIPGRPCWSGIApp", "OIPGRPCWSGIApp(server)")
         self._server = server
         self._compress = compress_responses
-        self._methods = Paths(server._inside.engine, _metadata, health=health, reflection=reflection)
-        self.paths = self._methods.of_services
+        self._methods = MethodsByPath(server._inside.engine, _metadata, health=health, reflection=reflection)
+        self.paths = self._methods.service_paths
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        described = head(environ, method_of(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")), environ)
+        path = path_of(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+        described = head(environ, method_of(path), environ)
         described.compress = self._compress
         engine, runtime = self._server._inside
-        respond = self._methods.reflect.get(described.path)
-        if respond is not None or described.path == INFER_STREAM:
+        read = partial(_read, environ["wsgi.input"])
+        respond_to = self._methods.reflect.get(described.path)
+        if respond_to is not None or described.path == INFER_STREAM:
             call = begin(described, engine.max_body_bytes, has_trailers=False)
             if isinstance(call, Call):
-                return self._converse(call, respond, environ["wsgi.input"], start_response)
-        steps = self._methods.calls.answer(described, has_trailers=False)
-        return begun(drive(steps, runtime, partial(read, environ["wsgi.input"])).response, start_response)
+                try:
+                    pieces = self._conversed(call, respond_to, environ["wsgi.input"])
+                except InferenceError as error:
+                    if call.incoming.is_left:
+                        drive(call.incoming.drop(), runtime, read)
+                    return respond(call.refused(error).response, start_response)
+                respond(Response(200, call.fields, [], 0), start_response)
+                return _body(call, pieces)
+        answer = drive(self._methods.calls.answer(described, has_trailers=False), runtime, read)
+        return respond(answer.response, start_response)
 
-    def _converse(
-        self, call: Call, respond: Callable[[bytes], bytes] | None, stream: Stream, start_response: StartResponse
-    ) -> Iterator[bytes]:
-        """Answer a call of many messages: each by `respond`, or, where there is none, by models."""
-        try:
-            messages = _Messages(stream, call.reader(self._server._inside.engine.max_body_bytes, most=None))
-            deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
-        except InferenceError as error:
-            return begun(call.refused(error).response, start_response)
-        begun(Response(200, call.fields, [], 0), start_response)
-        return _body(call, _reflected(messages, respond) if respond is not None else self._inferred(call, messages, deadline))
+    def _conversed(self, call: Call, respond_to: Callable[[bytes], bytes] | None, stream: Stream) -> Generator[bytes, None, Reply]:
+        """The answers to a call of many messages: to each one by `respond_to`, or, where there is none, by models.
 
-    def _inferred(self, call: Call, messages: _Messages, deadline: float) -> Generator[bytes, None, Reply]:
+        All of the body is read first: what read on while the answers leave would be left behind at their end, and take the bytes of the
+        connection's next request.
+        """
+        limit = self._server._inside.engine.max_body_bytes
+        seconds = timeout_of(call.header(b"grpc-timeout"))
+        messages = _messages(stream, call.reader(limit, most=None), limit)
+        if respond_to is not None:
+            return _reflected(messages, respond_to)
+        return self._inferred(call, messages, time.monotonic() + seconds)
+
+    def _inferred(self, call: Call, messages: list[bytes], deadline: float) -> Generator[bytes, None, Reply]:
         engine, runtime = self._server._inside
-        requests, ended = bridge.Requests(iter(messages)), Signal()
-        ended.then(requests.end)
-        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.receive)
+        left, ended = deque(messages), Signal()
+
+        async def receive() -> bytes | None:
+            return left.popleft() if left else None
+
+        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, receive)
         try:
             reply = yield from bridge.pieces(steps, runtime, ended, deadline)
         except DeadlinePassed:
             return TOO_LATE
         finally:
             ended.set()
-        return messages.refusal or reply or _STOPPED
+        return reply or _STOPPED
 
 
-def _reflected(messages: _Messages, respond: Callable[[bytes], bytes]) -> Generator[bytes, None, Reply]:
+def _reflected(messages: list[bytes], respond_to: Callable[[bytes], bytes]) -> Generator[bytes, None, Reply]:
     try:
-        yield from map(respond, messages)
+        yield from map(respond_to, messages)
     except InferenceError as error:
         return refusal(error)
-    return messages.refusal or Reply(b"")
+    return Reply(b"")
 
 
 def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes]:
@@ -117,33 +134,39 @@ def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes
     yield b"".join(call.written(call.ending(reply)[0]))
 
 
-@final
-class _Messages:
-    """The messages of a request's body, each read when it is asked for.
+def _messages(stream: Stream, reader: FrameReader, limit: int | None) -> list[bytes]:
+    """All messages of a request's body, which have `limit` bytes at most, together, and decompressed.
 
-    Args:
-        stream: What the body is read from.
-        reader: What takes the messages out of it.
-
-    Attributes:
-        refusal: Why they ended early; None where they did not.
+    Raises:
+        TooLarge: They have more.
+        InvalidRequest: They are malformed, or cut off.
     """
+    messages: list[bytes] = []
+    size = 0
+    while chunk := _next_chunk(stream, reader):
+        for start in range(0, len(chunk), _SLICE):
+            reader.feed(chunk[start : start + _SLICE])
+            for message in reader.take():
+                messages.append(bytes(message))
+                size += len(message)
+            if limit is not None and size > limit:
+                raise TooLarge(f"the messages have more than {limit} bytes together, the most that this server takes (max_body_bytes)")
+    reader.finish(cut_off=chunk is None)
+    return messages
 
-    def __init__(self, stream: Stream, reader: FrameReader) -> None:
-        self.refusal: Reply | None = None
-        self._stream = stream
-        self._reader = reader
 
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            while chunk := next_chunk(self._stream, self._reader):
-                self._reader.feed(chunk)
-                yield from map(bytes, self._reader.take())
-            self._reader.finish(cut_off=chunk is None)
-        except InferenceError as error:
-            self.refusal = refusal(error)
-        except HTTPException as error:  # what a framework's own stream says
-            self.refusal = refusal(InvalidRequest(f"the body cannot be read: {error.name}"))
+def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
+    """`wsgi.next_chunk`. A stream of a framework's own says by an HTTP exception that the client has gone."""
+    try:
+        return next_chunk(stream, body)
+    except HTTPException as error:
+        raise InvalidRequest(f"the body cannot be read: {error.name}") from None
+
+
+def _read(stream: Stream, body: Fed) -> Any:
+    while chunk := _next_chunk(stream, body):
+        body.feed(chunk)
+    return body.finish(cut_off=chunk is None)
 
 
 def _metadata(environ: WSGIEnvironment) -> Iterable[tuple[str, str]]:

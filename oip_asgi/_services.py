@@ -110,7 +110,7 @@ INFER_STREAM: Final = f"/{SERVICE}/{STREAM}"
 """The path of `ModelStreamInfer`."""
 
 
-class Paths:
+class MethodsByPath:
     """What answers each method, by its path, for applications over HTTP.
 
     Args:
@@ -122,7 +122,7 @@ class Paths:
 
     def __init__(self, engine: Engine, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         services = Services(metadata, health=health, reflection=reflection)
-        self.of_services = [f"/{name}" for name in services.names]
+        self.service_paths = [f"/{name}" for name in services.names]
         """What the paths of each service begin with."""
         self.calls = Calls(engine, {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)})
         """What answers one message with one."""

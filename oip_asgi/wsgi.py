@@ -62,7 +62,7 @@ class OIPWSGIApp:
         described = head(environ, path, environ)
         described.compress = self._compress
         response = answer(self._server, described, partial(read, environ["wsgi.input"]))
-        return begun(response, start_response)
+        return respond(response, start_response)
 
 
 class OIPWSGIMiddleware:
@@ -112,9 +112,12 @@ def _beside(host: WSGIApplication, server: InferenceServer, compress_responses: 
 
 
 def _path(environ: WSGIEnvironment) -> str:
-    # WSGI hands bytes over as latin-1
-    path: str = environ.get("PATH_INFO", "")
-    return path.encode("latin-1").decode(errors="replace")
+    return path_of(environ.get("PATH_INFO", ""))
+
+
+def path_of(value: str) -> str:
+    """A path as text: WSGI hands bytes over as latin-1."""
+    return value.encode("latin-1").decode(errors="replace")
 
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
@@ -136,8 +139,7 @@ def fields(environ: WSGIEnvironment) -> list[tuple[bytes, bytes]]:
 
 def _mount(environ: WSGIEnvironment, head: Head) -> str:
     """The path of the mount as clients see it: all that is in front of the request's own."""
-    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return path.encode("latin-1").decode(errors="replace").removesuffix(unquote(head.path))
+    return path_of(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
 @final
@@ -182,8 +184,8 @@ def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> R
     return Streamed(answer, steps, runtime)
 
 
-def begun(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
-    """A response's body, whose head has been handed to the server."""
+def respond(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
+    """Hand a response's head to the server, and return its body."""
     start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
     return messages(response)
 

@@ -54,7 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", ()))
+    left_out = getattr(node, "workeroutput", {}).get("left_out")
+    if left_out is not None:  # it has not crashed
+        node.config.stash[LEFT_OUT] = Counter(left_out)
 
 
 def pytest_collection_finish() -> None:

@@ -107,19 +107,19 @@ def _nothing() -> None:
 
 
 @final
-class Together:
-    """What coroutines have in common that one task awaits, one after the other, as those of an asynchronous generator: what that opens
-    around a `yield`, such as `asyncio.timeout`, belongs to the task.
+class SharedTask:
+    """A task that awaits coroutines one after the other, as those of an asynchronous generator: what that opens around a `yield`, such as
+    `asyncio.timeout`, belongs to the task. They see the context variables of the first of them.
 
     Attributes:
-        line: The driver's own, where it keeps such a task.
+        kept: What the driver keeps of it.
         end: Set by the driver: ends the task.
     """
 
-    __slots__ = ("end", "line")
+    __slots__ = ("end", "kept")
 
     def __init__(self) -> None:
-        self.line: Any = None
+        self.kept: Any = None
         self.end: Callable[[], object] = _nothing
 
 
@@ -127,14 +127,14 @@ class Together:
 class Await(msgspec.Struct, frozen=True):
     """Call a coroutine function on an event loop, await it, and send its result.
 
-    All that have the same `together` are awaited in the same task. At `deadline`, or when the client has gone, the coroutine is cancelled
+    All that have the same `shared_task` are awaited in it. At `deadline`, or when the client has gone, the coroutine is cancelled
     and awaited to its end. Then `DeadlinePassed` is thrown, whose cause is what the coroutine raised meanwhile, or the generator is closed.
     """
 
     function: Callable[[], Coroutine[Any, Any, Any]]
     deadline: float = math.inf
     for_client: bool = False
-    together: Together | None = None
+    shared_task: SharedTask | None = None
 
 
 def _never() -> bool:

@@ -7,12 +7,12 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, final
 
-from .._core.effects import Await, CancelledWithin, QuitWithin, Signal, Stopped, Together
+from .._core.effects import Await, CancelledWithin, QuitWithin, SharedTask, Signal, Stopped
 from .waiting import attended, until_set
 
 T = TypeVar("T")
@@ -50,9 +50,16 @@ class BackgroundLoop:
         """
         return _result(self.begin(coroutine, deadline, gone))
 
-    def run_together(self, together: Together, effect: Await, gone: Signal | None) -> Any:
-        """`run`, in the same task as all others that have the same `together`."""
-        return _result(self._loop().begin_together(together, lambda: _attended(effect.function(), effect.deadline, gone)))
+    def run_shared(self, shared_task: SharedTask, effect: Await, gone: Signal | None) -> Any:
+        """`run`, in the same task as all others that have the same `shared_task`."""
+        future = self._loop().begin_shared(shared_task, lambda: _attended(effect.function(), effect.deadline, gone))
+        try:
+            return _result(future)
+        except Exception:
+            raise
+        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer: others of the task must not wait either
+            shared_task.kept.give_up(future)
+            raise
 
     def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
         """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
@@ -83,16 +90,17 @@ class _Loop:
         with self._lock:
             return asyncio.run_coroutine_threadsafe(_contained(work), self._started())
 
-    def begin_together(self, together: Together, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+    def begin_shared(self, shared_task: SharedTask, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         future: Future[T] = Future()
         with self._lock:
-            if together.line is None:
-                together.line = _Line(self._started())
-                together.end = together.line.end
-                asyncio.run_coroutine_threadsafe(together.line.serve(), together.line.loop)
-            line: _Line = together.line
-            if line.loop is self._loop:
-                line.loop.call_soon_threadsafe(line.put, work, future)
+            if shared_task.kept is None:
+                loop = self._started()
+                shared_task.kept = _InTurn(loop, lambda: self._loop is not loop)
+                shared_task.end = shared_task.kept.end
+                asyncio.run_coroutine_threadsafe(shared_task.kept.serve(), shared_task.kept.loop)
+            kept: _InTurn = shared_task.kept
+            if kept.loop is self._loop:
+                kept.loop.call_soon_threadsafe(kept.put, work, future)
                 return future
         raise Stopped
 
@@ -113,13 +121,16 @@ class _Loop:
 
 
 @final
-class _Line:
+class _InTurn:
     """Coroutines that one task of a loop finishes, one after the other."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_stopped: Callable[[], bool]) -> None:
         self.loop = loop
+        self._is_stopped = is_stopped
         self._waiting: asyncio.Queue[tuple[Callable[[], Coroutine[Any, Any, Any]], Future[Any]] | None] = asyncio.Queue()
         self._has_ended = False
+        self._task: asyncio.Task[Any] | None = None
+        self._running: Future[Any] | None = None
 
     def put(self, work: Callable[[], Coroutine[Any, Any, Any]], future: Future[Any]) -> None:
         """Finish one more. Called on the loop."""
@@ -130,23 +141,45 @@ class _Line:
 
     def end(self) -> None:
         """No more will come. Called by any thread."""
+        self._call(partial(self._waiting.put_nowait, None))
+
+    def give_up(self, future: Future[Any]) -> None:
+        """Nobody waits for the result of one any more. Called by any thread."""
+        future.cancel()
+        self._call(partial(self._cancel, future))
+
+    def _call(self, function: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self._waiting.put_nowait, None)
+            self.loop.call_soon_threadsafe(function)
+
+    def _cancel(self, future: Future[Any]) -> None:
+        if self._running is future and self._task is not None:
+            self._task.cancel()
 
     async def serve(self) -> None:
         """Finish them."""
+        self._task = task = asyncio.current_task()
+        assert task is not None  # it is one
         try:
-            while (item := await self._waiting.get()) is not None:
+            while (item := await self._next(task)) is not None:
                 work, future = item
+                if future.cancelled():
+                    continue
+                self._running = future
                 try:
                     result = await _contained(work())
-                except asyncio.CancelledError:  # the loop is stopped
+                except asyncio.CancelledError:
                     future.cancel()
-                    raise
+                    if self._is_stopped():
+                        raise
+                    task.uncancel()  # by `give_up`
                 except Exception as error:
-                    future.set_exception(error)
+                    with suppress(InvalidStateError):  # nobody waits any more
+                        future.set_exception(error)
                 else:
-                    future.set_result(result)
+                    with suppress(InvalidStateError):
+                        future.set_result(result)
+                self._running = None
                 del item, work, future  # what it raises knows this frame: a cycle else
         finally:
             self._has_ended = True
@@ -154,6 +187,22 @@ class _Line:
                 left = self._waiting.get_nowait()
                 if left is not None:
                     left[1].cancel()
+
+    async def _next(self, task: asyncio.Task[Any]) -> tuple[Callable[[], Coroutine[Any, Any, Any]], Future[Any]] | None:
+        """The next one; None where no more come. What cancels the task meanwhile, as `asyncio.timeout` does, is meant for that one."""
+        is_cancelled = False
+        while True:
+            try:
+                item = await self._waiting.get()
+                break
+            except asyncio.CancelledError:
+                if self._is_stopped():
+                    raise
+                task.uncancel()
+                is_cancelled = True
+        if is_cancelled and item is not None:
+            task.cancel()
+        return item
 
 
 def _result(future: Future[T]) -> T:

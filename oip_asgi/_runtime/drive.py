@@ -115,8 +115,8 @@ def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | No
         if type(effect) is Wait:
             return wait_for(effect.signal, effect.deadline, leaving)
         if type(effect) is Await:
-            if effect.together is not None:
-                return runtime.background.run_together(effect.together, effect, leaving)
+            if effect.shared_task is not None:
+                return runtime.background.run_shared(effect.shared_task, effect, leaving)
             return runtime.background.run(effect.function(), effect.deadline, leaving)
         if effect.after is not None:
             wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._core.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped, Together
+from oip_asgi._core.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, SharedTask, Signal, Stopped
 from oip_asgi._runtime.background import BackgroundLoop
 from oip_asgi._runtime.waiting import ClientGone
 
@@ -155,12 +155,12 @@ def test_a_deadline_and_a_client_that_goes_cancel_it() -> None:
     background.stop()
 
 
-def run_in(together: Together, background: BackgroundLoop, function: Callable[[], Any], deadline: float = math.inf) -> Any:
-    return background.run_together(together, Await(function, deadline), None)
+def run_in(shared_task: SharedTask, background: BackgroundLoop, function: Callable[[], Any], deadline: float = math.inf) -> Any:
+    return background.run_shared(shared_task, Await(function, deadline), None)
 
 
 def test_what_is_together_is_awaited_in_one_task_in_order() -> None:
-    background, together = BackgroundLoop(), Together()
+    background, shared_task = BackgroundLoop(), SharedTask()
 
     async def task() -> Any:
         await asyncio.sleep(0)
@@ -172,25 +172,25 @@ def test_what_is_together_is_awaited_in_one_task_in_order() -> None:
     async def sleeps() -> None:
         await asyncio.sleep(60)
 
-    first = run_in(together, background, task)
+    first = run_in(shared_task, background, task)
     with pytest.raises(ValueError, match="wrong"):
-        run_in(together, background, fails)
+        run_in(shared_task, background, fails)
     with pytest.raises(DeadlinePassed):
-        run_in(together, background, sleeps, time.monotonic() + 0.05)
-    assert run_in(together, background, task) is first
-    assert run_in(Together(), background, task) is not first
-    together.end()
-    together.end()
+        run_in(shared_task, background, sleeps, time.monotonic() + 0.05)
+    assert run_in(shared_task, background, task) is first
+    assert run_in(SharedTask(), background, task) is not first
+    shared_task.end()
+    shared_task.end()
     with pytest.raises(Stopped):
-        run_in(together, background, task)
+        run_in(shared_task, background, task)
     background.stop()
     with pytest.raises(Stopped):
-        run_in(together, background, task)
-    together.end()
+        run_in(shared_task, background, task)
+    shared_task.end()
 
 
 def test_a_stop_ends_what_is_together() -> None:
-    background, together = BackgroundLoop(), Together()
+    background, shared_task = BackgroundLoop(), SharedTask()
     begun = threading.Event()
 
     async def sleeps() -> None:
@@ -204,11 +204,11 @@ def test_a_stop_ends_what_is_together() -> None:
     stopping = threading.Thread(target=stop)
     stopping.start()
     with pytest.raises(Stopped):
-        run_in(together, background, sleeps)
+        run_in(shared_task, background, sleeps)
     stopping.join()
 
 
-def test_a_run_together_that_races_a_stop_ends(often_switching: None) -> None:
+def test_a_run_shared_that_races_a_stop_ends(often_switching: None) -> None:
     background = BackgroundLoop()
     found: list[Any] = []
 
@@ -218,13 +218,13 @@ def test_a_run_together_that_races_a_stop_ends(often_switching: None) -> None:
 
     def run() -> None:
         for number in range(ROUNDS // 8):
-            together = Together()
+            shared_task = SharedTask()
             try:
-                found.append(run_in(together, background, partial(answer, number)) == number)
-                found.append(run_in(together, background, partial(answer, number)) == number)
+                found.append(run_in(shared_task, background, partial(answer, number)) == number)
+                found.append(run_in(shared_task, background, partial(answer, number)) == number)
             except Stopped:
                 found.append("stopped")
-            together.end()
+            shared_task.end()
 
     threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
     for thread in threads:

@@ -155,8 +155,8 @@ class FrameReader:
             cut_off: The client went before the end.
 
         Raises:
-            InvalidRequest: The body ends within a message, or is cut off.
+            InvalidRequest: The body ends within a message, or before its length, or is cut off.
         """
-        if cut_off or self._head or self._rest or self._body is not None:
+        if cut_off or self._left or self._head or self._rest or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
         return self.take()

@@ -30,8 +30,8 @@ from .method import Method, Reply, refusal
 from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
 
 _NO_TRAILERS: Final = (
-    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
-    "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers; WSGI has none): "
+    "run an ASGI application with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
 )
 
 _logger: Final = logging.getLogger("oip_asgi")

@@ -94,7 +94,7 @@ def parts(chunk: bytes, size: int) -> Iterator[bytes]:
     """One flat JSON array as several, of about `size` bytes each. An array of nothing is among them only where an element is missing.
 
     Raises:
-        Mismatch: It has strings with commas in them, which cannot be told from those between elements.
+        Mismatch: It is malformed, so that strings cannot be told from what is between them.
     """
     view, position = memoryview(chunk)[1:-1], 0
     while position < len(view):

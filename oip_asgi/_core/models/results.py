@@ -54,11 +54,18 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:
         response.outputs = _in_declared_order(response.outputs, outputs.declared)
-    elif len(response.outputs) > 1 and type(result) is not dict:
+    elif len(response.outputs) > 1 and not _are_its_keys(response.outputs, result):
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
             raise ModelFault(f"outputs {names} have the same name twice")
     return response
+
+
+def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:
+    """Whether outputs have the names of a dict's items, which are different ones: a set of many names would take as much memory again."""
+    if type(result) is not dict or len(result) != len(outputs):
+        return False
+    return all(type(key) is str and tensor.name == key for tensor, key in zip(outputs, result, strict=True))
 
 
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
@@ -140,7 +147,7 @@ def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str,
 
 def _named(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     if isinstance(result, Mapping):
-        return result.items()
+        return result.items() if type(result) is dict else list(result.items())
     declared = outputs.declared
     is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
     values = list(result) if is_several else [result]

@@ -46,7 +46,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 _MANY: Final = 1000
-"""Inputs above which they are let go early: each takes 250 bytes beside its elements."""
+"""Inputs above which they are let go before the response is encoded. Each takes 250 bytes beside its elements."""
 
 
 class _NotAtOnce(Exception):
@@ -307,10 +307,11 @@ class Call(Generic[T]):
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
+            del args, kwargs
+            response = self.respond(result, new)
             if len(self.tensors) > _MANY:
-                del args, kwargs
                 self._forget_inputs()
-            return self.respond(result, new)
+            return response
         except InferenceError:
             raise
         except Exception as error:
@@ -333,10 +334,11 @@ class Call(Generic[T]):
             result = await self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
             new = is_new(result)
+            del args, kwargs
+            response = self.respond(result, new)
             if len(self.tensors) > _MANY:
-                del args, kwargs
                 self._forget_inputs()
-            return self.respond(result, new)
+            return response
         except InferenceError:
             raise
         except Exception as error:
@@ -345,7 +347,7 @@ class Call(Generic[T]):
             leave(token)
 
     def _forget_inputs(self) -> None:
-        """Let go of the inputs, before memory is needed for as many outputs."""
+        """Let go of the inputs, before memory is needed to encode as many outputs."""
         request = self.request
         self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
         self.tensors = {}

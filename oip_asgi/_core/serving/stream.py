@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar, final
 
-from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, Signal, Start, Steps, Stopped, Together, Wait
+from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SharedTask, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
@@ -154,7 +154,7 @@ class _Pulled(Generic[T]):
         self._call = call
         self._until = call.since + call.model.stream_timeout
         self._generator: Any = None
-        self._together = Together()
+        self._shared_task = SharedTask()
         self._context: Context | None = None
         self._lock = threading.Lock()
         self._is_running = False
@@ -173,7 +173,7 @@ class _Pulled(Generic[T]):
             if slot.is_left:
                 raise Stopped
             self._note_start()
-            response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), True, self._together)
+            response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), True, self._shared_task)
             answer = None if response is None else (yield from self._encoded(response, self._deadline()))
         else:
             answer = yield self._in_thread(slot.turn, self._deadline())
@@ -192,7 +192,7 @@ class _Pulled(Generic[T]):
     def _others_async(self) -> Steps[None]:
         call = self._call
         form, request = call.form, call.request
-        pull = Await(self._await_next, self._until, True, self._together)
+        pull = Await(self._await_next, self._until, True, self._shared_task)
         while (response := (yield pull)) is not None:
             if call.delivery is None and form.encoding_cost(request, response) <= ON_LOOP:
                 yield Send(form.encode(request, response))
@@ -312,7 +312,7 @@ class _Pulled(Generic[T]):
         if self._generator is None or is_running:
             return
         if self._call.handler.kind == "async stream":
-            yield Await(self._close_async, together=self._together)
+            yield Await(self._close_async, shared_task=self._shared_task)
         else:
             yield Run(self._close_here, "model")
 
@@ -338,7 +338,7 @@ class _Pulled(Generic[T]):
         """The request ends here."""
         with self._lock:
             self._is_closing = True
-        self._together.end()
+        self._shared_task.end()
         self._call.slot.give_up()
 
     def as_error(self, failure: Exception) -> InferenceError:

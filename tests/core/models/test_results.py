@@ -38,6 +38,15 @@ class Torchlike:
         return np.arange(2, dtype="i4")
 
 
+class Loose(str):
+    """Text of which no two are the same key."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -134,6 +143,7 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
         (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
         (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
+        ({Loose("a"): np.ones(1), Loose("a"): np.ones(1)}, [], "have the same name twice"),
         (InferenceResponse([Tensor("a", np.ones(1), {"p": None})]), [], "output 'a' has the parameter 'p' = None"),  # type: ignore[dict-item]
         (InferenceResponse([], {"p": 2**64}), [], "which has more than 64 bits"),
         (InferenceResponse([], {"p": -(2**63) - 1}), [], "which has more than 64 bits"),
@@ -331,3 +341,17 @@ def test_a_list_is_several_outputs_only_where_several_are_declared() -> None:
 def test_an_empty_list_has_the_declared_datatype(datatype: str) -> None:
     assert described([], TensorSpec("y", datatype, [-1])) == [("y", datatype, [0], [])]
     assert described({"y": []}, TensorSpec("y", datatype, [-1, -1, 3])) == [("y", datatype, [0, 0, 3], [])]
+
+
+@pytest.mark.parametrize("number", [5, 1001])
+def test_however_many_inputs_there_are_a_content_type_is_told_of(number: int) -> None:
+    """What many inputs took is let go early, and is needed for errors."""
+    server = InferenceServer()
+    names = [f"x{place}" for place in range(number)]
+    specs = [TensorSpec(name, "BYTES", [-1]) for name in names]
+    server.register(
+        "m", lambda **x: x["x0"] if isinstance(x["x0"], np.ndarray) else {1, 2}, inputs=specs, outputs=[TensorSpec("y", "BYTES", [-1])]
+    )
+    inputs = [{"name": name, "shape": [1], "datatype": "BYTES", "data": ["a"], "parameters": {"content_type": "str"}} for name in names]
+    status, text = error(ask(server, "m", {"inputs": inputs}))
+    assert (status, text) == (400, "model 'm' failed with the content_type 'str', which is not what it declares: leave it out")

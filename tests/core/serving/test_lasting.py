@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -21,6 +22,7 @@ from oip_asgi._core.http.response import Response
 from oip_asgi._core.serving.lasting import is_new, lasting
 from oip_asgi._core.tensors import read_only
 from tests.support.inside import answer_http, before_encoding
+from tests.support.ways import Request, over_wsgi
 
 Fill: TypeAlias = Callable[[int], Any]
 """Writes a number into memory that it uses again, and returns a result that shows it."""
@@ -386,3 +388,22 @@ def test_the_memory_of_a_request_is_its_own_only_while_nobody_can_write_to_it() 
     assert lasting(array, request) is array
     assert lasting(view, request) is view
     assert lasting(array, other) is not array
+
+
+def test_however_many_inputs_come_back_none_is_copied() -> None:
+    server = InferenceServer()
+    server.register("m", lambda **x: x)
+    send = over_wsgi(OIPWSGIApp(server), "")
+
+    def peak(number: int) -> int:
+        tensors = [Tensor(str(place), np.zeros(2000)) for place in range(number)]
+        headers, body = InferenceRequest(tensors, parameters={"binary_data_output": True}).to_http(binary=True)
+        request = Request("POST", "/models/m/infer", tuple(headers.items()), body)
+        tracemalloc.start()
+        try:
+            assert send(request).status == 200
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1001) < 1.1 * peak(1000)

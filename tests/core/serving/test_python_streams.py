@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, closing
 from contextvars import ContextVar
@@ -161,3 +163,60 @@ def test_a_stream_of_a_server_that_stops_ends() -> None:
         next(stream)
     assert caught.value.status == 503
     stopping.join()
+
+
+def test_a_timeout_that_passes_between_two_items_is_the_generators_own() -> None:
+    seen: list[str] = []
+
+    async def counts(n: Any) -> AsyncIterator[int]:
+        try:
+            async with asyncio.timeout(0.05):
+                for number in range(int(n[0])):
+                    yield number
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            seen.append("timeout")
+        finally:
+            seen.append("finally")
+        yield 100
+
+    server = serve_stream(counts)
+    found = []
+    for response in server.infer_stream_sync("m", N):
+        found.append(response["output_0"].tolist())
+        if found == [[0]]:
+            time.sleep(0.2)
+    server.stop()
+    assert (found, seen) == ([[0], [100]], ["timeout", "finally"])
+
+
+def test_who_is_interrupted_while_waiting_ends_the_generator() -> None:
+    ended = threading.Event()
+
+    async def silent(n: Any) -> AsyncIterator[int]:
+        yield 1
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        yield 2
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    server = serve_stream(silent)
+    stream = server.infer_stream_sync("m", N)
+    next(stream)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Interrupted):
+            next(stream)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended.wait(20)
+    server.stop()
+    assert is_idle(server)
