@@ -8,8 +8,7 @@ from io import BytesIO
 from typing import Any, Final
 
 import pytest
-from flask import Flask
-from werkzeug.test import EnvironBuilder, run_wsgi_app
+from werkzeug.test import Client, EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import LimitedStream
 
@@ -59,14 +58,12 @@ def ids(got: Got) -> list[str]:
     return [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response.id for message in got.messages]
 
 
-def test_flask_serves_its_own_path_rest_and_grpc_web_on_one_port(server: InferenceServer) -> None:
-    app = Flask(__name__)
-    app.add_url_rule("/own", view_func=lambda: "own")
-    app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server, grpc=True)  # type: ignore[method-assign]
-    client = app.test_client()
+def test_an_application_serves_its_own_path_rest_and_grpc_web_on_one_port(server: InferenceServer) -> None:
+    app = OIPWSGIMiddleware(Response("own"), server, grpc=True)
+    client = Client(app)
     assert client.get("/own").text == "own"
     assert client.get("/v2/models/echo/ready").json == {"name": "echo", "ready": True}
-    assert client.get("/inference").status_code == 404
+    assert client.get("/inference").text == "own"
     assert outputs(call_wsgi(app, INFER, frame(ECHO))) == [TWO_FLOATS]
 
 
