@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,7 @@ from ._runtime import bridge
 from ._runtime.drive import drive
 from ._services import INFER_STREAM, MethodsByPath
 from .server import InferenceServer
-from .wsgi import Stream, fields, head, next_chunk, path_of, respond
+from .wsgi import Stream, fields, head, next_chunk, path_of, read, respond
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -65,7 +66,7 @@ class OIPGRPCWSGIApp:
         described = head(environ, method_of(path), environ)
         described.compress = self._compress
         engine, runtime = self._server._inside
-        read = partial(_read, environ["wsgi.input"])
+        read_here = partial(_read, environ["wsgi.input"])
         respond_to = self._methods.reflect.get(described.path)
         if respond_to is not None or described.path == INFER_STREAM:
             call = begin(described, engine.max_body_bytes, has_trailers=False)
@@ -74,11 +75,11 @@ class OIPGRPCWSGIApp:
                     pieces = self._conversed(call, respond_to, environ["wsgi.input"])
                 except InferenceError as error:
                     if call.incoming.is_left:
-                        drive(call.incoming.drop(), runtime, read)
+                        drive(call.incoming.drop(), runtime, read_here)
                     return respond(call.refused(error).response, start_response)
                 respond(Response(200, call.fields, [], 0), start_response)
                 return _body(call, pieces)
-        answer = drive(self._methods.calls.answer(described, has_trailers=False), runtime, read)
+        answer = drive(self._methods.calls.answer(described, has_trailers=False), runtime, read_here)
         return respond(answer.response, start_response)
 
     def _conversed(self, call: Call, respond_to: Callable[[bytes], bytes] | None, stream: Stream) -> Generator[bytes, None, Reply]:
@@ -143,30 +144,31 @@ def _messages(stream: Stream, reader: FrameReader, limit: int | None) -> list[by
     """
     messages: list[bytes] = []
     size = 0
-    while chunk := _next_chunk(stream, reader):
-        for start in range(0, len(chunk), _SLICE):
-            reader.feed(chunk[start : start + _SLICE])
-            for message in reader.take():
-                messages.append(bytes(message))
-                size += len(message)
-            if limit is not None and size > limit:
-                raise TooLarge(f"the messages have more than {limit} bytes together, the most that this server takes (max_body_bytes)")
+    with _told_as_ours():
+        while chunk := next_chunk(stream, reader):
+            for start in range(0, len(chunk), _SLICE):
+                reader.feed(chunk[start : start + _SLICE])
+                for message in reader.take():
+                    messages.append(bytes(message))
+                    size += len(message)
+                if limit is not None and size > limit:
+                    raise TooLarge(f"the messages have more than {limit} bytes together, the most that this server takes (max_body_bytes)")
     reader.finish(cut_off=chunk is None)
     return messages
 
 
-def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
-    """`wsgi.next_chunk`. A stream of a framework's own says by an HTTP exception that the client has gone."""
+def _read(stream: Stream, body: Fed) -> Any:
+    with _told_as_ours():
+        return read(stream, body)
+
+
+@contextmanager
+def _told_as_ours() -> Iterator[None]:
+    """What a framework's own stream says by an HTTP exception, such as that the client has gone, as the error for that."""
     try:
-        return next_chunk(stream, body)
+        yield
     except HTTPException as error:
         raise InvalidRequest(f"the body cannot be read: {error.name}") from None
-
-
-def _read(stream: Stream, body: Fed) -> Any:
-    while chunk := _next_chunk(stream, body):
-        body.feed(chunk)
-    return body.finish(cut_off=chunk is None)
 
 
 def _metadata(environ: WSGIEnvironment) -> Iterable[tuple[str, str]]:

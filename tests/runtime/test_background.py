@@ -20,6 +20,7 @@ from oip_asgi._runtime.background import BackgroundLoop
 from oip_asgi._runtime.waiting import ClientGone
 
 ROUNDS = 2000
+ASKING = 4
 
 
 @pytest.fixture
@@ -31,25 +32,9 @@ def often_switching() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.parametrize("pauses", [False, True])
-def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> None:
-    background = BackgroundLoop()
-    found: list[Any] = []
-    asking = 4
-
-    async def answer(number: int) -> int:
-        if pauses:
-            await asyncio.sleep(0)
-        return number
-
-    def run() -> None:
-        for number in range(ROUNDS // asking):
-            try:
-                found.append(background.run(answer(number)) == number)
-            except Stopped:
-                found.append("stopped")
-
-    threads = [threading.Thread(target=run, daemon=True) for _ in range(asking)]
+def stop_while_running(background: BackgroundLoop, run: Callable[[], None], found: list[Any]) -> None:
+    """Stop the loop again and again until threads that use it have ended."""
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(ASKING)]
     for thread in threads:
         thread.start()
     end = time.monotonic() + 60
@@ -58,6 +43,26 @@ def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> No
         background.stop()
         if len(found) % 2:
             time.sleep(0.0001)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> None:
+    background = BackgroundLoop()
+    found: list[Any] = []
+
+    async def answer(number: int) -> int:
+        if pauses:
+            await asyncio.sleep(0)
+        return number
+
+    def run() -> None:
+        for number in range(ROUNDS // ASKING):
+            try:
+                found.append(background.run(answer(number)) == number)
+            except Stopped:
+                found.append("stopped")
+
+    stop_while_running(background, run, found)
     assert len(found) == ROUNDS
     assert set(found) - {"stopped"} == {True}
     background.stop()
@@ -217,7 +222,7 @@ def test_a_run_shared_that_races_a_stop_ends(often_switching: None) -> None:
         return number
 
     def run() -> None:
-        for number in range(ROUNDS // 8):
+        for number in range(ROUNDS // ASKING // 2):
             shared_task = SharedTask()
             try:
                 found.append(run_in(shared_task, background, partial(answer, number)) == number)
@@ -226,12 +231,5 @@ def test_a_run_shared_that_races_a_stop_ends(often_switching: None) -> None:
                 found.append("stopped")
             shared_task.end()
 
-    threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + 60
-    while any(thread.is_alive() for thread in threads):
-        assert time.monotonic() < end, "a run hangs"
-        background.stop()
-        time.sleep(0.0001)
+    stop_while_running(background, run, found)
     assert set(found) == {True, "stopped"}

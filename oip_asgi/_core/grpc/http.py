@@ -47,7 +47,6 @@ class Answer(msgspec.Struct, frozen=True):
 CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
-
 TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
 """How a stream ends at the deadline of its client."""
 
