@@ -23,7 +23,7 @@ from oip_asgi._core.grpc import messages as grpc_messages
 from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.http import exchange as http_exchange
 from oip_asgi._core.http.infer import RestForm
-from oip_asgi._core.http.request import Head, Incoming
+from oip_asgi._core.http.request import Head
 from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
 from oip_asgi._core.json.data import read_closely
@@ -153,7 +153,7 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     engine, _ = server._inside
     found = engine.models.find(model, None)
     head = Head("POST", path, headers, True, None)
-    form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
+    form = RestForm(head, dict(headers), None, header_length=header_length)
 
     def infer() -> InferenceResponse:
         handler = found.life.lend()

@@ -22,7 +22,7 @@ from ..serving.engine import Engine
 from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
-from ..serving.pipeline import infer
+from ..serving.pipeline import answered, opened
 from . import repository, shared_memory
 from .documents import fill
 from .infer import GRPCForm

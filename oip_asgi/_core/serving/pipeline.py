@@ -40,22 +40,17 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
-    """Answer one inference request, with at most one call of user code.
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
 
     Args:
         engine: The server.
         model: The model that is asked for.
         form: How the request arrives and the response leaves.
+        may_stream: Whether there may be any number of responses.
 
-    Raises:
-        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
-    """
-    return (yield from answered((yield from opened(engine, model, form, may_stream=False))))
-
-
-def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> Steps[Call[T]]:
-    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
+    Returns:
+        What `answered` answers.
 
     Raises:
         InferenceError: The request is wrong or not admitted, or the model streams where it may not.
@@ -77,8 +72,8 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> 
                 )
             read = form.read()
             body: Buffer = (yield read) if type(read) is Read else read
-            call = Call(engine, model, handler, form, body)
-            call.span = span
+            since, seconds = engine.clock(), min(model.timeout, form.timeout)
+            call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
             if form.decoding_cost(body) <= ON_LOOP:
                 call.decode(at_once=True)
             if model.ahead is not None:
