@@ -266,7 +266,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
 
 
 def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an object array that is known to hold `bytes` only: `Tensor` itself would look at each element."""
+    """A tensor of an array that is known to be of the protocol, as that of another tensor: of one of `bytes`, `Tensor` looks at each element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array
     return tensor

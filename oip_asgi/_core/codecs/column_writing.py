@@ -68,7 +68,7 @@ def string_parameters(dtype: str) -> Parameters:
 
 
 def _hinted(tensor: Tensor, dtype: str) -> Tensor:
-    return Tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
+    return bytes_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
 def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -91,7 +91,7 @@ def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         parameters[CATEGORIES] = text
     elif len((used := series.cat.remove_unused_categories()).cat.categories) < len(listed):
         return _category_to_tensor(name, used)
-    return Tensor(name, values.array[codes], parameters)
+    return bytes_tensor(name, values.array[codes], parameters)
 
 
 def _with_missing(name: str, categories: Tensor, listed: pd.Series[Any]) -> Tensor:

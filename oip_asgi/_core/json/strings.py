@@ -69,11 +69,13 @@ def _is_plain(text: bytes, quotes: int) -> bool:
         text: Strings and what is between them. It has no backslashes.
         quotes: How many quotes there are between the strings.
     """
-    chars = np.frombuffer(text, np.uint8)
-    if np.count_nonzero(chars == ord('"')) != quotes or np.count_nonzero(chars < ord(" ")):
+    chars = np.frombuffer(text, np.int8)  # as which all but ASCII is negative
+    if np.count_nonzero(chars == ord('"')) != quotes:
         return False
-    if text.isascii():
+    if np.minimum.reduce(chars, initial=ord(" ")) == ord(" "):
         return True
+    if np.count_nonzero(chars.view(np.uint8) < ord(" ")):
+        return False
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -46,10 +46,13 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     if outputs.are_open and not asked:  # as nearly always
         spec = outputs.sole
         array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-        if type(array) is np.ndarray:
-            dtype = array.dtype
-            if dtype in NUMBERS and (spec is None or (dtype == spec.dtype and spec.fits(array.shape))):
-                return InferenceResponse([Tensor("output_0" if spec is None else spec.name, array)])
+        if type(array) is np.ndarray and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
+            name = "output_0" if spec is None else spec.name
+            if array.dtype in NUMBERS:
+                return InferenceResponse([Tensor(name, array)])
+            if array.dtype.kind == "O":
+                with suppress(TypeError, ValueError):  # which are told below
+                    return InferenceResponse([Tensor(name, array)])
     result = no_coroutine(result)
     response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
     if outputs.declared:

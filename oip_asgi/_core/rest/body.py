@@ -188,7 +188,7 @@ def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, read:
     if "binary_data_size" not in parameters:
         if is_absent:
             if REGION in parameters:
-                return Tensor(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
+                return make(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
             check_supported(parameters, "it")
             raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
         return make(item.name, read(data, dtype, item.shape), parameters)

@@ -25,7 +25,7 @@ from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, integer_array, plain, wire_array
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, bytes_tensor, integer_array, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
@@ -77,7 +77,10 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         whole = self.codecs.whole_of_value(self.inputs)
         if whole is not None:
             made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
-            inputs, parameters = [_own(tensor) for tensor in made.inputs], {**made.parameters, **parameters}
+            inputs, parameters = (
+                [_own(Tensor(tensor.name, tensor.array, tensor.parameters)) for tensor in made.inputs],
+                {**made.parameters, **parameters},
+            )
         elif isinstance(self.inputs, Mapping):
             for name, value in self.inputs.items():
                 if not isinstance(name, str):
@@ -163,7 +166,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
     array = _encoded(f"input {shown(name)}", lambda: _array(value))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _as_declared(name, array, spec)
-    return Tensor(name, array)
+    return bytes_tensor(name, array, {})
 
 
 def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
@@ -203,4 +206,4 @@ def _own(tensor: Tensor) -> Tensor:
     """A tensor that may be kept from being written to while what it was made of may not."""
     array = tensor.array.view()
     array.flags.writeable = False
-    return Tensor(tensor.name, array, tensor.parameters)
+    return bytes_tensor(tensor.name, array, tensor.parameters)
