@@ -6,6 +6,7 @@ It needs no extra. Tests of one part of the core, in the folder of that part, im
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float
 def entered(limiter: Limiter) -> AnySlot | None:
     """A slot for one more request; None where it is refused."""
     uses = Uses()
-    uses.begin()
+    with uses.lock:
+        uses.number += 1
     return limiter.enter(uses)
 
 
@@ -160,7 +162,7 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
         assert handler is not None  # the model is ready
         slot = found.limiter.enter(handler.uses)
         assert slot is not None  # it lets the call in at once
-        call = Call(engine, found, handler, form, body)
+        call = Call(engine, found, handler, form, body, engine.clock(), math.inf, math.inf)
         call.slot = slot
         call.decode()
         try:

@@ -16,7 +16,7 @@ import msgspec
 from .. import schemas
 from ..codings import encode, preferred
 from ..effects import Run, Steps
-from ..errors import InferenceError, NotFound
+from ..errors import InferenceError
 from ..headers import joined
 from ..limits import ON_LOOP
 from ..models.model import Model
@@ -55,11 +55,25 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
     form = RestForm(head, headers, engine.max_body_bytes)
+    handler = model = None
     try:
         try:
-            answer = _answer(Exchange(engine, form))
+            match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
+            if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
+                raise unknown_path(head.path, head.mount(head))
+            handler = match.handlers.get(head.method)
+            if match.name is None or match.is_region:
+                request = Exchange(engine, form, region=match.name)
+            else:
+                request = Exchange(engine, form, match.version)
+                model = engine.models.find(match.name, match.version)
+            if handler is None:
+                raise not_allowed(head.method, match.handlers, _infer_path(head, match))
+            answer = handler(request) if model is None else handler(request, model)
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
+            if handler is _infer and model is None:
+                refused_unknown(engine.unknown, error)
             response = refusal(error)
         if head.compress and response.status == 200 and response is not STREAMED:
             response = yield from _compressed(response, form.accepted())
@@ -68,31 +82,6 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     if form.is_left:
         yield from form.drop()
     return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
-
-
-def _answer(request: Exchange) -> Response | Steps[Response]:
-    """The response, or the steps to it."""
-    head, models = request.form.head, request.engine.models
-    match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
-    if match is None:
-        raise unknown_path(head.path, head.mount(head))
-    model = None
-    handler = match.handlers.get(head.method)
-    if match.is_region:
-        request.region = match.name
-    elif match.name is not None:
-        if match.is_split and match.name not in models:
-            raise unknown_path(head.path, head.mount(head))
-        request.version = match.version
-        try:
-            model = models.find(match.name, match.version)
-        except NotFound as error:
-            if handler is _infer:
-                refused_unknown(request.engine.unknown, error)
-            raise
-    if handler is None:
-        raise not_allowed(head.method, match.handlers, _infer_path(head, match))
-    return handler(request) if model is None else handler(request, model)
 
 
 def _infer_path(head: Head, match: Match) -> str:

@@ -83,7 +83,8 @@ class Incoming(msgspec.Struct, eq=False):
         length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
         named = self.headers.get(b"content-encoding")
         coding = None if named is None else coding_of(named.decode("latin-1"))
-        body = Body(length, self.limit, coding, self.header_length or 0)
+        whole = -1 if length is None or coding is not None else length
+        body = Body(length, self.limit, coding, self.header_length or 0, whole=whole)
         self.is_left = False
         if length is None:
             self._check_end()

@@ -122,7 +122,9 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters), item.data) for item in document.outputs]
+        items = [
+            schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters), item.data) for item in document.outputs
+        ]
         outputs = _decode_tensors(items, "outputs", behind, from_json, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
@@ -166,9 +168,7 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(
-    items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, read: _Read, lend: Lend
-) -> list[Tensor]:
+def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, read: _Read, lend: Lend) -> list[Tensor]:
     binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
     for item in items:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+import numpy as np
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
@@ -38,7 +39,7 @@ from .delivery import SUPPORTED, Delivery, delivery_of
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
-from .nesting import enter, leave
+from .nesting import HELD, enter, leave
 from .observers import Span, ended
 from .reserved import check_priority, check_reserved
 from .shared_memory import check_no_place, place_of
@@ -103,6 +104,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     _is_at_once: bool = False
     _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
+    is_short: bool = False
+    """Whether its response is one small array of numbers, which costs less than `ON_LOOP` to encode in any form."""
 
     # known once it has entered
     slot: Slot = _LATER
@@ -229,7 +232,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         try:
             self.started = self.engine.clock()
             is_last = self.decode_in_time()
-            return self.answer_in_time(self.run) if is_last else None
+            return self.answer_in_time(self.run if self.span is None else self.run_in_span) if is_last else None
         finally:
             self.slot.end(is_last=is_last)
 
@@ -310,19 +313,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
-        if self.span is None:
-            return self._run()
-        with self.span.active():
-            return self._run()
-
-    def _run(self) -> InferenceResponse:
-        token = enter(self.model, self.slot)
+        token = HELD.set((*HELD.get(), (self.model, self.slot)))
         try:
-            args, kwargs = self.arguments()
+            args, kwargs = self.binding.arguments(self) if self._arguments is None else self.arguments()
             self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
-            new = is_new(result)
+            new = type(result) is np.ndarray and result.nbytes > SMALL and is_new(result)
             del args, kwargs
             response = self.respond(result, new)
             if len(self.tensors) > _MANY:
@@ -333,16 +330,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            leave(token)
+            HELD.reset(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
-        if self.span is None:
-            return await self._run_async()
-        with self.span.active():
-            return await self._run_async()
-
-    async def _run_async(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.arguments()
@@ -362,38 +353,51 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             leave(token)
 
+    def run_in_span(self) -> InferenceResponse:
+        """`run`, with its span as the current one."""
+        assert self.span is not None
+        with self.span.active():
+            return self.run()
+
+    async def run_async_in_span(self) -> InferenceResponse:
+        """`run_async`, with its span as the current one."""
+        assert self.span is not None
+        with self.span.active():
+            return await self.run_async()
+
     def _forget_inputs(self) -> None:
         """Let go of the inputs, before memory is needed to encode as many outputs."""
         request = self.request
         self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
         self.tensors = {}
 
-    def respond(self, result: Any, new: bool) -> InferenceResponse:
+    def respond(self, result: Any, new: bool, *, lasts: bool = False) -> InferenceResponse:
         """The response that a result is.
 
         Args:
             result: What the function returned, or yielded.
             new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
+            lasts: Whether the caller sees to it that nobody changes the response's arrays any more.
 
         Raises:
             ModelFault: It cannot be one.
             InvalidRequest: It has not what the request asks for.
         """
-        response = self.response_of(result)
-        for tensor in response.outputs:
-            array = tensor.array
-            # small ones are copied when they are encoded, before the slot is left
-            if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
-                tensor.array = lasting(array, self.request)
-        return response
-
-    def response_of(self, result: Any) -> InferenceResponse:
-        """`respond`, but for its arrays, which may share memory with the result."""
         request, model = self.request, self.model
         response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        if lasts:
+            return response
+        self.is_short = len(response.outputs) == 1
+        for tensor in response.outputs:
+            array = tensor.array
+            # small ones are copied when they are encoded, before the slot is left
+            if array.nbytes > SMALL or array.dtype.hasobject:
+                self.is_short = False
+                if not (new and array is result):
+                    tensor.array = lasting(array, request)
         return response
 
     def encode(self, response: InferenceResponse) -> T:
@@ -433,12 +437,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.flight.end(error)
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
-
-    def note_answer(self) -> None:
-        """Note that the call was answered."""
-        self.model.statistics.record_answer(self, self.rows)
-        if self.span is not None:
-            self.span.end("ok", self, None)
 
     def note_hit(self) -> None:
         """Note that the call was answered from the cache."""

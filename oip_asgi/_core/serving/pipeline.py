@@ -26,7 +26,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
-from .nesting import holders
+from .nesting import HELD, holders
 from .observers import ended
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def _enter(call: Call[Any]) -> Slot:
         NotReady: The server stops.
         Busy: All slots are taken, and the queue is full.
     """
-    engine, model, within = call.engine, call.model, holders()
+    engine, model, within = call.engine, call.model, holders() if HELD.get() else []
     if engine.stopping and not within:
         raise _stopping(model)
     if model.batching is None or model in within:
@@ -157,7 +157,9 @@ def answered(call: Call[T]) -> Steps[T]:
         raise
     finally:
         slot.give_up()
-    call.note_answer()
+    call.model.statistics.record_answer(call, call.rows)
+    if call.span is not None:
+        call.span.end("ok", call, None)
     return answer
 
 
@@ -230,10 +232,11 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
     if not call.started:
         call.started = call.entered if slot.turn is None else call.engine.clock()
     if call.handler.kind == "async":
-        response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
+        run_async = call.run_async if call.span is None else call.run_async_in_span
+        response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
     else:
-        response = yield Run(call.run, "inline")
-    if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        response = yield Run(call.run if call.span is None else call.run_in_span, "inline")
+    if call.delivery is None and (call.is_short or call.form.encoding_cost(call.request, response) <= ON_LOOP):
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
