@@ -90,6 +90,10 @@ def wire_array(value: Any) -> Array:
     Raises:
         TypeError: The protocol has no datatype for it.
     """
+    if type(value) is list and value and type(value[0]) in (str, bytes):
+        known = _as_bytes(value)
+        if known is not None:
+            return object_array(known, (len(known),))
     array = as_array(value)
     kind = array.dtype.kind
     if kind == "O":
@@ -130,12 +134,18 @@ def _holds_text(value: Any) -> bool:
 
 def _bytes_array(array: Array) -> Array:
     elements = array.ravel().tolist()
-    classes = set(map(type, elements))
-    if classes <= {bytes}:
+    known = _as_bytes(elements)
+    if known is elements:
         return array
+    return object_array([_to_bytes(element) for element in elements] if known is None else known, array.shape)
+
+
+def _as_bytes(elements: list[Any]) -> list[bytes] | None:
+    """Elements as `bytes`, where all are `bytes`, or all are `str`: the same list where nothing has to change. None for others."""
+    classes = set(map(type, elements))
     if classes == {str}:
-        return object_array(list(map(str.encode, elements)), array.shape)
-    return object_array([_to_bytes(element) for element in elements], array.shape)
+        return list(map(str.encode, elements))
+    return elements if classes <= {bytes} else None
 
 
 def _to_bytes(element: object) -> bytes:
@@ -266,7 +276,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
 
 
 def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an array that is known to be of the protocol, as that of another tensor: of one of `bytes`, `Tensor` looks at each element."""
+    """A tensor of an array that is known to be one of the protocol, as that of another one: `Tensor` would look at each BYTES element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array
     return tensor

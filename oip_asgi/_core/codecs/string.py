@@ -5,9 +5,10 @@ Specification: Content Types, UTF-8 String.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from ..tensors import Tensor
+from ..tensors import Tensor, bytes_tensor, object_array
 from .base import InputCodec, SingleTensorCodec, are_all, decode_elements, encode_elements
 
 
@@ -24,9 +25,11 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        # with the method of str itself, no Python code runs for each element
-        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
-        return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
+        if type(payload) is list:
+            with suppress(TypeError, ValueError):  # of an element, which is looked for below
+                elements = list(map(str.encode, payload))  # no Python code runs for each
+                return bytes_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+        return encode_elements(name, payload, _to_utf8, cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[str]:

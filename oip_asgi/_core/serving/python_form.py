@@ -77,10 +77,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         whole = self.codecs.whole_of_value(self.inputs)
         if whole is not None:
             made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
-            inputs, parameters = (
-                [_own(Tensor(tensor.name, tensor.array, tensor.parameters)) for tensor in made.inputs],
-                {**made.parameters, **parameters},
-            )
+            checked = [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs]  # whose codec may be a user's
+            inputs, parameters = list(map(_own, checked)), {**made.parameters, **parameters}
         elif isinstance(self.inputs, Mapping):
             for name, value in self.inputs.items():
                 if not isinstance(name, str):
