@@ -104,9 +104,10 @@ def write(array: Array, first: int) -> bytes:
 
 def _strings(elements: list[bytes], first: int) -> list[str]:
     strings: list[str] = []
-    for place, element in enumerate(elements, first):
-        try:
-            strings.append(element.decode())
-        except UnicodeDecodeError:
-            raise InvalidRequest(f"BYTES element {place} is {shown(element)}, which is not UTF-8 and cannot be a JSON string") from None
+    try:
+        strings.extend(map(bytes.decode, elements))
+    except UnicodeDecodeError:
+        place = len(strings)  # of the first that is none
+        text = f"BYTES element {first + place} is {shown(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        raise InvalidRequest(text) from None
     return strings

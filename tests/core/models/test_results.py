@@ -16,7 +16,7 @@ from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, Infere
 from tests.support.asking import ask, error, outputs
 from tests.support.inside import break_encoding
 
-FP32, INT8 = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1])
+FP32, INT8, TEXTS = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1]), TensorSpec("t", "BYTES", [-1])
 
 
 def returning(value: Any, *declared: TensorSpec) -> InferenceServer:
@@ -107,6 +107,15 @@ def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
         (5, [TensorSpec("s", "INT64", [])], [("s", "INT64", [], [5])]),
         ("a", [TensorSpec("s", "BYTES", [1])], [("s", "BYTES", [1], ["a"])]),
         (InferenceResponse([Tensor("f", np.ones(1))]), [FP32], [("f", "FP32", [1], [1.0])]),
+        (np.array([b"a", b""], object), [TEXTS], [("t", "BYTES", [2], ["a", ""])]),
+        (np.array(["a", b"b", bytearray(b"c"), memoryview(b"d"), np.bytes_(b"e")], object), [TEXTS], [("t", "BYTES", [5], list("abcde"))]),
+        ({"t": np.array(["\0", "é"], object)}, [TEXTS], [("t", "BYTES", [2], ["\0", "é"])]),
+        ([b"a\0", b""], [TEXTS], [("t", "BYTES", [2], ["a\0", ""])]),
+        (["a", b"b", np.str_("c")], [TEXTS], [("t", "BYTES", [3], ["a", "b", "c"])]),
+        (np.array([["a"], ["b"]], object), [TensorSpec("t", "BYTES", [-1, 1])], [("t", "BYTES", [2, 1], ["a", "b"])]),
+        (np.array([[b"a", b"b", b"c"]] * 2, object), [TensorSpec("t", "BYTES", [2, 3])], [("t", "BYTES", [2, 3], list("abcabc"))]),
+        (np.array([[b"a", b"b"], [b"c", b"d"]], object).T, [TensorSpec("t", "BYTES", [2, 2])], [("t", "BYTES", [2, 2], list("acbd"))]),
+        (np.array([], object), [TEXTS], [("t", "BYTES", [0], [])]),
     ],
 )
 def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], expected: Any) -> None:
@@ -140,6 +149,14 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.ones((2, 2)), [FP32], r"output 'f' has shape \[2, 2\], but \[-1\] is declared"),
         (np.ones(1), [INT8], "output 'i' has datatype FP64, but INT8 is declared"),
         (np.array(["a"]), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
+        (np.array([b"a"], object), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
+        (np.ones(1), [TEXTS], "output 't' has datatype FP64, but BYTES is declared"),
+        (np.array([[b"a"]], object), [TEXTS], r"output 't' has shape \[1, 1\], but \[-1\] is declared"),
+        (np.array([b"a", None], object), [TEXTS], "output 't' is no tensor: .* of str or bytes, but holds None"),
+        (np.array([b"a", 1], object), [TEXTS], "of str or bytes, but holds 1"),
+        (np.array([b"a", "\ud800"], object), [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),
+        (["a", "\ud800"], [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),
+        (["a", None], [TEXTS], "of str or bytes, but holds None"),
         (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
         (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
         (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),

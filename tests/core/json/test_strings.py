@@ -1,0 +1,76 @@
+"""BYTES elements as JSON strings: the same elements and texts as a decoder and an encoder make, whichever way they are read and written."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oip_asgi._core.errors import InvalidRequest
+from oip_asgi._core.json import strings
+from oip_asgi._core.tensors import object_array
+
+PLAIN = ["element one", "two", "three of them"] * 20
+
+# each is plain for a reader of bytes that overlooks one thing
+ODD = ["", '"', "\\", '","', '\\"', "\n", "\x1f", "\x7f", "\0", "é", "日本", "\U0001f600", "\u2028", "[", "]", ", ", "x" * 5000]
+
+
+def array_of(texts: list[str]) -> np.typing.NDArray[np.object_]:
+    return object_array([text.encode() for text in texts], (len(texts),))
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", [0, 30, 59])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ":"), (" ,\n", ":")])
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_one_string_among_many_that_is_not_plain(odd: str, place: int, separators: tuple[str, str], ensure_ascii: bool) -> None:
+    texts = [*PLAIN[:place], odd, *PLAIN[place + 1 :]]
+    assert strings.read(json.dumps(texts, separators=separators, ensure_ascii=ensure_ascii).encode()) == [text.encode() for text in texts]
+    written = strings.write(array_of(texts), 0)
+    assert json.loads(written) == texts
+    assert msgspec.json.decode(written) == texts
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=40), st.booleans())
+def test_strings_of_any_text_come_back(texts: list[str], ensure_ascii: bool) -> None:
+    assert strings.read(json.dumps(texts, ensure_ascii=ensure_ascii).encode()) == [text.encode() for text in texts]
+    assert json.loads(strings.write(array_of(texts), 0)) == texts
+
+
+@pytest.mark.parametrize(
+    "odd", [b"\n", b"\x1f", b"\0", b'"', b'x"', b'","x', b"\\", b"\\x", b"\\ud800", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc3,"]
+)
+@pytest.mark.parametrize("place", [0, 30, 59])
+def test_what_is_no_string_is_refused(odd: bytes, place: int) -> None:
+    elements = [text.encode() for text in PLAIN]
+    elements[place] = odd
+    text = b'["%b"]' % b'","'.join(elements)
+    try:
+        expected = [each.encode() for each in json.loads(text)]
+    except (ValueError, UnicodeError):
+        with pytest.raises((msgspec.DecodeError, UnicodeError)):
+            strings.read(text)
+    else:
+        assert strings.read(text) == expected  # of which quotes made two
+
+
+@pytest.mark.parametrize("odd", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\x80", b"\xff\0\0\0"])
+@pytest.mark.parametrize("place", [0, 30, 59])
+def test_an_element_that_is_no_utf_8_is_named(odd: bytes, place: int) -> None:
+    elements = [text.encode() for text in PLAIN]
+    elements[place] = odd
+    with pytest.raises(InvalidRequest, match=f"BYTES element {place + 7} is "):
+        strings.write(object_array(elements, (len(elements),)), 7)
+
+
+@pytest.mark.parametrize(("number", "element"), [(0, b""), (1, b""), (17, b""), (1000, b""), (1000, b"ab"), (1000, "é".encode())])
+def test_strings_that_are_all_alike(number: int, element: bytes) -> None:
+    elements = [element] * number
+    written = strings.write(object_array(elements, (number,)), 0)
+    assert json.loads(written) == [element.decode()] * number
+    assert strings.read(written) == elements
