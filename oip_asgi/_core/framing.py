@@ -1,7 +1,7 @@
 """BYTES elements <-> the bytes in which each stands behind its length, many at once. Knows no shapes and no tensors.
 
 numpy finds and writes the lengths, `bytes.split` makes the elements, and `bytearray.join` joins them. 1,000 elements of 25 bytes are cut
-in 45 microseconds, for which a loop takes 110, and joined in 22, for which a join of lengths and elements in turn takes 60.
+in 47 microseconds, for which a loop takes 140, and joined in 25, for which a loop takes 93, and a join of lengths and elements in turn 59.
 
 Specification: Binary Tensor Data Extension, BYTES.
 """
@@ -145,17 +145,28 @@ def joined(elements: list[bytes]) -> bytes | bytearray:
         for element in elements:
             parts += (len(element).to_bytes(_SIZE, "little"), element)
         return b"".join(parts)
-    if number <= _INTERLEAVED or sum(map(len, elements[:: -(-number // _LOOKED_AT)])) > _SHORT * _LOOKED_AT:
-        lengths: Array = np.fromiter(map(len, elements), "<u4", number)
-        parts = [b""] * (2 * number)
-        parts[::2] = lengths.view("V4").tolist()
-        parts[1::2] = elements
-        return b"".join(parts)
+    looked_at = elements[:: -(-number // _LOOKED_AT)]
+    if number <= _INTERLEAVED or sum(map(len, looked_at)) > _SHORT * len(looked_at):
+        return _interleaved(elements)
+    return _written_over_marks(elements)
+
+
+def _interleaved(elements: list[bytes]) -> bytes:
+    lengths = np.fromiter(map(len, elements), "<u4", len(elements))
+    parts = [b""] * (2 * len(elements))
+    parts[::2] = lengths.view("V4").tolist()
+    parts[1::2] = elements
+    return b"".join(parts)
+
+
+def _written_over_marks(elements: list[bytes]) -> bytearray:
+    """The elements joined with marks before them, over which the lengths are then written."""
+    number = len(elements)
     data = bytearray(_MARKED).join([b"", *elements])
     codes = np.frombuffer(data, np.uint8)
     starts: Array = (codes == _MARK).nonzero()[0] if len(data) <= number * _SHORT else codes[:0]
     if len(starts) == number:  # no element has a byte like a mark's
-        lengths = np.empty(number, np.int64)
+        lengths: Array = np.empty(number, np.int64)
         np.subtract(starts[1:], starts[:-1], lengths[:-1])
         lengths[-1] = len(data) - starts[-1]
         lengths -= _SIZE
@@ -163,13 +174,8 @@ def joined(elements: list[bytes]) -> bytes | bytearray:
         lengths = np.fromiter(map(len, elements), "<u4", number)
         starts = np.cumsum(lengths, dtype=np.int64) - lengths
         starts += np.arange(0, number * _SIZE, _SIZE)
-    _write(codes, starts, lengths)
+    codes[starts] = lengths  # of which this takes the lowest byte; the other three of a mark are zeros
+    if lengths.max() > 0xFF:
+        for place, octets in enumerate(lengths.astype("<u4").view(np.uint8).reshape(-1, _SIZE).T[1:], 1):
+            codes[starts + place] = octets
     return data
-
-
-def _write(codes: Array, starts: Array, lengths: Array) -> None:
-    """Put lengths in the place of marks, of which all bytes but the first are zeros."""
-    codes[starts] = lengths  # of which this takes the lowest byte
-    if lengths.max() >= _MARK + 1:
-        for place, octet in enumerate(lengths.astype("<u4").view(np.uint8).reshape(-1, _SIZE).T[1:], 1):
-            codes[starts + place] = octet

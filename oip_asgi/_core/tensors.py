@@ -213,8 +213,7 @@ def read_only(array: Array) -> None:
     """Let nobody write to an array, nor to what it is a view of."""
     part: Any = array
     while isinstance(part, np.ndarray):
-        if part.flags.writeable:
-            part.flags.writeable = False
+        part.setflags(write=False)
         part = part.base
 
 

@@ -39,7 +39,7 @@ def read(text: bytes) -> list[bytes]:
     """
     elements = _cut_out(text)
     if elements is None:
-        elements = [element.encode() for element in _decode(text)]
+        elements = list(map(str.encode, _decode(text)))
     if len(elements) * _DENSE > len(text):
         kept: dict[bytes, bytes] = {}
         return [kept.setdefault(element, element) if len(element) == _TWO else element for element in elements]
