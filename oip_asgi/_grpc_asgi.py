@@ -165,8 +165,11 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _method_path(scope: Scope) -> str:
-    """Service and method. Some hosts have cut the mount's part off `path`."""
+    """Service and method. Some hosts have cut the mount's part off `path`: it is in `root_path`, or with Litestar in `raw_path` only."""
     path: str = scope["path"]
+    raw_path: bytes | None = scope.get("raw_path")
+    if path.endswith("/") and raw_path:
+        path = raw_path.decode("latin-1")
     return method_of(path if path.count("/") > 1 else scope.get("root_path", "").rstrip("/") + path)
 
 
