@@ -16,14 +16,20 @@ class Kind(NamedTuple):
 
     command: str
     tls: str
+    waits_for_readers: bool = False
+    """Whether it takes no more of a response than it can send to a client that reads slowly."""
+    requests: int = 1_000_000
+    """After how many it closes a connection."""
 
 
 KINDS: Final = {
     "hypercorn": Kind("hypercorn --config SETTINGS --bind 127.0.0.1:PORT", "--certfile CERTIFICATE --keyfile KEY"),
     "uvicorn zttp": Kind(
-        "uvicorn --port PORT --http zttp --http2 --loop uvloop --timeout-keep-alive 75", "--ssl-certfile CERTIFICATE --ssl-keyfile KEY"
+        "uvicorn --port PORT --http zttp --http2 --loop uvloop --timeout-keep-alive 75",
+        "--ssl-certfile CERTIFICATE --ssl-keyfile KEY",
+        requests=4096,
     ),
-    "pyvoy": Kind("pyvoy --port PORT", "--tls-cert CERTIFICATE --tls-key KEY"),
+    "pyvoy": Kind("pyvoy --port PORT", "--tls-cert CERTIFICATE --tls-key KEY", waits_for_readers=True),
 }
 
 _SETTINGS: Final = "keep_alive_max_requests = 1000000000\n"
