@@ -18,7 +18,7 @@ from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, time
 from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
 from ._grpc_asgi_stream import Requests, answer_stream
-from ._runtime.drive import drive_async
+from ._runtime.drive import advance_async
 from ._runtime.waiting import ClientGone
 from ._services import INFER_STREAM, MethodsByPath
 from .asgi import AnyASGIApp, ClientOf, own_lifespan
@@ -78,11 +78,12 @@ class OIPGRPCApp:
                 else:
                     await self._stream(call, receive, send, laid)
                 return
+        client = ClientOf(receive, runtime)
         try:
-            client = ClientOf(receive, runtime)
-            answer = await drive_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
+            answer = await advance_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
+        assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
         await _send(answer, send, laid)
 
     async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
@@ -170,7 +171,9 @@ def _method_path(scope: Scope) -> str:
     raw_path: bytes | None = scope.get("raw_path")
     if path.endswith("/") and raw_path:
         path = raw_path.decode("latin-1")
-    return method_of(path if path.count("/") > 1 else scope.get("root_path", "").rstrip("/") + path)
+    if path.count("/") < 2:
+        path = scope.get("root_path", "").rstrip("/") + path
+    return method_of(path)
 
 
 class TrailersMiddleware:

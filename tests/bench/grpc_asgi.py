@@ -12,7 +12,7 @@ from typing import Final
 
 from .machine import described
 from .measure import Cell, Work, measure
-from .report import number, table
+from .report import details, number, table
 from .rows import GRPC, Row, rpc
 from .run import tell, together, warnings
 from .servers import PEERS, Server, peers
@@ -102,7 +102,7 @@ def main() -> None:
         cells = [measure(Work(row, calls, running), arguments.rounds, arguments.seconds, tell) for row, calls in works]
     tell("")
     started = [each.server for each in running]
-    print(described(), rates(cells, started), ratios(cells, started), sep="\n\n")
+    print(described(), rates(cells, started), ratios(cells, started), details(cells, started), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -199,7 +199,8 @@ class Calls:
         if not messages:
             raise InferenceError("the request has no message: expected one", status=501)
         reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout)
-        fields, parts = call.fields, list[Buffer]()
+        fields = call.fields
+        parts: list[Buffer] = []
         if reply.code == "OK":
             coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if call.head.compress else None
             message: bytes = reply.message

@@ -58,12 +58,12 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
             raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
 
 
-def _of_inputs(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
+def _of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
     """The raw contents of each input, where there are any: those in shared memory have none."""
-    if not raw or len(raw) == len(message.inputs):
+    if not raw or len(raw) == len(inputs):
         return raw
     left = iter(raw)
-    return [None if REGION in item.parameters else next(left, None) for item in message.inputs[:]]
+    return [None if REGION in item.parameters else next(left, None) for item in inputs]
 
 
 def decode_request(
@@ -81,13 +81,13 @@ def decode_request(
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    raw_of = _of_inputs(message, raw)
-    inputs = [
-        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend)
-        for place, item in enumerate(message.inputs[:])
+    inputs = message.inputs[:]
+    raw_of = _of_inputs(inputs, raw)
+    tensors = [
+        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend) for place, item in enumerate(inputs)
     ]
     outputs = _asked(message)
-    return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
+    return InferenceRequest(tensors, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
 
 
 def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
@@ -100,7 +100,7 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     """
     return size + sum(
         len(content) if item.datatype == "BYTES" else len(content) // COPIED
-        for item, content in zip(message.inputs, _of_inputs(message, raw), strict=False)
+        for item, content in zip(message.inputs, _of_inputs(message.inputs, raw), strict=False)
         if content is not None
     )
 
