@@ -57,14 +57,9 @@ class OIPGRPCApp:
         self.paths = self._methods.service_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
-        else:
-            await own_lifespan(self._server, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._answer_other(scope, receive, send)
+            return
         head = Head(scope["method"], _method_path(scope), list(scope["headers"]), True, scope, self._compress)
         laid: Fields | None = scope.get(_LAID)
         has_trailers = laid is not None or _has_trailers(scope)
@@ -85,6 +80,12 @@ class OIPGRPCApp:
             answer = CANCELLED
         assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
         await _send(answer, send, laid)
+
+    async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
+        else:
+            await own_lifespan(self._server, receive, send)
 
     async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
         engine, runtime = self._server._inside

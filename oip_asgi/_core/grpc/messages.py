@@ -83,11 +83,12 @@ def decode_request(
     """
     inputs = message.inputs[:]
     raw_of = _of_inputs(inputs, raw)
-    tensors = [
-        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend) for place, item in enumerate(inputs)
-    ]
-    outputs = _asked(message)
-    return InferenceRequest(tensors, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
+    tensors = []
+    for place, item in enumerate(inputs):
+        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend))
+    outputs = _asked(message.outputs[:]) if message.outputs else []
+    parameters = _decode_parameters(message.parameters, "parameters") if message.parameters else {}
+    return InferenceRequest(tensors, message.id or None, parameters, outputs)
 
 
 def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
@@ -105,10 +106,9 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     )
 
 
-def _asked(message: Any) -> list[RequestOutput]:
+def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
     return [
-        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
-        for place, item in enumerate(message.outputs[:])
+        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
     ]
 
 
@@ -119,7 +119,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
-        parameters = _decode_parameters(item.parameters, "parameters")
+        parameters = _decode_parameters(item.parameters, "parameters") if item.parameters else {}
         parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is None:
             if not item.HasField("contents"):
@@ -154,8 +154,6 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
-    if not parameters:
-        return {}
     return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
 
 
