@@ -60,7 +60,10 @@ class OIPGRPCApp:
         if scope["type"] != "http":
             await self._answer_other(scope, receive, send)
             return
-        head = Head(scope["method"], _method_path(scope), list(scope["headers"]), True, scope, self._compress)
+        path: str = scope["path"]
+        if path.count("/") != 2 or path[-1] == "/":
+            path = _method_path(scope)
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
         laid: Fields | None = scope.get(_LAID)
         has_trailers = laid is not None or _has_trailers(scope)
         engine, runtime = self._server._inside

@@ -54,16 +54,18 @@ class FrameReader:
     Attributes:
         messages: Those that are there and have not been taken, in order.
         whole: A chunk is never the message itself.
+        is_compressed: Whether `feed` takes its time.
     """
 
     whole: Final = -1
 
-    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "messages")
+    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
 
     def __init__(
         self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None, length: int | None = None
     ) -> None:
         self.messages: list[Buffer] = []
+        self.is_compressed = coding is not None
         self._limit = limit
         self._coding = coding
         self._is_text = is_text
@@ -72,11 +74,6 @@ class FrameReader:
         self._head = b""
         self._rest = b""
         self._body: Body | None = None
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether `feed` takes its time."""
-        return self._coding is not None
 
     def wanted(self, most: int) -> int:
         """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""

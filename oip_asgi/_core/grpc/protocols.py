@@ -81,8 +81,6 @@ def protocol_of(content_type: bytes) -> Protocol | None:
 
 def method_of(path: str) -> str:
     """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": the last two segments of a path."""
-    if path.startswith("/") and path.count("/") == 2:
-        return path
     *_, service, method = ("", "", *path.split("/"))[-3:]
     return f"/{service}/{method}"
 
