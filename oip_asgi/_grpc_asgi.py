@@ -61,7 +61,7 @@ class OIPGRPCApp:
             await self._answer_other(scope, receive, send)
             return
         path: str = scope["path"]
-        if path.count("/") != 2 or path[-1] == "/":
+        if path.count("/") != 2 or path[-1] == "/":  # else it is the service and the method
             path = _method_path(scope)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
         laid: Fields | None = scope.get(_LAID)
