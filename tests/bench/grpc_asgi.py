@@ -98,10 +98,13 @@ def main() -> None:
     servers = [server for server in [*own_servers(), *peers()] if server.name in arguments.servers]
     rows = [rpc(SHAPES[name], arguments.calls)(name) for name in arguments.rows]
     works = [(row, calls) for row in rows for calls in arguments.calls if is_measured(row, calls)]
+    cells = []
     with together(servers) as running:
-        cells = [measure(Work(row, calls, running), arguments.rounds, arguments.seconds, tell) for row, calls in works]
-    tell("")
-    started = [each.server for each in running]
+        started = [each.server for each in running]
+        for row, calls in works:
+            cells.append(measure(Work(row, calls, running), arguments.rounds, arguments.seconds, tell))
+            # a long run that is broken off has said what it found
+            print("", rates(cells[-1:], started), sep="\n", file=sys.stderr, flush=True)
     print(described(), rates(cells, started), ratios(cells, started), details(cells, started), sep="\n\n")
 
 
