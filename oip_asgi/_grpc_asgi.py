@@ -18,7 +18,7 @@ from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, time
 from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
 from ._grpc_asgi_stream import Requests, answer_stream
-from ._runtime.drive import drive_async
+from ._runtime.drive import advance_async
 from ._runtime.waiting import ClientGone
 from ._services import INFER_STREAM, MethodsByPath
 from .asgi import AnyASGIApp, ClientOf, own_lifespan
@@ -57,15 +57,13 @@ class OIPGRPCApp:
         self.paths = self._methods.service_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
-        else:
-            await own_lifespan(self._server, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = Head(scope["method"], _method_path(scope), list(scope["headers"]), True, scope, self._compress)
+        if scope["type"] != "http":
+            await self._answer_other(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path.count("/") != 2 or path[-1] == "/":  # else it is the service and the method
+            path = _method_path(scope)
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
         laid: Fields | None = scope.get(_LAID)
         has_trailers = laid is not None or _has_trailers(scope)
         engine, runtime = self._server._inside
@@ -78,12 +76,19 @@ class OIPGRPCApp:
                 else:
                     await self._stream(call, receive, send, laid)
                 return
+        client = ClientOf(receive, runtime)
         try:
-            client = ClientOf(receive, runtime)
-            answer = await drive_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
+            answer = await advance_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
+        assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
         await _send(answer, send, laid)
+
+    async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
+        else:
+            await own_lifespan(self._server, receive, send)
 
     async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
         engine, runtime = self._server._inside
@@ -165,9 +170,14 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _method_path(scope: Scope) -> str:
-    """Service and method. Some hosts have cut the mount's part off `path`."""
+    """Service and method. Some hosts have cut the mount's part off `path`: it is in `root_path`, or with Litestar in `raw_path` only."""
     path: str = scope["path"]
-    return method_of(path if path.count("/") > 1 else scope.get("root_path", "").rstrip("/") + path)
+    raw_path: bytes | None = scope.get("raw_path")
+    if path.endswith("/") and raw_path:
+        path = raw_path.decode("latin-1")
+    if path.count("/") < 2:
+        path = scope.get("root_path", "").rstrip("/") + path
+    return method_of(path)
 
 
 class TrailersMiddleware:

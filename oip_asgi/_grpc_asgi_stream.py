@@ -14,7 +14,8 @@ from ._core.grpc.http import TOO_LATE
 from ._core.grpc.method import Reply, refusal
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, attended
+from ._runtime.waiting import ClientGone, attended, until_gone
+from .asgi import ClientOf
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -56,8 +57,9 @@ class Requests:
         await asyncio.wait([self._reading])
 
     async def _read(self) -> None:
+        more = True
         try:
-            while (message := await self._receive())["type"] != "http.disconnect":
+            while more and (message := await self._receive())["type"] != "http.disconnect":
                 feed = partial(self._reader.feed, message.get("body", b""))
                 if self._reader.is_compressed:
                     await self._runtime.run(Run(feed, "conversion"))
@@ -65,12 +67,15 @@ class Requests:
                     feed()
                 for each in self._reader.take():
                     self._messages.put_nowait(bytes(each))
-                if not message.get("more_body", False):
+                more = message.get("more_body", False)
+                if not more:
                     self._reader.finish()
                     self._messages.put_nowait(None)
                 while not self._messages.empty():  # one message waits here, and others on the connection
                     self._is_taken.clear()
                     await self._is_taken.wait()
+            if not more:
+                await until_gone(ClientOf(self._receive, self._runtime).is_gone)
         except InferenceError as error:
             self.error = error
 

@@ -27,6 +27,9 @@ _TURN_SECONDS: Final = 0.005
 _UNWATCHED_SECONDS: Final = 0.03
 """How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
 
+_ASKED_AGAIN_SECONDS: Final = 0.1
+"""How long until a server is asked again that does not wait with its answer."""
+
 
 def running_loop() -> asyncio.AbstractEventLoop:
     """The event loop that runs in this thread.
@@ -81,6 +84,14 @@ class ClientGone(Exception):
 
 Reason: TypeAlias = type[DeadlinePassed | ClientGone]
 """Why work is stopped."""
+
+
+async def until_gone(gone: Gone) -> None:
+    """Wait until the client has gone. A server may say at once, and as often as it is asked, that nothing more comes, as pyvoy 1.3 does."""
+    is_gone = await gone()
+    while not is_gone:
+        await asyncio.sleep(_ASKED_AGAIN_SECONDS)
+        is_gone = await gone()
 
 
 async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | None = None) -> None:
@@ -216,8 +227,8 @@ class _Watch:
     async def _watch_client(self) -> None:
         assert self._gone is not None  # only then is there somebody to watch
         with suppress(Exception):  # a server that breaks on the question cannot answer it
-            if await self._gone():
-                self._stop(ClientGone)
+            await until_gone(self._gone)
+            self._stop(ClientGone)
 
     async def end(self) -> None:
         """Watch no longer."""

@@ -1,115 +1,112 @@
-"""gRPC over ASGI under pyvoy against two echoes, in one run: `python -m tests.bench.grpc_asgi`. Wants pyvoy and h2load, beside the extra.
+"""gRPC in an ASGI application against two echoes, grpcio and other servers, in one run: `python -m tests.bench.grpc_asgi`.
 
-Prints, for each round, the calls per second over one connection with eight calls at once, and the medians' ratios.
+Wants pyvoy, zttp and h2load beside the extra; TRITON_PYTHON, MLSERVER_PYTHON and KSERVE_PYTHON as `tox -e bench-peers` has them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
+import argparse
 import sys
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import grpc.aio
-import numpy as np
+from .machine import described
+from .measure import Cell, Work, measure
+from .report import details, number, table
+from .rows import GRPC, Row, rpc
+from .run import tell, together, warnings
+from .servers import PEERS, Server, peers
 
-from oip_asgi import InferenceServer
-from oip_asgi.grpc import OIPGRPCApp, add_to_server
-from tests.support.grpc_asgi import frame
-from tests.support.grpc_ways import SERVICE, wire_request
-from tests.support.processes import environment, free_port
+SHAPES: Final = {"1x4": [1, 4], "1x784": [1, 784], "1x150528": [1, 150_528], "64 MiB": [4096, 4096]}
+CALLS: Final = (1, 8, 64)
 
-PATH: Final = f"/{SERVICE}/ModelInfer"
-ROUNDS, SECONDS, CALLS = 5, 2, 8
-COMMANDS: Final = {
-    "ASGI echo, pyvoy": "pyvoy --loop uvloop --port PORT tests.bench.grpc_asgi:bare",
-    "oip_asgi, pyvoy": "pyvoy --loop uvloop --port PORT tests.bench.grpc_asgi:app",
-    "grpc.aio echo": "python -m tests.bench.grpc_asgi echo PORT",
-    "oip_asgi, grpc.aio": "python -m tests.bench.grpc_asgi oip PORT",
-}
+_APPS: Final = f"{__package__}.grpc_apps"
+_BASE: Final = "grpc.aio echo"
+_ASGI: Final = {"pyvoy": "pyvoy --loop uvloop --port PORT APP", "uvicorn": "uvicorn --port PORT --http zttp --http2 --loop uvloop APP"}
+_ZTTP_CALLS: Final = 4000
+"""zttp closes a connection after 4,096."""
 
 
-def make_server() -> InferenceServer:
-    server = InferenceServer()
-    server.register("echo", lambda x: x, run="inline")
-    return server
+def own_servers() -> list[Server]:
+    """The echoes, and this package on grpcio and on each server of ASGI."""
+    found = [
+        _served(_BASE, _BASE, [sys.executable, "-m", "tests.bench.serve", "gRPC echo", "PORT"]),
+        _served("add_to_server", _BASE, [sys.executable, "-m", "tests.bench.serve", "gRPC", "PORT"]),
+    ]
+    for name, command in _ASGI.items():
+        quiet = ["--log-level", "warning", "--no-access-log", "--timeout-keep-alive", "75"] if name == "uvicorn" else []
+        for what, app in (("echo", "echo"), ("oip_asgi", "app")):
+            words = [*command.replace("APP", f"{_APPS}:{app}").split(), *quiet]
+            found.append(_served(f"{what}, {name}", f"echo, {name}", words, _ZTTP_CALLS if name == "uvicorn" else None))
+    return found
 
 
-async def bare(scope: Any, receive: Any, send: Any) -> None:
-    """The least that answers a call over ASGI: the same bytes."""
-    if scope["type"] != "http":
-        return
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/grpc")], "trailers": True})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-    await send({"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")], "more_trailers": False})
+def _served(name: str, floor: str, words: Sequence[str], most_calls: int | None = None) -> Server:
+    def command(_: int, port: int) -> Sequence[str]:
+        return [word.replace("PORT", str(port)) for word in words]
+
+    return Server(name, name, command, {GRPC: floor}, most_calls=most_calls)
 
 
-app = OIPGRPCApp(make_server())
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.grpc_asgi")
+    names = [server.name for server in [*own_servers(), *peers()]]
+    parser.add_argument("--rows", nargs="+", choices=SHAPES, default=[*SHAPES], help="shapes of the tensor (all)")
+    parser.add_argument("--calls", nargs="+", type=int, default=CALLS, metavar="N", help="at once, over one connection (1 8 64)")
+    parser.add_argument("--servers", nargs="+", choices=names, default=names, metavar="NAME", help=f"of: {', '.join(names)} (all)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each server (3)")
+    parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn; uvicorn: 4,000 small calls (1)")
+    return parser.parse_args()
 
 
-async def serve_grpcio(kind: str, port: str) -> None:
-    async def echo(request: bytes, context: Any) -> bytes:
-        return request
-
-    server = grpc.aio.server()
-    if kind == "oip":
-        add_to_server(make_server(), server)
-    else:
-        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(echo)
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"ModelInfer": handler})])
-    server.add_insecure_port(f"127.0.0.1:{port}")
-    await server.start()
-    await server.wait_for_termination()
+def rates(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
+    """Calls per second."""
+    lines = [[*_place(cell), *(_rate(cell, server) for server in servers)] for cell in cells]
+    return table(["calls per second", "at once", *(server.name for server in servers)], lines)
 
 
-def calls_per_second(port: int, data: Path) -> float:
-    headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
-    command = ["taskset", "-c", "1", "h2load", "-t1", "-c1", f"-m{CALLS}", f"-D{SECONDS}", f"--data={data}", *headers]
-    ran = subprocess.run([*command, f"http://127.0.0.1:{port}{PATH}"], capture_output=True, text=True, check=True)
-    [line] = [line for line in ran.stdout.splitlines() if line.startswith("requests:")]
-    words = line.split()
-    assert int(words[words.index("failed,") - 1]) == 0 < int(words[words.index("succeeded,") - 1]), line
-    return int(words[words.index("succeeded,") - 1]) / SECONDS
+def ratios(cells: Sequence[Cell], servers: Sequence[Server]) -> str:
+    """What part of the other's calls each server answers: of the bare echo of grpc.aio, and this package of the others."""
+    names = [server.name for server in servers]
+    pairs = [(name, _BASE) for name in names if name != _BASE and _BASE in names]
+    for ours in (name for name in names if name.startswith("oip_asgi")):
+        others = [ours.replace("oip_asgi", "echo"), "add_to_server", *(server.name for server in servers if server.is_peer)]
+        pairs += [(ours, other) for other in others if other in names]
+    lines = [[f"{one} / {other}", *(number(cell.ratio(one, other)) for cell in cells)] for one, other in pairs]
+    return table(["ratio", *(", ".join(_place(cell)) for cell in cells)], lines)
+
+
+def _place(cell: Cell) -> tuple[str, str]:
+    return cell.row.name, str(cell.connections)
+
+
+def _rate(cell: Cell, server: Server) -> str:
+    turns = cell.turns.get(server.name, "")
+    return turns if isinstance(turns, str) else number(cell.median(server.name, lambda turn: turn.rate))
+
+
+def is_measured(row: Row, calls: int) -> bool:
+    """Not 64 MiB with 64 calls, which are 12 GiB in the server: each is there as the body, the message and what is to be sent."""
+    return row.name != "64 MiB" or calls <= 8
 
 
 def main() -> None:
-    message = wire_request("echo", [{"name": "x", "datatype": "FP32", "shape": [1, 4]}], [np.ones(4, "<f4").tobytes()])
-    rates: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        data = Path(folder, "data")
-        data.write_bytes(frame(message.SerializeToString()))
-        ports = {}
-        for name, command in COMMANDS.items():
-            ports[name] = free_port()
-            words = [sys.executable if word == "python" else word.replace("PORT", str(ports[name])) for word in command.split()]
-            process = stack.enter_context(subprocess.Popen(["taskset", "-c", "0", *words], env=environment(), stderr=subprocess.DEVNULL))
-            stack.callback(process.terminate)
-        asyncio.run(wait_for(list(ports.values())))
-        for _ in range(ROUNDS):
-            for name, port in ports.items():
-                rates[name].append(calls_per_second(port, data))
-            print({name: round(found[-1]) for name, found in rates.items()}, flush=True)
-    for base in ("ASGI echo, pyvoy", "grpc.aio echo"):
-        ratios = {name: median(one / other for one, other in zip(found, rates[base], strict=True)) for name, found in rates.items()}
-        print(f"of the {base}:", {name: round(ratio, 2) for name, ratio in ratios.items()})
-
-
-async def wait_for(ports: list[int]) -> None:
-    for port in ports:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            await asyncio.wait_for(channel.channel_ready(), 60)
+    arguments = parse()
+    for warning in warnings(PEERS):
+        print(warning, file=sys.stderr)
+    servers = [server for server in [*own_servers(), *peers()] if server.name in arguments.servers]
+    rows = [rpc(SHAPES[name], arguments.calls)(name) for name in arguments.rows]
+    works = [(row, calls) for row in rows for calls in arguments.calls if is_measured(row, calls)]
+    cells = []
+    with together(servers) as running:
+        started = [each.server for each in running]
+        for row, calls in works:
+            cells.append(measure(Work(row, calls, running), arguments.rounds, arguments.seconds, tell))
+            # a long run that is broken off has said what it found
+            print("", rates(cells[-1:], started), sep="\n", file=sys.stderr, flush=True)
+    print(described(), rates(cells, started), ratios(cells, started), details(cells, started), sep="\n\n")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        asyncio.run(serve_grpcio(*sys.argv[1:]))
-    else:
-        main()
+    main()

@@ -20,7 +20,7 @@ def frame(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def latencies(port: int, row: Row, calls: int, seconds: int, answer_size: int) -> tuple[list[float], float]:
+def latencies(port: int, row: Row, calls: int, seconds: int, answer_size: int, *, requests: int | None = None) -> tuple[list[float], float]:
     """How long each call took, and all together, in seconds.
 
     Args:
@@ -29,6 +29,7 @@ def latencies(port: int, row: Row, calls: int, seconds: int, answer_size: int) -
         calls: How many are under way at once, over one connection.
         seconds: For how long.
         answer_size: The size of a right answer's message: a call that fails brings none, and the status 200 all the same.
+        requests: How many calls are made, however long they take.
 
     Raises:
         LoadFailed: A call did not succeed.
@@ -37,7 +38,16 @@ def latencies(port: int, row: Row, calls: int, seconds: int, answer_size: int) -
         data, log = Path(folder, "data"), Path(folder, "log")
         data.write_bytes(frame(row.body))
         headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
-        command = ["h2load", "-t1", "-c1", f"-m{calls}", f"-D{seconds}", f"--data={data}", f"--log-file={log}", *headers]
+        command = [
+            "h2load",
+            "-t1",
+            "-c1",
+            f"-m{calls}",
+            f"-n{requests}" if requests else f"-D{seconds}",
+            f"--data={data}",
+            f"--log-file={log}",
+            *headers,
+        ]
         ran = subprocess.run([*command, f"http://127.0.0.1:{port}{row.path}"], capture_output=True, text=True, check=False)
         took = [int(line.split()[2]) / 1e6 for line in log.read_text().splitlines()] if log.exists() else []
     done, received, lasted = _SUCCEEDED.search(ran.stdout), _DATA.search(ran.stdout), _SECONDS.search(ran.stdout)

@@ -26,6 +26,12 @@ from .rows import GRPC, Answer, LoadFailed, Row
 LARGE: Final = 2**16
 """Bodies from this size on are sent by the loop over sockets."""
 
+HUGE: Final = 2**24
+"""Messages of gRPC from this size on are sent in whole rounds."""
+
+ROUNDS: Final = 2
+"""How many times as many of them as are under way at once."""
+
 LEAST: Final = 3
 """Answers that a measurement waits for, however long they take."""
 
@@ -39,11 +45,15 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Target:
-    """Where a row is sent: ports of the loopback interface, and the prefix that the protocol is mounted at over HTTP."""
+    """Where a row is sent: ports of the loopback interface, and the prefix that the protocol is mounted at over HTTP.
+
+    After `most_calls` of gRPC, a connection is closed; None where it is not.
+    """
 
     port: int
     grpc_port: int
     prefix: str
+    most_calls: int | None = None
 
     def url(self, row: Row) -> str:
         return f"http://127.0.0.1:{self.port}{self.prefix}{row.path}"
@@ -242,7 +252,10 @@ def by_sockets(target: Target, row: Row, connections: int, seconds: float, least
 
 def by_h2load(target: Target, row: Row, connections: int, seconds: int) -> Load:
     """With calls of gRPC over one connection of h2load, which costs less than grpcio's client: else that would be what is measured."""
-    return _loaded(*h2load.latencies(target.grpc_port, row, connections, seconds, len(ask(target, row).body)))
+    # whole rounds of calls as large as these, which a time would cut off
+    requests = ROUNDS * connections if len(row.body) >= HUGE else target.most_calls
+    answer_size = len(ask(target, row).body)
+    return _loaded(*h2load.latencies(target.grpc_port, row, connections, seconds, answer_size, requests=requests))
 
 
 def by_calls(target: Target, row: Row, connections: int, seconds: float) -> Load:

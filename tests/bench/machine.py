@@ -27,6 +27,8 @@ _PACKAGES: Final = (
     "pysimdjson",
     "pandas",
     "grpcio",
+    "pyvoy",
+    "zttp",
 )
 
 

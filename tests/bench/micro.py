@@ -143,6 +143,7 @@ def _scope(row: Row) -> dict[str, Any]:
         "root_path": "",
         "query_string": b"",
         "headers": _headers(row),
+        "extensions": {"http.response.trailers": {}},
     }
 
 

@@ -169,7 +169,9 @@ def _health(name: str) -> Row:
     return Row(name, "GET", "/health/live", {}, b"", check, [1, 8, 64])
 
 
-def _rpc(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Row]:
+def rpc(shape: Sequence[int], connections: Sequence[int]) -> Callable[[str], Row]:
+    """From its name to a row of `ModelInfer` with a tensor of FP32."""
+
     def make(name: str) -> Row:
         from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 
@@ -263,6 +265,6 @@ _ROWS: Final[Mapping[str, Callable[[str], Row]]] = {
     "BYTES 1000, binary": _binary_strings,
     "frame 1x39": _wide_frame,
     "frame 100000x10": _long_frame,
-    "gRPC 1x4": _rpc([1, 4], [1, 8]),
-    "gRPC 1x150528": _rpc([1, 150_528], [1, 8]),
+    "gRPC 1x4": rpc([1, 4], [1, 8]),
+    "gRPC 1x150528": rpc([1, 150_528], [1, 8]),
 }

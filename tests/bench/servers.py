@@ -34,6 +34,7 @@ class Server:
         lacks: The rows that it has no model for, as patterns of their names.
         is_peer: Whether it is another project's, whose failures are worth a line in the table and no more.
         own_rows: What it is asked in the place of some rows, by their names, where it does not speak the protocol.
+        most_calls: After how many calls of gRPC it closes a connection; None where it does not.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Server:
     lacks: Sequence[str] = ()
     is_peer: bool = False
     own_rows: Mapping[str, Row] = field(default_factory=dict)
+    most_calls: int | None = None
 
     def asked(self, row: Row) -> Row:
         """What it is asked in this row."""
@@ -77,7 +79,7 @@ class Server:
                 process.wait_until_ready()
             else:
                 grpc_client.wait_until_ready(grpc_port)
-            yield Running(self, Target(port, grpc_port, self.prefix), process.process.pid, log)
+            yield Running(self, Target(port, grpc_port, self.prefix, self.most_calls), process.process.pid, log)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from oip_asgi import OIPApp
+from oip_asgi.grpc import OIPGRPCApp
 from tests.bench import h2load, micro
 from tests.bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
 from tests.bench.measure import Cell, Measurement, verify
@@ -222,3 +223,16 @@ def test_a_small_request_enters_few_functions() -> None:
         server.stop()
     assert "pipeline.answered" in found
     assert len(found) <= 45, found
+
+
+def test_a_small_call_of_grpc_enters_few_functions() -> None:
+    [call] = rows(["gRPC 1x4"])
+    row = replace(call, method="POST", headers={"content-type": "application/grpc"}, body=h2load.frame(call.body))
+    server = make_server("inline")
+    server.start()
+    try:
+        found = micro.functions_entered(OIPGRPCApp(server), row)
+    finally:
+        server.stop()
+    assert "pipeline.answered" in found
+    assert len(found) <= 66, found

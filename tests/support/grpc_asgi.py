@@ -95,8 +95,13 @@ async def call(
     method: str = "POST",
     has_trailers: bool = True,
     gone: asyncio.Event | None = None,
+    ends: int = 1,
 ) -> Got:
-    """One request to an ASGI application; the body in one message or in several. The client goes when `gone` is set, else at the end."""
+    """One request to an ASGI application; the body in one message or in several.
+
+    The client goes when `gone` is set, else at the end. Asked what comes behind the body, a server waits until then; one that does not wait
+    says `ends` times in all that the body has ended.
+    """
     chunks = [body] if isinstance(body, bytes) else list(body)
     given = [*headers] if content_type is None else [("content-type", content_type), ("te", "trailers"), *headers]
     scope = {
@@ -115,7 +120,7 @@ async def call(
         "extensions": {"http.response.trailers": {}} if has_trailers else {},
     }
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in chunks]
-    messages.append({"type": "http.request", "body": b"", "more_body": False})
+    messages += [{"type": "http.request", "body": b"", "more_body": False}] * ends
     sent: list[Any] = []
     leaves = gone or asyncio.Event()
 

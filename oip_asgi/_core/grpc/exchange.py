@@ -55,7 +55,11 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
     try:
         fill = _FILL.get(method.name)
         if fill is None:
-            form = _form(engine, method, body, transport, timeout)
+            try:
+                form = GRPCForm(method, body, transport, timeout)
+            except InferenceError as error:
+                refused_unknown(engine.unknown, error)
+                raise
             model = engine.find_for_inference(form.model_name, form.model_version or None)
             return Reply((yield from answered((yield from opened(engine, model, form)))))
         response = method.response()
@@ -76,14 +80,6 @@ def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     if has_more_fields(body, _MAX_FIELDS):
         raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
     return (yield Run(partial(method.parse, bytes(body)), "conversion", for_client=True))
-
-
-def _form(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float) -> GRPCForm:
-    try:
-        return GRPCForm(method, body, transport, timeout)
-    except InferenceError as error:
-        refused_unknown(engine.unknown, error)
-        raise
 
 
 def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:

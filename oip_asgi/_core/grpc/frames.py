@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from binascii import Error, a2b_base64
+from struct import Struct
 from typing import Final
 
 from ..body import Body
@@ -17,6 +18,8 @@ from ..datatypes import Buffer
 from ..errors import InferenceError, InvalidRequest
 
 _HEAD: Final = 5
+_HEAD_FIELDS: Final = Struct(">BI")
+"""Its flag, and how many bytes the message has."""
 _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
 
@@ -29,13 +32,13 @@ _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 
 def frame_head(size: int, *, is_compressed: bool = False) -> bytes:
     """What stands in front of a message of `size` bytes."""
-    return bytes((_COMPRESSED if is_compressed else _PLAIN,)) + size.to_bytes(_HEAD - 1, "big")
+    return _HEAD_FIELDS.pack(_COMPRESSED if is_compressed else _PLAIN, size)
 
 
 def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
     """The frame that gRPC-Web has in place of HTTP's trailers."""
     text = b"".join(b"%b:%b\r\n" % field for field in fields)
-    return bytes((_TRAILERS,)) + len(text).to_bytes(_HEAD - 1, "big") + text
+    return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text
 
 
 class FrameReader:
@@ -51,16 +54,18 @@ class FrameReader:
     Attributes:
         messages: Those that are there and have not been taken, in order.
         whole: A chunk is never the message itself.
+        is_compressed: Whether `feed` takes its time.
     """
 
     whole: Final = -1
 
-    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "messages")
+    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
 
     def __init__(
         self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None, length: int | None = None
     ) -> None:
         self.messages: list[Buffer] = []
+        self.is_compressed = coding is not None
         self._limit = limit
         self._coding = coding
         self._is_text = is_text
@@ -69,11 +74,6 @@ class FrameReader:
         self._head = b""
         self._rest = b""
         self._body: Body | None = None
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether `feed` takes its time."""
-        return self._coding is not None
 
     def wanted(self, most: int) -> int:
         """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""
@@ -91,13 +91,13 @@ class FrameReader:
             self._left -= len(chunk)
         if self._is_text:
             chunk = self._decoded(chunk)
-        if self._body is None and not self._head and len(chunk) <= _SHORT and len(chunk) == _HEAD + int.from_bytes(chunk[1:_HEAD], "big"):
-            self._head = chunk[:_HEAD]
-            body = self._begin()
-            if body.coding is None:  # a short message in one chunk, as nearly always
+        if self._body is None and not self._head and _HEAD <= len(chunk) <= _SHORT:
+            flag, size = _HEAD_FIELDS.unpack_from(chunk)
+            if flag == _PLAIN and size == len(chunk) - _HEAD and (self._limit is None or size <= self._limit):
+                # a short message in one chunk, as nearly always
+                self._count()
                 self.messages.append(chunk[_HEAD:])
                 return
-            self._body, chunk = body, chunk[_HEAD:]
         rest = memoryview(chunk)
         while rest:
             if self._body is None:
@@ -115,12 +115,9 @@ class FrameReader:
                 self._body = None
 
     def _begin(self) -> Body:
-        flag, size = self._head[0], int.from_bytes(self._head[1:], "big")
+        flag, size = _HEAD_FIELDS.unpack(self._head)
         self._head = b""
-        if self._most is not None:
-            if not self._most:
-                raise InferenceError("the request has more than one message: expected one", status=501)
-            self._most -= 1
+        self._count()
         if flag not in (_PLAIN, _COMPRESSED):
             raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
         if flag == _COMPRESSED and self._coding is None:
@@ -128,6 +125,12 @@ class FrameReader:
         body = Body(size, self._limit, self._coding if flag == _COMPRESSED else None)
         body.check(size)
         return body
+
+    def _count(self) -> None:
+        if self._most is not None:
+            if not self._most:
+                raise InferenceError("the request has more than one message: expected one", status=501)
+            self._most -= 1
 
     def _decoded(self, chunk: bytes) -> bytes:
         text = self._rest + chunk

@@ -6,6 +6,7 @@ Specification: gRPC over HTTP2; gRPC-Web.
 from __future__ import annotations
 
 import logging
+import math
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
@@ -89,7 +90,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         """
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
-        coding = message_coding(self.header(b"grpc-encoding"))
+        named = self.incoming.headers.get(b"grpc-encoding")
+        coding = None if named is None else message_coding(named)
         length = self.incoming.length()
         self.incoming.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
@@ -194,12 +196,14 @@ class Calls:
         if method is None:
             call.incoming.is_left = True
             raise InferenceError(f"unknown method {shown(call.head.path)}", status=501)
-        timeout = timeout_of(call.header(b"grpc-timeout"))
+        given = call.incoming.headers.get(b"grpc-timeout")
+        timeout = math.inf if given is None else timeout_of(given)
         messages: list[Buffer] = yield Read(reader)
         if not messages:
             raise InferenceError("the request has no message: expected one", status=501)
         reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout)
-        fields, parts = call.fields, list[Buffer]()
+        fields = call.fields
+        parts: list[Buffer] = []
         if reply.code == "OK":
             coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if call.head.compress else None
             message: bytes = reply.message

@@ -6,7 +6,8 @@ Specification: gRPC, ModelInfer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
@@ -15,11 +16,12 @@ from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
 from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
-from .contents import without_contents
+from .contents import Contents, without_contents
 from .messages import check_message, decode_request, decoding_cost, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
 
+_NO_CONTENTS: Final[Mapping[int, Contents]] = MappingProxyType({})
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
@@ -43,7 +45,8 @@ class GRPCForm:
         self.timeout = timeout
         self._method = method
         self._size = len(body)
-        self._parsed, self._raw = body, list[memoryview]()
+        self._parsed = body
+        self._raw: list[memoryview] = []
         if len(body) > ON_LOOP:
             keep_at_hand()
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
@@ -71,7 +74,7 @@ class GRPCForm:
         return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
 
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
-        message, contents = self._message, dict[int, list[Buffer]]()
+        message, contents = self._message, _NO_CONTENTS
         if message is None:
             short, contents = without_contents(body)
             message = self._message = self._method.parse(short)

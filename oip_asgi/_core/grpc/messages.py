@@ -59,12 +59,12 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
             raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
 
 
-def _of_inputs(message: Any, raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
+def _of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
     """The raw contents of each input, where there are any: those in shared memory have none."""
-    if not raw or len(raw) == len(message.inputs):
+    if not raw or len(raw) == len(inputs):
         return raw
     left = iter(raw)
-    return [None if REGION in item.parameters else next(left, None) for item in message.inputs[:]]
+    return [None if REGION in item.parameters else next(left, None) for item in inputs]
 
 
 def decode_request(
@@ -82,13 +82,14 @@ def decode_request(
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    raw_of = _of_inputs(message, raw)
-    inputs = [
-        _decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend)
-        for place, item in enumerate(message.inputs[:])
-    ]
-    outputs = _asked(message)
-    return InferenceRequest(inputs, message.id or None, _decode_parameters(message.parameters, "parameters"), outputs)
+    inputs = message.inputs[:]
+    raw_of = _of_inputs(inputs, raw)
+    tensors = []
+    for place, item in enumerate(inputs):
+        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend))
+    outputs = _asked(message.outputs[:]) if message.outputs else []
+    parameters = _decode_parameters(message.parameters, "parameters") if message.parameters else {}
+    return InferenceRequest(tensors, message.id or None, parameters, outputs)
 
 
 def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
@@ -101,15 +102,14 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
     """
     return size + sum(
         len(content) if item.datatype == "BYTES" else len(content) // COPIED
-        for item, content in zip(message.inputs, _of_inputs(message, raw), strict=False)
+        for item, content in zip(message.inputs, _of_inputs(message.inputs, raw), strict=False)
         if content is not None
     )
 
 
-def _asked(message: Any) -> list[RequestOutput]:
+def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
     return [
-        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters"))
-        for place, item in enumerate(message.outputs[:])
+        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
     ]
 
 
@@ -120,7 +120,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
-        parameters = _decode_parameters(item.parameters, "parameters")
+        parameters = _decode_parameters(item.parameters, "parameters") if item.parameters else {}
         parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is None:
             if not item.HasField("contents"):
@@ -155,8 +155,6 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
-    if not parameters:
-        return {}
     return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
 
 

@@ -122,7 +122,8 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
 
 def bytes_head(field: int, size: int) -> bytes:
     """What to put behind a serialized message, and `size` bytes behind that, so that a bytes field has them as one more value."""
-    return _number(field << 3 | BYTES) + _number(size)
+    tag = field << 3 | BYTES
+    return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _number(tag) + _number(size)
 
 
 def _number(number: int) -> bytes:

@@ -191,15 +191,16 @@ class Held:
             raise
 
 
-def test_a_client_that_goes_cancels_an_async_model() -> None:
+@pytest.mark.parametrize("ends", [1, 3], ids=["a server that waits", "a server that does not wait"])
+def test_a_client_that_goes_cancels_an_async_model(ends: int) -> None:
     async def main() -> None:
         server, held, gone = InferenceServer(), Held(), asyncio.Event()
         server.register("held", held)
         body = frame(wire_request("held").SerializeToString())
-        calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone))
+        calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone, ends=ends))
         await held.begun.wait()
         gone.set()
-        got = await calling
+        got = await asyncio.wait_for(calling, 20)
         assert held.is_cancelled
         assert got.status == 499
 

@@ -98,14 +98,14 @@ class Line:
         return sum(message["type"] == "http.response.body" for message in self.sent)
 
 
-@pytest.mark.parametrize("has_ended", [False, True], ids=["before it has sent all", "when it has sent all"])
-def test_a_client_that_goes_ends_its_generators(has_ended: bool) -> None:
+@pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
+def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
     noted = Noted(silent_after=0)
     server = served(noted)
 
     async def main() -> None:
         line = Line(server, asked("m", 2), asked("m", 2))
-        if has_ended:
+        for _ in range(ends):
             line.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
         await until(lambda: line.bodies == 2)
         line.messages.put_nowait({"type": "http.disconnect"})

@@ -6,13 +6,17 @@ Not collected by itself: `tox -e grpc-asgi`, which installs them all, names this
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -20,23 +24,18 @@ import tritonclient.grpc.aio
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.support.grpc_ways import SERVICE
-from tests.support.processes import free_port, serving
+
+from .grpc_servers import KINDS, make_certificate, started
 
 APP = "tests.processes.matrix.grpc_site:app"
-KINDS = {
-    "hypercorn": f"hypercorn --bind 127.0.0.1:PORT {APP}",
-    "uvicorn zttp": f"uvicorn --port PORT --http zttp --http2 --loop uvloop --timeout-keep-alive 75 {APP}",
-    "pyvoy": f"pyvoy --port PORT {APP}",
-}
 PLEASE = {"authorization": "please"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    command = KINDS[request.param].replace("PORT", str(port)).split()
-    with serving(command, port, tmp_path_factory.mktemp("server") / "log"):
-        yield f"127.0.0.1:{port}"
+    with started(request.param, APP, tmp_path_factory.mktemp("server")) as served:
+        served.wait_until_ready()
+        yield f"127.0.0.1:{served.port}"
 
 
 def tensor(array: Any) -> Any:
@@ -126,7 +125,35 @@ def test_a_client_that_knows_no_messages_asks_for_them(address: str) -> None:
 
 
 def test_rest_is_on_the_same_port(address: str) -> None:
-    import httpx
-
     assert httpx.get(f"http://{address}/v2", headers=PLEASE, verify=False).json()["name"]
     assert httpx.get(f"http://{address}/v2", verify=False).status_code == 401
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tls_with_alpn(kind: str, tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    with started(kind, APP, tmp_path, certificate) as served:
+        address = f"localhost:{served.port}"
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(certificate.authority.read_bytes())) as channel:
+            grpc.channel_ready_future(channel).result(60)
+            check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+            assert check(b"", metadata=[*PLEASE.items()]) == b"\x08\x01"  # SERVING
+        assert [alpn(served.port, certificate.authority, *wanted) for wanted in (["h2"], ["h2", "http/1.1"])] == ["h2", "h2"]
+        client = tritonclient.grpc.InferenceServerClient
+        with client(address, ssl=True, root_certificates=str(certificate.authority)) as trusting:
+            assert trusting.is_server_ready(headers=PLEASE)
+            array = np.arange(150_528, dtype=np.float32).reshape(1, -1)
+            np.testing.assert_array_equal(trusting.infer("echo", [tensor(array)], headers=PLEASE).as_numpy("x"), array)
+        with client(address, ssl=True) as doubting, pytest.raises(tritonclient.grpc.InferenceServerException) as refused:
+            doubting.is_server_ready(headers=PLEASE)
+        assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        context = ssl.create_default_context(cafile=certificate.authority)
+        assert httpx.get(f"https://{address}/v2", headers=PLEASE, verify=context).json()["name"] == "matrix"
+
+
+def alpn(port: int, authority: Path, *wanted: str) -> str | None:
+    """Which of the protocols that a client offers the server takes."""
+    context = ssl.create_default_context(cafile=authority)
+    context.set_alpn_protocols(wanted)
+    with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain, server_hostname="localhost") as secure:
+        return secure.selected_alpn_protocol()
