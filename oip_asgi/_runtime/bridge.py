@@ -15,7 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
-from .._core.effects import Send, Signal, Start, Steps
+from .._core.effects import PIECES, Send, Signal, Steps
 from .drive import abandon_async, advance_async
 from .runtime import Runtime
 from .waiting import ClientGone
@@ -90,7 +90,7 @@ def pieces(steps: Steps[T], runtime: Runtime, ended: Signal, deadline: float = m
                 made.put((piece.piece, partial(loop.call_soon_threadsafe, _finish, taken, None)))
                 await taken
                 piece = await advance_async(steps, runtime)
-            assert not isinstance(piece, (Start, Send))  # a call has no head
+            assert not isinstance(piece, PIECES)  # a call has no head, and hands on each message by itself
             return piece
         finally:
             await abandon_async(steps, runtime)

@@ -21,9 +21,6 @@ T = TypeVar("T")
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
-_TURN_SECONDS: Final = 0.005
-"""How long items of a stream may be made one after the other while nothing waits."""
-
 _UNWATCHED_SECONDS: Final = 0.03
 """How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
 
@@ -55,24 +52,6 @@ def check_may_block(name: str, awaited: str) -> None:
     except RuntimeError:
         return
     raise RuntimeError(f"{name} would block the event loop that runs in this thread: write {awaited}")
-
-
-@final
-class Turns:
-    """Tells when a task that need not wait for anything has had the event loop for long enough, and other tasks have their turn."""
-
-    __slots__ = ("_since",)
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether a turn is over; then another one begins."""
-        now = time.monotonic()
-        if now - self._since < _TURN_SECONDS:
-            return False
-        self._since = now
-        return True
 
 
 class ClientGone(Exception):
@@ -148,8 +127,6 @@ async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gon
         ClientGone: The client went first.
         CancelledWithin: It ended cancelled, and nobody had cancelled this.
     """
-    task = asyncio.current_task()
-    assert task is not None  # a coroutine of ours is always some task's
     try:
         try:
             rest = _rest(work, work.send(None))
@@ -158,13 +135,17 @@ async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gon
             return result
         if deadline == math.inf and gone is None:
             return await rest
-        return await _Attendance(task).attend(rest, deadline, gone)
+        return await _Attendance(_task()).attend(rest, deadline, gone)
     except asyncio.CancelledError as error:
-        if task.cancelling():
+        if _task().cancelling():
             raise
         raise CancelledWithin from error
-    finally:
-        del task  # which keeps what is raised: a cycle else, as in `arrival`
+
+
+def _task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # a coroutine of ours is always some task's
+    return task
 
 
 @coroutine

@@ -14,10 +14,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from ..datatypes import Buffer
+from ..datatypes import Array, Buffer
 from ..effects import Abandoned, Await, Read, Send, Signal, Spawn, Steps, Wait
 from ..errors import Busy, InferenceError, InvalidRequest, NotFound, NotReady, shown
 from ..models.model import Model
+from ..raw import view_raw
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, handed_to
@@ -126,6 +127,12 @@ class _Request:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
         content = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
+
+    def encoder_like(self, request: InferenceRequest, response: InferenceResponse) -> Callable[[Array], bytes]:
+        copied = InferenceResponse(response.outputs, {}, response.id, response.model_name, response.model_version)
+        encoded = self.encode(request, copied)
+        head = encoded[: len(encoded) - response.outputs[0].array.nbytes]  # the contents come last, and are as long each time
+        return lambda array: b"".join((head, view_raw(array)))
 
     def final(self, message: Any) -> bytes:
         """The message that tells the end of its answers."""

@@ -259,6 +259,20 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return b"".join([*parts, b"]", end]), binary
 
 
+def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Array], bytes]:
+    """What encodes responses that differ from one in the numbers of their only output alone, without binary data.
+
+    Args:
+        response: That one. It has no parameters.
+        frame: What is made, with `%b` in the place of the JSON.
+    """
+    [tensor] = response.outputs
+    output = schemas.ResponseOutput(tensor.name, tensor.array.shape, tensor.datatype, tensor.parameters, msgspec.Raw(_MARK))
+    document = schemas.InferenceResponse(response.model_name, [output], response.model_version, response.id, response.parameters)
+    before, behind = (frame % _encode(document)).split(_MARK)
+    return lambda array: b"%b%b%b" % (before, to_json(array), behind)
+
+
 def _listed(outputs: list[schemas.ResponseOutput], texts: list[bytes]) -> bytes:
     """The JSON of some outputs, without the brackets of their list."""
     text = _encode(outputs)

@@ -111,6 +111,11 @@ class Call(Generic[T]):
         """The request's identifier, None where it has none or is not decoded yet."""
         return self.request.id if self.is_decoded else None
 
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether a result that is one array of numbers is judged by its dtype and its shape alone."""
+        return self.handler.answers.are_open and not self._asked and self.delivery is None
+
     def decode(self, *, at_once: bool = False) -> None:
         """Decode the request, and check it against the model.
 

@@ -1,0 +1,92 @@
+"""The pieces that a generator of effects hands on, one by one: for callers that block, and for callers that await.
+
+A `SendEach` is carried out here, again and again, without the generator: that is half of what a piece cost before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, Final
+
+from .._core.effects import Await, Effect, Run, Send, SendEach, Steps
+from .drive import Threads, abandon, abandon_async, advance, advance_async, carry_out, ends
+from .faults import as_failure
+from .runtime import Runtime
+from .waiting import Gone, attended
+
+_TURN_SECONDS: Final = 0.005
+"""How long pieces may be made one after the other while nothing waits. Then other tasks of the event loop have their turn."""
+
+
+def pieces(steps: Steps[Any], runtime: Runtime) -> Generator[Any, None, None]:
+    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
+    effect: Effect | None = None
+    try:
+        while True:
+            piece, effect = advance(steps, runtime, effect=effect), None
+            if type(piece) is Send:
+                yield piece.piece
+            elif type(piece) is SendEach:
+                while True:
+                    try:
+                        value = carry_out(piece.effect, runtime, None, None)
+                    except Exception as error:
+                        effect = steps.throw(error)
+                        break
+                    if value is None:
+                        break
+                    yield value
+            else:
+                return
+    except StopIteration:
+        return  # of `steps`, which took what they were thrown for their end
+    finally:
+        abandon(steps, runtime)
+
+
+async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = None) -> AsyncGenerator[Any, None]:
+    """`pieces` on this event loop. The arguments are those of `advance_async`.
+
+    Raises:
+        ClientGone: `gone` has said so, and `steps` are ended.
+    """
+    effect: Effect | None = None
+    since = time.monotonic()
+    try:
+        while True:
+            piece, effect = await advance_async(steps, threads, None, gone, effect), None
+            if type(piece) is Send:
+                yield piece.piece
+            elif type(piece) is SendEach:
+                carried_out = _carried_out(piece.effect, threads, gone)
+                while True:
+                    try:
+                        value = await carried_out()
+                    except BaseException as error:
+                        if ends(error, steps):
+                            raise
+                        effect = steps.throw(as_failure(error))
+                        break
+                    if value is None:
+                        break
+                    yield value
+                    now = time.monotonic()
+                    if now - since > _TURN_SECONDS:
+                        since = now
+                        await asyncio.sleep(0)
+            else:
+                return
+    except StopIteration:
+        return  # as above
+    finally:
+        await abandon_async(steps, threads)
+
+
+def _carried_out(effect: Run | Await, threads: Threads, gone: Gone | None) -> Callable[[], Awaitable[Any]]:
+    if type(effect) is Run:
+        return partial(threads.run, effect, gone)
+    function, deadline, watched = effect.function, effect.deadline, gone if effect.for_client else None
+    return lambda: attended(function(), deadline, watched)
