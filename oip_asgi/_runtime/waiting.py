@@ -75,11 +75,22 @@ async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | Non
     future: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
+        if _is_running_here(loop):
+            _finish(future)  # to wake the loop would cost two system calls and a round of it
+            return
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(_finish, future)
 
     signal.then(wake)
     await arrival(future, deadline, gone)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 async def until_set(signal: Signal) -> bool:
@@ -106,11 +117,12 @@ async def arrival(future: asyncio.Future[T], deadline: float, gone: Gone | None)
         ClientGone: The client went first; likewise.
     """
 
-    watch = _Watch(partial(_fail, future), deadline, gone)
+    watch = None if deadline == math.inf and gone is None else _Watch(partial(_fail, future), deadline, gone)
     try:
         return await future
     finally:
-        await watch.end()
+        if watch is not None:
+            await watch.end()
         del future, watch  # what it raises knows this frame: together they would live until the next garbage collection
 
 
