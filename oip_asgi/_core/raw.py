@@ -190,6 +190,11 @@ def to_raw(array: Array) -> bytes:
     return b"".join([_framed(flat[start : start + _STEP].tolist()) for start in range(0, len(flat), _STEP)])
 
 
+def element_to_raw(element: bytes) -> bytes:
+    """One element of BYTES as raw bytes."""
+    return _LENGTH.pack(len(element)) + element
+
+
 def _framed(elements: list[bytes]) -> bytes:
     lengths = np.fromiter(map(len, elements), "<u4", len(elements))
     parts = [b""] * (2 * len(elements))

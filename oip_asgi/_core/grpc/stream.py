@@ -14,16 +14,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from ..datatypes import Array, Buffer
+from ..datatypes import Buffer
 from ..effects import Abandoned, Await, Read, Send, Signal, Spawn, Steps, Wait
 from ..errors import Busy, InferenceError, InvalidRequest, NotFound, NotReady, shown
 from ..models.model import Model
-from ..raw import view_raw
+from ..raw import element_to_raw, to_raw
+from ..schemas import Parameters
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, handed_to
 from ..tensors import InferenceRequest, InferenceResponse, Lend
-from .infer import GRPCForm
+from .infer import RAW_OUTPUT_CONTENTS, GRPCForm
 from .method import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
@@ -128,11 +129,19 @@ class _Request:
         content = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
 
-    def encoder_like(self, request: InferenceRequest, response: InferenceResponse) -> Callable[[Array], bytes]:
-        copied = InferenceResponse(response.outputs, {}, response.id, response.model_name, response.model_version)
-        encoded = self.encode(request, copied)
-        head = encoded[: len(encoded) - response.outputs[0].array.nbytes]  # the contents come last, and are as long each time
-        return lambda array: b"".join((head, view_raw(array)))
+    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
+        [output] = response.outputs
+        parameters: Parameters = {_FINAL: not self.model.streams}
+        content = InferenceResponse([output], parameters, response.id, response.model_name, response.model_version)
+        head = self._form.encode_head(content)
+
+        def encode(value: Any) -> bytes:
+            raw = element_to_raw(value.encode()) if type(value) is str else to_raw(value)
+            raw_head = bytes_head(RAW_OUTPUT_CONTENTS, len(raw))
+            size = len(head) + len(raw_head) + len(raw)
+            return b"".join((bytes_head(_INFER_RESPONSE, size), head, raw_head, raw))
+
+        return encode
 
     def final(self, message: Any) -> bytes:
         """The message that tells the end of its answers."""

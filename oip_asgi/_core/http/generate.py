@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..datatypes import Array, Buffer
+from ..datatypes import Buffer
 from ..effects import Read, Send, Start, Steps
 from ..errors import InferenceError, InvalidRequest, shown
 from ..models.model import Model
@@ -111,7 +111,7 @@ class DocumentForm:
         self._head = self._head or generate.encode_head(response)
         return self._frame % generate.encode_response(response, self._head)
 
-    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Array], bytes]:
+    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
         if self._is_flat:
             return generate.encoder_like(response, self._frame)
         return rest.encoder_like(response, self._frame)

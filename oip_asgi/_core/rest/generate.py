@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -213,8 +213,8 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     return b",".join(parts) + b"}"
 
 
-def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Array], bytes]:
-    """What encodes responses that differ from one in the numbers of their only output alone.
+def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Any], bytes]:
+    """What encodes responses that differ from one in the contents of their only output alone: an array of numbers, or one text.
 
     Args:
         response: That one. It has no parameters, and has been encoded or could be.
@@ -222,6 +222,8 @@ def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Array],
     """
     tensor = response.outputs[0]
     before, behind = (frame % b"%b,%b:\0}" % (encode_head(response), _encode(tensor.name))).split(b"\0")
+    if tensor.array.dtype.hasobject:
+        return lambda text: b"%b%b%b" % (before, _encode(text), behind)
     if _is_plain_integer(tensor.array):
         pattern = b"%b%%d%b" % (before.replace(b"%", b"%%"), behind.replace(b"%", b"%%"))
         return lambda array: pattern % array.item()

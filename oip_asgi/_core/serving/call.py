@@ -112,8 +112,8 @@ class Call(Generic[T]):
         return self.request.id if self.is_decoded else None
 
     @property
-    def takes_arrays(self) -> bool:
-        """Whether a result that is one array of numbers is judged by its dtype and its shape alone."""
+    def takes_plain(self) -> bool:
+        """Whether an array of numbers is judged by its dtype and its shape alone, and a text is always one element."""
         return self.handler.answers.are_open and not self._asked and self.delivery is None
 
     def decode(self, *, at_once: bool = False) -> None:
