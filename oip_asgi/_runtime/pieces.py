@@ -6,19 +6,15 @@ A `SendEach` is carried out here, again and again, without the generator: that i
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from .._core.effects import Await, Effect, Run, Send, SendEach, Steps
 from .drive import Threads, abandon, abandon_async, advance, advance_async, carry_out, ends
 from .faults import as_failure
 from .runtime import Runtime
-from .waiting import Gone, attended
-
-_TURN_SECONDS: Final = 0.005
-"""How long pieces may be made one after the other while nothing waits. Then other tasks of the event loop have their turn."""
+from .waiting import Gone, Turns, attended
 
 
 def pieces(steps: Steps[Any], runtime: Runtime) -> Generator[Any, None, None]:
@@ -54,7 +50,7 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
         ClientGone: `gone` has said so, and `steps` are ended.
     """
     effect: Effect | None = None
-    since = time.monotonic()
+    turns = Turns()
     try:
         while True:
             piece, effect = await advance_async(steps, threads, None, gone, effect), None
@@ -73,9 +69,7 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
                     if value is None:
                         break
                     yield value
-                    now = time.monotonic()
-                    if now - since > _TURN_SECONDS:
-                        since = now
+                    if turns.is_over():
                         await asyncio.sleep(0)
             else:
                 return

@@ -21,6 +21,9 @@ T = TypeVar("T")
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
+_TURN_SECONDS: Final = 0.005
+"""How long items of a stream may be made one after the other while nothing waits."""
+
 _UNWATCHED_SECONDS: Final = 0.03
 """How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
 
@@ -52,6 +55,24 @@ def check_may_block(name: str, awaited: str) -> None:
     except RuntimeError:
         return
     raise RuntimeError(f"{name} would block the event loop that runs in this thread: write {awaited}")
+
+
+@final
+class Turns:
+    """Tells when a task that need not wait for anything has had the event loop for long enough, and other tasks have their turn."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether a turn is over; then another one begins."""
+        now = time.monotonic()
+        if now - self._since < _TURN_SECONDS:
+            return False
+        self._since = now
+        return True
 
 
 class ClientGone(Exception):

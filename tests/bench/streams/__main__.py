@@ -1,4 +1,4 @@
-"""Streams against bare ones, and other servers: `python -m tests.bench.streams`. Wants wrk's friend h2load for the rates over gRPC.
+"""Streams against bare ones, and other servers: `python -m tests.bench.streams`. Wants h2load for the rates over gRPC.
 
 Servers have one core and the client the other. Rounds of all ways are interleaved. The time to the first item is that of a stream alone,
 whatever the number of streams. TRITON_PYTHON and LITSERVE_PYTHON name the Python of environments that have these.
@@ -65,12 +65,12 @@ def turn(way: Way, server: tuple[Served, int], streams: int, items: int, into: M
     """Measure one way once."""
     served, grpc_port = server
     if way.transport == "SSE":
-        firsts = [asyncio.run(clients.events(served.port, way.target, 1))[0] for _ in range(FIRSTS)]
+        firsts = [asyncio.run(clients.events(served.port, way.target, way.body(1), 1))[0] for _ in range(FIRSTS)]
     else:
         firsts = asyncio.run(clients.first_messages(grpc_port, way.target, FIRSTS))
     cpu = cpu_seconds(served.process.pid)
     if way.transport == "SSE":
-        seconds = asyncio.run(clients.all_events(served.port, way.target, streams, items))
+        seconds = asyncio.run(clients.all_events(served.port, way.target, way.body(items), streams, items))
     else:
         seconds = clients.all_messages(grpc_port, way.target, streams, items, _SMALLEST)
     into.cpu.append((cpu_seconds(served.process.pid) - cpu) / (streams * items))

@@ -30,14 +30,19 @@ _SECONDS: Final = re.compile(r"finished in ([0-9.]+)(us|ms|s)")
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-async def events(port: int, path: str, items: int) -> tuple[float, float]:
+async def events(port: int, path: str, body: bytes, items: int) -> tuple[float, float]:
     """Seconds to the first event, and to the end, of one stream on a connection of its own.
+
+    Args:
+        port: Of the server.
+        path: Where to.
+        body: What is sent.
+        items: How many events it asks for.
 
     Raises:
         LoadFailed: Not all of them came.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = b'{"n": [%d]}' % items
     begun = time.perf_counter()
     writer.write(
         b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
@@ -64,10 +69,17 @@ async def events(port: int, path: str, items: int) -> tuple[float, float]:
     return first, last
 
 
-async def all_events(port: int, path: str, streams: int, items: int) -> float:
-    """Seconds until so many streams at once have had all their events."""
+async def all_events(port: int, path: str, body: bytes, streams: int, items: int) -> float:
+    """Seconds until so many streams at once have had all their events. The arguments are those of `events`.
+
+    Raises:
+        LoadFailed: Not all of them came.
+    """
     begun = time.perf_counter()
-    await asyncio.gather(*(events(port, path, items) for _ in range(streams)))
+    ended = await asyncio.gather(*(events(port, path, body, items) for _ in range(streams)), return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
     return time.perf_counter() - begun
 
 

@@ -29,6 +29,7 @@ class Way:
         server: The key of its server in `servers`.
         target: The path over SSE, the model over gRPC.
         is_slow: Whether it is asked for a tenth of the items.
+        is_flat: Whether its request is a flat object over SSE, not a whole inference request.
     """
 
     name: str
@@ -36,6 +37,13 @@ class Way:
     server: str
     target: str
     is_slow: bool = False
+    is_flat: bool = True
+
+    def body(self, items: int) -> bytes:
+        """What it is sent over SSE."""
+        if self.is_flat:
+            return b'{"n":[%d]}' % items
+        return b'{"inputs":[{"name":"n","shape":[1],"datatype":"INT64","data":[%d]}]}' % items
 
 
 WAYS: Final = (
@@ -43,7 +51,7 @@ WAYS: Final = (
     Way("async def", "SSE", "uvicorn", "/v2/models/async/generate_stream"),
     Way("async def, mappings", "SSE", "uvicorn", "/v2/models/mappings/generate_stream"),
     Way("async def, texts", "SSE", "uvicorn", "/v2/models/texts/generate_stream"),
-    Way("async def, infer_stream", "SSE", "uvicorn", "/v2/models/async/infer_stream"),
+    Way("async def, infer_stream", "SSE", "uvicorn", "/v2/models/async/infer_stream", is_flat=False),
     Way("def", "SSE", "uvicorn", "/v2/models/thread/generate_stream", is_slow=True),
     Way("Triton, SSE", "SSE", "Triton", "/v2/models/items/generate_stream", is_slow=True),
     Way("LitServe", "SSE", "LitServe", "/items", is_slow=True),
@@ -78,7 +86,7 @@ def servers() -> dict[str, Server]:
     }
     pyvoy = shutil.which("pyvoy", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if pyvoy:
-        found["pyvoy"] = Server([pyvoy, "--loop", "uvloop", "--port", "GRPC_PORT", "tests.bench.streams.pyvoy:app"])
+        found["pyvoy"] = Server([pyvoy, "--loop", "uvloop", "--log-level", "error", "--port", "GRPC_PORT", "tests.bench.streams.pyvoy:app"])
     triton, litserve = (os.environ.get(variable, "") for variable in PEERS)
     if Path(triton).is_file():
         found["Triton"] = Server([triton, "-m", "tests.bench.peers.streams_triton", "PORT", "GRPC_PORT"], "/v2/health/ready")
