@@ -239,6 +239,8 @@ class _Pulled(Generic[T]):
         finally:
             leave(token)
         returned = clock()
+        if returned >= self._until:  # nobody is woken for it where nothing is waited for
+            raise DeadlinePassed
         if response is not None:
             if call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP:
                 self._large = response
@@ -308,6 +310,8 @@ class _Pulled(Generic[T]):
             self._note_response("fail", since, self._clock())
             raise ModelRaised from error
         returned = self._clock()
+        if returned >= self._until:
+            raise DeadlinePassed
         if response is not None:
             self._alike.note(item, response)
             answer = call.encode(response)
