@@ -44,13 +44,13 @@ class Alike(Generic[T]):
         form: Its form.
     """
 
-    __slots__ = ("_call", "_dtype", "_encode", "_form", "_name", "_seen", "_shape", "_type")
+    __slots__ = ("_call", "_dtype", "_encode", "_form", "_key", "_seen", "_shape", "_type")
 
     def __init__(self, call: Call[T], form: StreamForm[T]) -> None:
         self._call = call
         self._form = form
         self._seen: tuple[object, ...] = ()
-        self._name = ""
+        self._key: str | None = None
         self._type: type[Any] = type(None)
         self._dtype: DType | None = None
         self._shape: tuple[int, ...] = ()
@@ -61,7 +61,8 @@ class Alike(Generic[T]):
         encode = self._encode
         if encode is None:
             return None
-        value: Any = item.get(self._name) if type(item) is dict and len(item) == 1 else item
+        key = self._key
+        value: Any = item if key is None else item.get(key) if type(item) is dict and len(item) == 1 else None
         if type(value) is not self._type:
             return None
         if type(value) is np.ndarray:
@@ -77,13 +78,14 @@ class Alike(Generic[T]):
         if len(outputs) != 1 or outputs[0].parameters or response.parameters or not call.takes_plain:
             return
         name, array = outputs[0].name, outputs[0].array
-        value = item.get(name) if type(item) is dict and len(item) == 1 else item
+        key = name if type(item) is dict and len(item) == 1 else None
+        value = item if key is None else item.get(key)
         if type(value) is np.ndarray:
             is_plain = value is array and array.dtype in NUMBERS and array.nbytes <= SMALL
         else:
             is_plain = type(value) is str and array.dtype.hasobject and array.size == 1 and len(value) <= SMALL
         if not is_plain:
             return
-        seen = (name, type(value), array.dtype, array.shape)
+        seen = (key, type(value), array.dtype, array.shape)
         self._encode = self._form.encoder_like(call.request, response) if seen == self._seen else None
-        self._name, self._type, self._dtype, self._shape = self._seen = seen
+        self._key, self._type, self._dtype, self._shape = self._seen = seen
