@@ -77,7 +77,7 @@ class OIPApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path = _path(scope)
+            path = _path(scope) if scope.get("root_path") else scope["path"]
             rest = behind(path, self._prefix) if self._prefix else path
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
@@ -94,8 +94,9 @@ class OIPApp:
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
-        target = None if raw_path is None else raw_path.decode("latin-1")
-        head = Head(scope["method"], encoded(path, target), list(scope["headers"]), True, scope, self._compress, self._mount)
+        if raw_path is None or b"%" in raw_path or "%" in path or path[-1:] == "/":
+            path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside
         steps = exchange(engine, head)
         try:
@@ -332,7 +333,7 @@ class ClientOf(msgspec.Struct, frozen=True, eq=False):
         """Feed what comes into the body."""
         message = await self.receive()
         chunk: bytes = message.get("body", b"")
-        if body.is_whole(chunk) and not message.get("more_body", False):
+        if len(chunk) == body.whole and not message.get("more_body", False):
             return chunk
         while message["type"] != "http.disconnect":
             if body.is_compressed:

@@ -26,6 +26,7 @@ class Body(msgspec.Struct, eq=False):
         head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
             so that the bytes behind the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted; they are only counted else.
+        whole: The length of a first chunk that is all of the body, and need not be fed; -1 where it is always to be fed.
     """
 
     length: int | None
@@ -33,15 +34,12 @@ class Body(msgspec.Struct, eq=False):
     coding: Coding | None = None
     head: int = 0
     keep: bool = True
+    whole: int = -1
     _received: int = 0
     _first: Buffer = b""
     _size: int = 0
     _room: memoryview | None = None
     _decoder: Decoder | None = None
-
-    def is_whole(self, chunk: bytes) -> bool:
-        """Whether the first chunk is all of the body: it need not be fed then."""
-        return len(chunk) == self.length and self.coding is None
 
     @property
     def is_compressed(self) -> bool:

@@ -5,7 +5,6 @@ Limits that users set are options of `InferenceServer` and `register`; limits of
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import Final
 
 from .errors import InvalidRequest
@@ -19,12 +18,12 @@ MAX_TENSORS: Final = 100_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""
 
 
-def check_numbers(inputs: Sized, outputs: Sized) -> None:
+def check_numbers(inputs: int, outputs: int) -> None:
     """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
 
     Raises:
         InvalidRequest: More than `MAX_TENSORS` of one.
     """
-    if len(inputs) > MAX_TENSORS or len(outputs) > MAX_TENSORS:
-        number, what = (len(inputs), "inputs") if len(inputs) > MAX_TENSORS else (len(outputs), "outputs")
+    if inputs > MAX_TENSORS or outputs > MAX_TENSORS:
+        number, what = (inputs, "inputs") if inputs > MAX_TENSORS else (outputs, "outputs")
         raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")

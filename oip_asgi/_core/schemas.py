@@ -5,10 +5,13 @@ Specification: Payload Contents, and the binary tensor data extension for `data`
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+
+Input = TypeVar("Input")
+"""What an input is decoded to with the rest of its request."""
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
 UncheckedParameters: TypeAlias = dict[str, Any]
@@ -52,13 +55,14 @@ class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
     """`RequestOutput` with the fields of the specification and no other."""
 
 
-class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+class InferenceRequest(msgspec.Struct, Generic[Input], forbid_unknown_fields=True):
     """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version.
 
-    Each input is kept as text until it becomes a tensor. Else 100,000 documents of inputs would be in memory beside their tensors.
+    In a long text, each input is kept as text until it becomes a tensor. Else 100,000 documents of inputs would be in memory beside their
+    tensors.
     """
 
-    inputs: list[Raw]
+    inputs: list[Input]
     id: str | None = None
     parameters: Parameters | None = None
     outputs: list[StrictRequestOutput] | None = None

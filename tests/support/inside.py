@@ -6,6 +6,7 @@ It needs no extra. Tests of one part of the core, in the folder of that part, im
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.grpc.stream import stream_exchange
 from oip_asgi._core.http import exchange as http_exchange
 from oip_asgi._core.http.infer import RestForm
-from oip_asgi._core.http.request import Head, Incoming
+from oip_asgi._core.http.request import Head
 from oip_asgi._core.http.response import Response
 from oip_asgi._core.json import documents
 from oip_asgi._core.json.data import read_closely
@@ -69,7 +70,8 @@ def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float
 def entered(limiter: Limiter) -> AnySlot | None:
     """A slot for one more request; None where it is refused."""
     uses = Uses()
-    uses.begin()
+    with uses.lock:
+        uses.number += 1
     return limiter.enter(uses)
 
 
@@ -154,14 +156,14 @@ def parts_of_http(server: InferenceServer, model: str, path: str, headers: Heade
     engine, _ = server._inside
     found = engine.models.find(model, None)
     head = Head("POST", path, headers, True, None)
-    form = RestForm(head, Incoming(dict(headers), True, None, header_length=header_length))
+    form = RestForm(head, dict(headers), None, header_length=header_length)
 
     def infer() -> InferenceResponse:
         handler = found.life.lend()
         assert handler is not None  # the model is ready
         slot = found.limiter.enter(handler.uses)
         assert slot is not None  # it lets the call in at once
-        call = Call(engine, found, handler, form, body)
+        call = Call(engine, found, handler, form, body, engine.clock(), math.inf, math.inf)
         call.slot = slot
         call.decode()
         try:

@@ -15,6 +15,11 @@ from .pandas import PandasCodec
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
+def array_of(tensor: Tensor) -> Any:
+    """A tensor's elements as they are."""
+    return tensor.array
+
+
 class Reader(msgspec.Struct, frozen=True, eq=False):
     """How one parameter's tensor becomes its Python value.
 
@@ -35,6 +40,11 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     shown: tuple[str, tuple[int, ...], str | None] | None = None
     scalar: type | None = None
     content_type: str | None = None
+
+    @property
+    def takes_array(self) -> bool:
+        """Whether a tensor's array is the value, if the request says no content type."""
+        return self.default is array_of
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         """The value of a tensor.

@@ -24,7 +24,7 @@ from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
-from .reader import Decode, Reader, WholeReader
+from .reader import Decode, Reader, WholeReader, array_of
 from .scalars import CONTENT_TYPES, SCALARS, scalar_of
 from .string import StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
@@ -153,7 +153,7 @@ class Codecs:
                 content_type=codec.content_type,
             )
         if annotation in UNTYPED:
-            return Reader("", _array, {name: _decode_of(known) for name, known in self.inputs.items()})
+            return Reader("", array_of, {name: _decode_of(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if is_series_class(typing.get_origin(annotation) or annotation):
             return self._series_reader(called)
@@ -166,7 +166,7 @@ class Codecs:
             if known.yields(normal(annotation)):
                 # a tensor holds bytes already: they are decoded from base64 only if the request says so
                 decode = _decode_of(known)
-                default = _bytes if known is Base64Codec else _array if known is NumpyCodec else decode
+                default = _bytes if known is Base64Codec else array_of if known is NumpyCodec else decode
                 return Reader(
                     called,
                     default,
@@ -313,10 +313,6 @@ def _decode_of(codec: AnyInputCodec) -> Decode:
         return codec.decode_input(tensor)
 
     return decode
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.array
 
 
 def _bytes(tensor: Tensor) -> list[bytes]:

@@ -22,7 +22,7 @@ from ..serving.engine import Engine
 from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
-from ..serving.pipeline import infer
+from ..serving.pipeline import answered, opened
 from . import repository, shared_memory
 from .documents import fill
 from .infer import GRPCForm
@@ -57,7 +57,7 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
         if fill is None:
             form = _form(engine, method, body, transport, timeout)
             model = engine.find_for_inference(form.model_name, form.model_version or None)
-            return Reply((yield from infer(engine, model, form)))
+            return Reply((yield from answered((yield from opened(engine, model, form)))))
         response = method.response()
         yield from fill(engine, (yield from _parsed(engine, method, body)), response)
         return Reply(response.SerializeToString())

@@ -50,7 +50,10 @@ class FrameReader:
 
     Attributes:
         messages: Those that are there and have not been taken, in order.
+        whole: A chunk is never the message itself.
     """
+
+    whole: Final = -1
 
     __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "messages")
 
@@ -66,10 +69,6 @@ class FrameReader:
         self._head = b""
         self._rest = b""
         self._body: Body | None = None
-
-    def is_whole(self, _: bytes) -> bool:
-        """A chunk is never the message itself."""
-        return False
 
     @property
     def is_compressed(self) -> bool:

@@ -149,7 +149,7 @@ def _incoming(head: Head, limit: int | None) -> Incoming:
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
-    return Incoming(headers, head.body_is_bounded, limit)
+    return Incoming(head, headers, limit)
 
 
 class Calls:

@@ -50,7 +50,7 @@ def check_message(message: Any, raw: Sequence[Buffer]) -> None:
         InvalidRequest: They are too many, or not as many as there are raw contents.
     """
     inputs = message.inputs
-    check_numbers(inputs, message.outputs)
+    check_numbers(len(inputs), len(message.outputs))
     if raw and len(raw) != len(inputs):
         expected = sum(REGION not in item.parameters for item in inputs[:])
         if len(raw) != expected:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, final
 
 from ..datatypes import Buffer
 from ..effects import Abandoned, Await, Read, Signal, Spawn, Steps, Wait
-from ..errors import Busy, InferenceError, InvalidRequest, NotFound, NotReady, shown
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
 from ..models.model import Model
 from ..raw import element_to_raw, to_raw
 from ..schemas import Parameters
@@ -196,6 +196,7 @@ class _Stream:
         self._unanswered = 0
         self._turn = _AT_ONCE
         self._end: Reply | None = None
+        self._is_cancelled = False
 
     def run(self) -> Steps[Reply]:
         """Have requests read and answered, until all is said."""
@@ -227,6 +228,7 @@ class _Stream:
         self._news.set()
 
     def _cancel(self) -> Steps[None]:
+        self._is_cancelled = True
         parts = list(self._parts)
         for part in parts:
             part.cancel()
@@ -270,6 +272,11 @@ class _Stream:
                 yield from self._fail(error, request, turn)
             except Exception as error:
                 yield from self._fail(own_fault(error), request, turn)
+            except Abandoned:
+                if not self._is_cancelled:  # nothing can be said from here any more
+                    self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it cancelled the task that runs it"))
+                    self._news.set()
+                raise
             else:
                 if request.streams and request.wants_final:
                     yield from self._say(turn, request.final(self._message()))

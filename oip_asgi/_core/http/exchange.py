@@ -23,11 +23,12 @@ from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
-from ..serving.pipeline import infer
+from ..serving.observers import refused_unknown
+from ..serving.pipeline import answered, opened
 from . import pages, repository, shared_memory
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
-from .request import Head, Incoming
+from .request import Head
 from .response import Response, json_response, refusal
 from .routes import Match, Route, Routes, not_allowed, unknown_path
 
@@ -37,15 +38,13 @@ class Exchange(msgspec.Struct, eq=False):
 
     Args:
         engine: The server.
-        head: The request's head.
-        incoming: Its body.
+        form: The request's head and body.
         version: The version of a model that its path names; None where it names none.
         region: The region of shared memory that its path names; None where it names none.
     """
 
     engine: Engine
-    head: Head
-    incoming: Incoming
+    form: RestForm
     version: str | None = None
     region: str | None = None
 
@@ -55,40 +54,34 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
-    incoming = Incoming(headers, head.body_is_bounded, engine.max_body_bytes)
+    form = RestForm(head, headers, engine.max_body_bytes)
+    handler = model = None
     try:
         try:
-            answer = _answer(Exchange(engine, head, incoming))
+            match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
+            if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
+                raise unknown_path(head.path, head.mount(head))
+            handler = match.handlers.get(head.method)
+            if match.name is None or match.is_region:
+                request = Exchange(engine, form, region=match.name)
+            else:
+                request = Exchange(engine, form, match.version)
+                model = engine.models.find(match.name, match.version)
+            if handler is None:
+                raise not_allowed(head.method, match.handlers, _infer_path(head, match))
+            answer = handler(request) if model is None else handler(request, model)
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
+            if handler is _infer and model is None:
+                refused_unknown(engine.unknown, error)
             response = refusal(error)
         if head.compress and response.status == 200 and response is not STREAMED:
-            response = yield from _compressed(response, incoming.accepted())
+            response = yield from _compressed(response, form.accepted())
     except Exception as error:
         response = refusal(own_fault(error))
-    if incoming.is_left:
-        yield from incoming.drop()
+    if form.is_left:
+        yield from form.drop()
     return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
-
-
-def _answer(request: Exchange) -> Response | Steps[Response]:
-    """The response, or the steps to it."""
-    head, models = request.head, request.engine.models
-    match = (_WITHOUT_PAGES if request.engine.read_page is None else _WITH_PAGES).match(head.path)
-    if match is None:
-        raise unknown_path(head.path, head.mount(head))
-    model = None
-    handler = match.handlers.get(head.method)
-    if match.is_region:
-        request.region = match.name
-    elif match.name is not None:
-        if match.is_split and match.name not in models:
-            raise unknown_path(head.path, head.mount(head))
-        request.version = match.version
-        model = (request.engine.find_for_inference if handler is _infer else models.find)(match.name, match.version)
-    if handler is None:
-        raise not_allowed(head.method, match.handlers, _infer_path(head, match))
-    return handler(request) if model is None else handler(request, model)
 
 
 def _infer_path(head: Head, match: Match) -> str:
@@ -140,19 +133,19 @@ def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
-    return infer(request.engine, model, RestForm(request.head, request.incoming))
+    return (yield from answered((yield from opened(request.engine, model, request.form))))
 
 
 def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=False)
+    return answer_with_events(request.engine, model, request.form, may_be_flat=False)
 
 
 def _generate(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_once(request.engine, model, RestForm(request.head, request.incoming))
+    return answer_once(request.engine, model, request.form)
 
 
 def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, RestForm(request.head, request.incoming), may_be_flat=True)
+    return answer_with_events(request.engine, model, request.form, may_be_flat=True)
 
 
 ROUTES: Final = [

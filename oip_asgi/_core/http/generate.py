@@ -93,7 +93,7 @@ class DocumentForm:
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
         """The request that a flat object is; None where the body is a whole inference request."""
-        length = self._rest.incoming.header_length
+        length = self._rest.header_length
         flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
         if generate.is_inference_request(flat.members, declared.keys() | model.named):

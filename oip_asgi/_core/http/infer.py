@@ -6,30 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from ..datatypes import Buffer
-from ..effects import Read
 from ..errors import InvalidRequest
+from ..limits import ON_LOOP
 from ..models.model import Model
 from ..rest import body as rest
 from ..rest import costs
 from ..rest.raw_request import raw_request
 from ..tensors import InferenceRequest, InferenceResponse, Lend
-from .request import HEADER_LENGTH, Head, Incoming
+from .request import HEADER_LENGTH, Incoming
 from .response import BINARY, JSON, Response, respond
 
 
-class RestForm(msgspec.Struct, frozen=True):
-    """One request over HTTP.
-
-    Args:
-        head: Its head.
-        incoming: Its body.
-    """
-
-    head: Head
-    incoming: Incoming
+class RestForm(Incoming):
+    """One inference request over HTTP: how its body is decoded, and its response encoded."""
 
     timeout = math.inf
     encoding_cost = staticmethod(costs.encoding_cost)
@@ -41,20 +31,18 @@ class RestForm(msgspec.Struct, frozen=True):
     def named_headers(self) -> Mapping[str, str]:
         return self.head.named_headers()
 
-    def read(self) -> Read:
-        return self.incoming.read()
-
     def decoding_cost(self, body: Buffer) -> int:
-        return costs.decoding_cost(body, self.incoming.header_length)
+        most = len(body) * costs.JSON_BYTE  # no byte of a body costs more
+        return most if most <= ON_LOOP else costs.decoding_cost(body, self.header_length)
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
-        header_length = self.incoming.header_length
+        header_length = self.header_length
         return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)
         if not binary:
-            return respond(200, [JSON], [text])
+            return Response(200, [JSON, (b"content-length", b"%d" % len(text))], [text], len(text))
         return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
 
 

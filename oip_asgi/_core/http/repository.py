@@ -44,7 +44,7 @@ def unload(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _read(request: Exchange, decode: Callable[[Buffer], Any]) -> Steps[Any]:
-    body: Buffer = yield request.incoming.read()
+    body: Buffer = yield request.form.read()
     if len(body) <= ON_LOOP:
         return decode(body)
     return (yield Run(partial(decode, body), "conversion", for_client=True))

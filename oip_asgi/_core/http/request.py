@@ -55,15 +55,15 @@ class Incoming(msgspec.Struct, eq=False):
     """A request's body, which is read once or not at all, and what the headers say of it and of the response's.
 
     Args:
-        headers: The request's headers by name, those that are repeated joined by a comma.
-        is_bounded: Whether the body's end can be told.
+        head: The request's head.
+        headers: Its headers by name, those that are repeated joined by a comma.
         limit: The most bytes that are taken; None for no limit.
         is_left: Whether it has not been read.
         header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
     """
 
+    head: Head
     headers: dict[bytes, bytes]
-    is_bounded: bool
     limit: int | None
     is_left: bool = True
     header_length: int | None = None
@@ -83,7 +83,8 @@ class Incoming(msgspec.Struct, eq=False):
         length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
         named = self.headers.get(b"content-encoding")
         coding = None if named is None else coding_of(named.decode("latin-1"))
-        body = Body(length, self.limit, coding, self.header_length or 0)
+        whole = -1 if length is None or coding is not None else length
+        body = Body(length, self.limit, coding, self.header_length or 0, whole=whole)
         self.is_left = False
         if length is None:
             self._check_end()
@@ -104,14 +105,14 @@ class Incoming(msgspec.Struct, eq=False):
         return length
 
     def _check_end(self) -> None:
-        if not self.is_bounded:
+        if not self.head.body_is_bounded:
             raise LengthRequired(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
             )
 
     def drop(self) -> Steps[None]:
         """Take a body off the connection that no response needed: half of all servers close the connection on a client still sending."""
-        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.is_bounded)
+        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.head.body_is_bounded)
         if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return
         try:

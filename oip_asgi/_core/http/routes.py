@@ -116,34 +116,27 @@ class Routes:
         if fixed is not None:
             return Match(fixed)
         for before, named in self._named.items():
-            if path.startswith(before) and len(path) > len(before):
-                segments = path[len(before) :].split("/")
-                match = _of_name(segments if "%" not in path else list(map(unquote, segments)), named)
-                if match is not None:
-                    return match
+            if not path.startswith(before) or len(path) == len(before):
+                continue
+            segments, actions = path[len(before) :].split("/"), named.actions
+            if "%" in path:
+                segments = list(map(unquote, segments))
+            action = "/" + segments[-1]
+            if len(segments) > 1 and action in actions:
+                del segments[-1]
+            elif len(segments) > 2 and (action := "/" + "/".join(segments[-2:])) in actions:
+                del segments[-2:]
+            elif "" in actions:
+                action = ""
+            else:
+                continue
+            version = None
+            if named.has_versions and len(segments) > 2 and segments[-2] == "versions":
+                version = segments[-1]
+                del segments[-2:]
+            # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
+            return Match(actions[action], "/".join(segments), version, len(segments) > 1, named.is_region)
         return None
-
-
-def _of_name(segments: list[str], named: _Named) -> Match | None:
-    """Which action of which model is named by what is behind `/models/`, or of which region likewise; None for none."""
-    actions = named.actions
-    handlers = actions.get("/" + segments[-1]) if len(segments) > 1 else None
-    if handlers is not None:
-        segments = segments[:-1]
-    elif len(segments) > 2 and (handlers := actions.get("/" + "/".join(segments[-2:]))) is not None:
-        segments = segments[:-2]
-    elif "" in actions:
-        handlers = actions[""]
-    else:
-        return None
-    version = None
-    if named.has_versions and len(segments) > 2 and segments[-2] == "versions":
-        version = segments[-1]
-        segments = segments[:-2]
-    if len(segments) == 1:
-        return Match(handlers, segments[0], version, is_region=named.is_region)
-    # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-    return Match(handlers, "/".join(segments), version, is_split=True, is_region=named.is_region)
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:

@@ -27,7 +27,7 @@ def register(request: Exchange) -> Steps[Response]:
     regions, name = request.engine.regions, request.region
     assert name is not None  # the route has it
     regions.check_may_register()
-    asked = rest.registration((yield request.incoming.read()))
+    asked = rest.registration((yield request.form.read()))
     yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
     return respond(200, [], [])
 

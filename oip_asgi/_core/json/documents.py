@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, TypeVar
@@ -78,7 +78,8 @@ ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What is no value of a parameter."""
 
-_request: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_request: Final = msgspec.json.Decoder(schemas.InferenceRequest[msgspec.Raw]).decode
+_short_request: Final = msgspec.json.Decoder(schemas.InferenceRequest[schemas.RequestInput]).decode
 _input: Final = msgspec.json.Decoder(schemas.RequestInput).decode
 _lenient_request: Final = msgspec.json.Decoder(schemas.LenientInferenceRequest).decode
 _id: Final = msgspec.json.Decoder(str | None).decode
@@ -97,14 +98,28 @@ class NotPlain(Exception):
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
-    """The document of a request. Its inputs are read one after the other, so that each can become a tensor before the next is there.
-
-    They are read once: what was read is let go.
+    """The document of a request.
 
     Args:
         id: Its `id`.
         parameters: Its parameters.
         outputs: The outputs that it asks for.
+        number: How many inputs it has.
+        inputs: These, to be gone through once: of many, each is decoded when its turn comes, so that it can become a tensor before the next
+            is there. That raises `NotPlain` and `ERRORS` where the request is plain, and `InvalidRequest`, which names the place.
+    """
+
+    id: str | None
+    parameters: schemas.Parameters | None
+    outputs: list[schemas.RequestOutput]
+    number: int
+    inputs: Iterable[schemas.RequestInput]
+
+
+class _Inputs(msgspec.Struct, frozen=True, eq=False):
+    """The inputs of a request one after the other. What was decoded is let go.
+
+    Args:
         texts: Each input as text.
         text: The whole text.
         data: The long `data` that was cut out of these, in order.
@@ -112,23 +127,13 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         is_spelled: Whether literals that are no JSON were written as strings in it.
     """
 
-    id: str | None
-    parameters: schemas.Parameters | None
-    outputs: list[schemas.RequestOutput]
     texts: list[msgspec.Raw]
     text: Buffer
     data: Sequence[Buffer]
     is_plain: bool
     is_spelled: bool = False
 
-    def inputs(self) -> Iterator[tuple[schemas.RequestInput, Buffer]]:
-        """The inputs, and their `data`.
-
-        Raises:
-            NotPlain: What was cut out is not their `data`, where the request is plain.
-            msgspec.DecodeError: One is none, where the request is plain; UnicodeDecodeError and RecursionError likewise.
-            InvalidRequest: One is none, where it is not; the text names the place.
-        """
+    def __iter__(self) -> Iterator[schemas.RequestInput]:
         left = iter(self.data)
         texts, parameters = self.texts, 0
         for place in range(len(texts)):
@@ -140,7 +145,9 @@ class Request(msgspec.Struct, frozen=True, eq=False):
                 parameters += len(item.parameters)
                 if parameters > MAX_PARAMETERS:
                     raise InvalidRequest(f"the inputs have more than {MAX_PARAMETERS} parameters")
-            yield item, next(left) if self.data and bytes(item.data) == _PLACEHOLDER else item.data
+            if self.data and bytes(item.data) == _PLACEHOLDER:
+                item.data = msgspec.Raw(next(left))
+            yield item
         if next(left, None) is not None:
             raise NotPlain
         if not self.is_plain:
@@ -157,23 +164,24 @@ def plain_request(text: Buffer) -> Request:
         NotPlain: It is not plain, or long beside its `data`.
         msgspec.DecodeError: The same; UnicodeDecodeError and RecursionError likewise.
     """
-    cuts: list[Extent] = []
-    head = text
-    if len(text) >= LONG:
-        cuts = _long_arrays(text)
+    if len(text) < LONG:
+        if len(text) > _UNCHECKED and are_many_slow(bytes(text)):
+            raise NotPlain
+        short = _short_request(text)
+        outputs: list[schemas.RequestOutput] = [*short.outputs] if short.outputs else []
+        return Request(short.id, short.parameters, outputs, len(short.inputs), short.inputs)
+    cuts = _long_arrays(text)
+    head = _without(text, cuts)
+    if len(head) > _LONGER:
+        cuts = structure.data_values(text, LONG)
         head = _without(text, cuts)
-        if len(head) > _LONGER:
-            cuts = structure.data_values(text, LONG)
-            head = _without(text, cuts)
     if len(head) > _MAX_PART or (len(head) > _UNCHECKED and are_many_slow(bytes(head))):
         raise NotPlain
     if (cuts and bytes(head).count(_PLACEHOLDER) != len(cuts)) or (len(head) > _MAX_ITEMS and _has_many_items(head)):
         raise NotPlain
     document = _request(head)
-    outputs: list[schemas.RequestOutput] = []
-    if document.outputs:
-        outputs.extend(document.outputs)
-    return Request(document.id, document.parameters, outputs, document.inputs, text, _cut_out(text, cuts) if cuts else (), is_plain=True)
+    inputs = _Inputs(document.inputs, text, _cut_out(text, cuts), is_plain=True)
+    return Request(document.id, document.parameters, [*(document.outputs or ())], len(document.inputs), inputs)
 
 
 def request_closely(text: Buffer) -> Request:
@@ -183,13 +191,14 @@ def request_closely(text: Buffer) -> Request:
         InvalidRequest: It is no such JSON; the text names the place.
     """
     cuts = structure.data_values(text, LONG) if len(text) >= LONG else []
-    request = _request_without(text, cuts)
-    if cuts and not _are_in_place(request.texts, len(cuts)):
-        return _request_without(text, [])
+    request, inputs = _request_without(text, cuts)
+    if cuts and not _are_in_place(inputs, len(cuts)):
+        request, _ = _request_without(text, [])
     return request
 
 
-def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
+def _request_without(text: Buffer, cuts: list[Extent]) -> tuple[Request, list[msgspec.Raw]]:
+    """The document of a text without what is cut out of it, and its inputs as text."""
     head = _without(text, cuts)
     if len(head) > MAX_BESIDE:
         raise InvalidRequest(f"the JSON has {len(head)} bytes beside long data: expected {MAX_BESIDE} at most")
@@ -208,7 +217,8 @@ def _request_without(text: Buffer, cuts: list[Extent]) -> Request:
         for place, output in enumerate(_part(_outputs, document.outputs, "outputs") or ())
     ]
     identifier = _part(_id, document.id, "id")
-    return Request(identifier, parameters, outputs, document.inputs, text, _cut_out(text, cuts), is_plain=False, is_spelled=is_spelled)
+    inputs = _Inputs(document.inputs, text, _cut_out(text, cuts), is_plain=False, is_spelled=is_spelled)
+    return Request(identifier, parameters, outputs, len(document.inputs), inputs), document.inputs
 
 
 def _has_many_items(head: Buffer) -> bool:

@@ -67,9 +67,22 @@ class Shown(NamedTuple):
 Taker: TypeAlias = Callable[[Given], Any]
 
 
-def tensor_of(name: str, read: Callable[[Tensor, str | None], Any]) -> Taker:
-    """Take the value of the tensor `name`."""
-    return lambda given: read(given.tensors[name], given.content_type)
+def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_array: bool = False) -> Taker:
+    """Take the value of the tensor `name`.
+
+    Args:
+        name: The tensor's name.
+        read: Makes its value.
+        takes_array: Whether that is its array, if the request says no content type.
+    """
+
+    def take(given: Given) -> Any:
+        tensor = given.tensors[name]
+        if takes_array and not tensor.parameters and given.content_type is None:
+            return tensor.array
+        return read(tensor, given.content_type)
+
+    return take
 
 
 def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any) -> Taker:

@@ -102,10 +102,12 @@ class Life:
             handler = self._handler
             if handler is None:
                 return None
-            handler.uses.begin()
+            uses = handler.uses
+            with uses.lock:
+                uses.number += 1
             if handler is self._handler:
                 return handler
-            handler.uses.end()  # it was replaced meanwhile, and may have been found idle
+            uses.end()  # it was replaced meanwhile, and may have been found idle
 
     # Loading
 

@@ -75,7 +75,7 @@ class Repository:
         self._now = _Registered(by_name, defaults)
         self.changes += 1
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: str | None) -> bool:
         return name in self._now.by_name
 
     def __iter__(self) -> Iterator[Model]:

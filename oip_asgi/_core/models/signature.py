@@ -295,7 +295,10 @@ class _Signature:
             self._pass(parameter, scalar_or(name, reader, parameter.default))
             return
         (self._optional if optional else self._required).add(name)
-        self._pass(parameter, tensor_or(name, reader.read, parameter.default) if optional else tensor_of(name, reader.read))
+        if optional:
+            self._pass(parameter, tensor_or(name, reader.read, parameter.default))
+        else:
+            self._pass(parameter, tensor_of(name, reader.read, takes_array=reader.takes_array))
 
     def _show(self, name: str, reader: Reader) -> None:
         """Note for the metadata what is known of an input that is not declared. Requests are not checked against it: its reader checks."""

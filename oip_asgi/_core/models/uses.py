@@ -12,24 +12,20 @@ from ..effects import Signal
 class Uses:
     """The requests that use one thing. May be called from any thread."""
 
-    __slots__ = ("_idle", "_is_let_go", "_lock", "_number")
+    __slots__ = ("_idle", "_is_let_go", "lock", "number")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._number = 0
+        self.lock = threading.Lock()
+        self.number = 0
+        """How many there are. Who begins one adds to it, under the lock, and `end`s it exactly once."""
         self._idle: list[Signal] = []
         self._is_let_go = False
 
-    def begin(self) -> None:
-        """A request uses it, and `end`s that exactly once."""
-        with self._lock:
-            self._number += 1
-
     def end(self) -> None:
         """A request does not use it any more, and neither does a thread of that request."""
-        with self._lock:
-            self._number -= 1
-            if self._number or not self._idle:
+        with self.lock:
+            self.number -= 1
+            if self.number or not self._idle:
                 return
             idle, self._idle = self._idle, []
         for signal in idle:
@@ -37,15 +33,15 @@ class Uses:
 
     def let_go(self) -> bool:
         """Whether it may be let go now: True once."""
-        with self._lock:
+        with self.lock:
             was_let_go, self._is_let_go = self._is_let_go, True
             return not was_let_go
 
     def idle(self) -> Signal:
         """Set as soon as no request uses it."""
         signal = Signal()
-        with self._lock:
-            if self._number:
+        with self.lock:
+            if self.number:
                 self._idle.append(signal)
                 return signal
         signal.set()

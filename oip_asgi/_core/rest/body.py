@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from .. import schemas
-from ..datatypes import Array, Buffer, DType, dtype_of
+from ..datatypes import NAMES, Array, Buffer, DType, dtype_of
 from ..errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
-from ..limits import check_numbers
+from ..limits import MAX_TENSORS, check_numbers
 from ..raw import from_raw, view_raw
 from ..schemas import Parameters
 from ..tensors import (
@@ -74,28 +74,16 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     text, behind = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    read: _Read = read_closely
-    try:
-        request = _plain_request(text, behind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        request, read = None, from_json  # of its data nothing is known: it may be plain
-    return request or _to_request(documents.request_closely(text), behind, read, lend)
-
-
-def _plain_request(text: Buffer, behind: Buffer | None) -> InferenceRequest | None:
-    """A request that is plain, else None.
-
-    Raises:
-        msgspec.DecodeError: Its document is not, so nothing else was looked at; UnicodeDecodeError and RecursionError likewise.
-    """
+    read: _Read = from_json
     try:
         document = documents.plain_request(text)
-    except documents.NotPlain:
-        return None
-    try:
+        read = read_closely  # if this fails, some of its data is not plain
         return _to_request(document, behind, read_plain, _read_later)
-    except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # what is wrong is not told here: something else may be wrong before it
+    except documents.NotPlain:
+        read = read_closely
+    except (InvalidRequest, *documents.ERRORS):
+        pass  # what is wrong is not told here: something else may be wrong before it
+    return _to_request(documents.request_closely(text), behind, read, lend)
 
 
 def _read_later(_: Parameters) -> Buffer:
@@ -104,8 +92,9 @@ def _read_later(_: Parameters) -> Buffer:
 
 
 def _to_request(document: documents.Request, behind: Buffer | None, read: _Read, lend: Lend = lend_nothing) -> InferenceRequest:
-    check_numbers(document.texts, document.outputs)
-    inputs = _decode_tensors(document.inputs(), "inputs", behind, read, lend)
+    if document.number + len(document.outputs) > MAX_TENSORS:
+        check_numbers(document.number, len(document.outputs))
+    inputs = _decode_tensors(document.inputs, "inputs", behind, read, lend)
     for place, output in enumerate(document.outputs):
         if output.parameters:
             _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
@@ -133,9 +122,10 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        items = [schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters)) for item in document.outputs]
-        texts = [item.data for item in document.outputs]
-        outputs = _decode_tensors(zip(items, texts, strict=True), "outputs", behind, from_json, lend_nothing)
+        items = [
+            schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters), item.data) for item in document.outputs
+        ]
+        outputs = _decode_tensors(items, "outputs", behind, from_json, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
@@ -178,14 +168,12 @@ class _BinaryData:
             raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
 
 
-def _decode_tensors(
-    items: Iterable[tuple[schemas.RequestInput, Buffer]], field: str, behind: Buffer | None, read: _Read, lend: Lend
-) -> list[Tensor]:
+def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, read: _Read, lend: Lend) -> list[Tensor]:
     binary = None if behind is None else _BinaryData(behind)
     tensors: list[Tensor] = []
-    for item, data in items:
+    for item in items:
         try:
-            tensors.append(_decode_tensor(item, data, binary, read, lend))
+            tensors.append(_decode_tensor(item, binary, read, lend))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
     if binary is not None:
@@ -193,10 +181,9 @@ def _decode_tensors(
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, data: Buffer, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
-    dtype = dtype_of(item.datatype)
+def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
+    dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
     make = bytes_tensor if dtype.hasobject else Tensor
-    parameters = item.parameters or {}
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:
@@ -322,7 +309,8 @@ def _encode_tensors(
                 texts.append(text)
                 text = _MARK
             data = msgspec.Raw(text)
-        written.append(schemas.ResponseOutput(name, array.shape, tensor.datatype, parameters, data))
+        datatype = NAMES.get(array.dtype) or tensor.datatype
+        written.append(schemas.ResponseOutput(name, array.shape, datatype, parameters, data))
     return written, texts, binary
 
 

@@ -14,7 +14,7 @@ from ..limits import ON_LOOP
 from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, bytes_effort
 from .body import binary_size
 
-_JSON_BYTE: Final = 4
+JSON_BYTE: Final = 4
 """How much a byte of JSON costs at most, of what `limits.ON_LOOP` counts, which is 75 nanoseconds. The dearest known are small inputs with
 mistakes or literals, and integers written as 1e18, with 100 to 200 nanoseconds; nearly all take 2 to 20."""
 
@@ -37,15 +37,15 @@ def decoding_cost(body: Buffer, header_length: int | None) -> int:
         its JSON, which is decoded for that where it matters.
     """
     if header_length is None:
-        return len(body) * _JSON_BYTE
+        return len(body) * JSON_BYTE
     if header_length == 0:
         return len(body) // _COPIED
-    text, behind = header_length * _JSON_BYTE, max(len(body) - header_length, 0) // _RAW_BYTES
+    text, behind = header_length * JSON_BYTE, max(len(body) - header_length, 0) // _RAW_BYTES
     if text > ON_LOOP or text + behind <= ON_LOOP:
         return text + behind
     try:
         document = documents.plain_request(memoryview(body)[:header_length])
-        sizes = [_bytes_size(item) for item, _ in document.inputs()]
+        sizes = [_bytes_size(item) for item in document.inputs]
     except (InvalidRequest, documents.NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return text + behind
     return text + min(sum(sizes) // _RAW_BYTES, behind)

@@ -12,7 +12,7 @@ from ..models.batches import Waiting
 from ..tensors import InferenceResponse
 from .batch_rows import check_rows
 from .call import Call, ModelRaised
-from .nesting import Held, enter_within, held
+from .nesting import HELD, Held, enter_within
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Member(Generic[T]):
     def __init__(self, call: Call[T]) -> None:
         self.call = call
         self.rows: int | None = None
-        self.held: Held = held()
+        self.held: Held = HELD.get()
         self.waiting: Waiting | None = None
         self.execution: Shared | None = None
         self.wake: Callable[[], object] = _nothing
@@ -113,7 +113,7 @@ def run_alone(member: Member[Any]) -> InferenceResponse:
 
 def _run_within(call: Call[Any], within: Held) -> InferenceResponse:
     enter_within(within)
-    return call.run()
+    return call.run() if call.span is None else call.run_in_span()
 
 
 def _nothing() -> None:

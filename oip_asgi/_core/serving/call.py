@@ -9,6 +9,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+import numpy as np
+
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
 from ..effects import DeadlinePassed, Stopped
@@ -36,7 +39,7 @@ from .delivery import SUPPORTED, Delivery, delivery_of
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
-from .nesting import enter, leave
+from .nesting import HELD, enter, leave
 from .observers import Span, ended
 from .reserved import check_priority, check_reserved
 from .shared_memory import check_no_place, place_of
@@ -44,6 +47,9 @@ from .shared_memory import check_no_place, place_of
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
+
+_LATER: Final[Any] = None
+"""What a member holds before the stage that sets it."""
 
 _MANY: Final = 1000
 """Inputs above which they are let go before the response is encoded. Each takes 250 bytes beside its elements."""
@@ -60,51 +66,58 @@ class ModelRaised(Exception):
     """Whether the log has it already, as that of a batch."""
 
 
-class Call(Generic[T]):
-    """One call of a model.
+class Call(msgspec.Struct, Generic[T], eq=False):
+    """One call of a model, from when its body is there.
 
     Args:
         engine: The server.
         model: The model.
         handler: What answers, lent by the model.
         form: How the request arrived and the response leaves.
-        body: The request's body.
+        body: The request's body, until it is decoded.
+        since: When it was there, by the engine's clock.
+        seconds: How long it may take.
+        deadline: When it is given up.
+        span: Its span, if there is a tracer.
     """
 
-    __slots__ = (
-        "_arguments", "_asked", "_body", "_is_at_once", "_lent", "_outputs", "answered", "binding", "called", "content_type", "deadline",
-        "delivery", "engine", "entered", "flight", "form", "found", "handler", "is_decoded", "level", "model", "request", "returned",
-        "rows", "seconds", "since", "slot", "span", "started", "tensors",
-    )  # fmt: skip
+    engine: Engine
+    model: Model
+    handler: Handler
+    form: Form[T]
+    body: Buffer | None
+    since: float
+    seconds: float
+    deadline: float
+    span: Span | None = None
 
-    binding: Binding
-    request: InferenceRequest
-    tensors: dict[str, Tensor]
-    content_type: str | None
-    slot: Slot
-    _outputs: list[RequestOutput]
+    # known once it is decoded
+    is_decoded: bool = False
+    request: InferenceRequest = _LATER
+    binding: Binding = _LATER
+    tensors: dict[str, Tensor] = _LATER
+    content_type: str | None = None
+    level: int = 0
+    delivery: Delivery | None = None
+    _outputs: list[RequestOutput] = _LATER
+    _asked: dict[str, str] = {}
+    _is_at_once: bool = False
+    _lent: int = 0
+    _arguments: tuple[list[Any], dict[str, Any]] | None = None
+    is_short: bool = False
+    """Whether its response is one small array of numbers, which costs less than `ON_LOOP` to encode in any form."""
 
-    def __init__(self, engine: Engine, model: Model, handler: Handler, form: Form[T], body: Buffer) -> None:
-        self.engine = engine
-        self.model = model
-        self.handler = handler
-        self.form = form
-        self.is_decoded = False
-        self.level = 0
-        self.flight: Flight | None = None
-        self.found: InferenceResponse | None = None
-        self.delivery: Delivery | None = None
-        self._lent = 0
-        self._body: Buffer | None = body
-        self._arguments: tuple[list[Any], dict[str, Any]] | None = None
-        self._asked: dict[str, str] = {}
-        self.since = engine.clock()
-        self.entered = self.started = self.called = self.returned = self.answered = 0.0
-        self.rows: int | None = None
-        """How many rows it has of a batch; None for a call of its own."""
-        self.span: Span | None = None
-        self.seconds = min(model.timeout, form.timeout)
-        self.deadline = self.since + self.seconds
+    # known once it has entered
+    slot: Slot = _LATER
+    flight: Flight | None = None
+    found: InferenceResponse | None = None
+    rows: int | None = None
+    """How many rows it has of a batch; None for a call of its own."""
+    entered: float = 0.0
+    started: float = 0.0
+    called: float = 0.0
+    returned: float = 0.0
+    answered: float = 0.0
 
     @property
     def id(self) -> str | None:
@@ -125,14 +138,33 @@ class Call(Generic[T]):
         Raises:
             InvalidRequest: The body is no request, or not one that the model takes.
         """
-        assert self._body is not None  # each body is decoded once
+        assert self.body is not None  # each body is decoded once
         self._is_at_once = at_once
         try:
-            request = self.form.decode(self._body, self.model, self._lend)
+            request = self.form.decode(self.body, self.model, self._lend)
         except _NotAtOnce:
             return
-        self._body = None
-        self._check(request)
+        self.body = None
+        if request.parameters:
+            self._take_parameters(request.parameters)
+        is_writable = self.model.options.writable
+        for tensor in request.inputs:
+            if tensor.parameters:
+                self._check_input(tensor)
+            if is_writable:
+                tensor.array = tensor.array.copy()
+            elif tensor.array.flags.writeable:
+                read_only(tensor.array)
+        self._outputs = request.outputs.copy()  # the model may change its request
+        if self._outputs:
+            self._check_outputs()
+        if self.content_type is None:
+            self.binding = self.handler.binding
+            self.tensors = self.binding.names.take(request.inputs, has_content_type=False)
+        else:
+            self.binding = self.handler.binding_for(self.content_type)
+            self.tensors = self.binding.accept(request, self.content_type)
+            self.content_type = self.binding.content_type_of_tensors(self.content_type)
         self.request, self.is_decoded = request, True
 
     def _lend(self, parameters: Parameters) -> Buffer:
@@ -149,36 +181,23 @@ class Call(Generic[T]):
             raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
         return extent.read()
 
-    def _check(self, request: InferenceRequest) -> None:
-        parameters, handler, content_type = request.parameters, self.handler, None
-        if parameters:
-            _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
-            if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
-                check_reserved(parameters)
-            if "priority" in parameters and self.model.options.priority_levels is not None:
-                self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
-            if "timeout" in parameters:
-                self._shorten(parameters["timeout"])
-            if "content_type" in parameters:
-                content_type = str(parameters["content_type"])
-        is_writable = self.model.options.writable
-        for tensor in request.inputs:
-            if tensor.parameters:
-                where = f"input {shown(tensor.name)}"
-                if self.engine.regions.are_allowed:
-                    check_no_place(tensor.parameters, where)
-                _check_parameters(tensor.parameters, where, self.engine.codecs)
-            if is_writable:
-                tensor.array = tensor.array.copy()
-            elif tensor.array.flags.writeable:
-                read_only(tensor.array)
-        self._outputs = request.outputs.copy()  # the model may change its request
-        if self._outputs:
-            self._check_outputs()
-        binding = handler.binding if content_type is None else handler.binding_for(content_type)
-        self.tensors = binding.accept(request, content_type)
-        self.binding = binding
-        self.content_type = None if content_type is None else binding.content_type_of_tensors(content_type)
+    def _take_parameters(self, parameters: Parameters) -> None:
+        """Check the parameters of the request, and note those that the server obeys."""
+        _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
+        if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
+            check_reserved(parameters)
+        if "priority" in parameters and self.model.options.priority_levels is not None:
+            self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
+        if "timeout" in parameters:
+            self._shorten(parameters["timeout"])
+        if "content_type" in parameters:
+            self.content_type = str(parameters["content_type"])
+
+    def _check_input(self, tensor: Tensor) -> None:
+        where = f"input {shown(tensor.name)}"
+        if self.engine.regions.are_allowed:
+            check_no_place(tensor.parameters, where)
+        _check_parameters(tensor.parameters, where, self.engine.codecs)
 
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
@@ -218,7 +237,7 @@ class Call(Generic[T]):
         try:
             self.started = self.engine.clock()
             is_last = self.decode_in_time()
-            return self.answer_in_time(self.run) if is_last else None
+            return self.answer_in_time(self.run if self.span is None else self.run_in_span) if is_last else None
         finally:
             self.slot.end(is_last=is_last)
 
@@ -299,19 +318,13 @@ class Call(Generic[T]):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
-        if self.span is None:
-            return self._run()
-        with self.span.active():
-            return self._run()
-
-    def _run(self) -> InferenceResponse:
-        token = enter(self.model, self.slot)
+        token = HELD.set((*HELD.get(), (self.model, self.slot)))
         try:
-            args, kwargs = self.arguments()
+            args, kwargs = self.binding.arguments(self) if self._arguments is None else self.arguments()
             self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
-            new = is_new(result)
+            new = type(result) is np.ndarray and result.nbytes > SMALL and is_new(result)
             del args, kwargs
             response = self.respond(result, new)
             if len(self.tensors) > _MANY:
@@ -322,16 +335,10 @@ class Call(Generic[T]):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            leave(token)
+            HELD.reset(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
-        if self.span is None:
-            return await self._run_async()
-        with self.span.active():
-            return await self._run_async()
-
-    async def _run_async(self) -> InferenceResponse:
         token = enter(self.model, self.slot)
         try:
             args, kwargs = self.arguments()
@@ -351,38 +358,51 @@ class Call(Generic[T]):
         finally:
             leave(token)
 
+    def run_in_span(self) -> InferenceResponse:
+        """`run`, with its span as the current one."""
+        assert self.span is not None
+        with self.span.active():
+            return self.run()
+
+    async def run_async_in_span(self) -> InferenceResponse:
+        """`run_async`, with its span as the current one."""
+        assert self.span is not None
+        with self.span.active():
+            return await self.run_async()
+
     def _forget_inputs(self) -> None:
         """Let go of the inputs, before memory is needed to encode as many outputs."""
         request = self.request
         self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
         self.tensors = {}
 
-    def respond(self, result: Any, new: bool) -> InferenceResponse:
+    def respond(self, result: Any, new: bool, *, lasts: bool = False) -> InferenceResponse:
         """The response that a result is.
 
         Args:
             result: What the function returned, or yielded.
             new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
+            lasts: Whether the caller sees to it that nobody changes the response's arrays any more.
 
         Raises:
             ModelFault: It cannot be one.
             InvalidRequest: It has not what the request asks for.
         """
-        response = self.response_of(result)
-        for tensor in response.outputs:
-            array = tensor.array
-            # small ones are copied when they are encoded, before the slot is left
-            if (array.nbytes > SMALL or array.dtype.hasobject) and not (new and array is result):
-                tensor.array = lasting(array, self.request)
-        return response
-
-    def response_of(self, result: Any) -> InferenceResponse:
-        """`respond`, but for its arrays, which may share memory with the result."""
         request, model = self.request, self.model
         response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        if lasts:
+            return response
+        self.is_short = len(response.outputs) == 1
+        for tensor in response.outputs:
+            array = tensor.array
+            # small ones are copied when they are encoded, before the slot is left
+            if array.nbytes > SMALL or array.dtype.hasobject:
+                self.is_short = False
+                if not (new and array is result):
+                    tensor.array = lasting(array, request)
         return response
 
     def encode(self, response: InferenceResponse) -> T:
@@ -422,12 +442,6 @@ class Call(Generic[T]):
             self.flight.end(error)
         ended(self.model, self, error, self.span, self.engine.clock)
         return error
-
-    def note_answer(self) -> None:
-        """Note that the call was answered."""
-        self.model.statistics.record_answer(self, self.rows)
-        if self.span is not None:
-            self.span.end("ok", self, None)
 
     def note_hit(self) -> None:
         """Note that the call was answered from the cache."""

@@ -17,38 +17,33 @@ from ..models.model import Model
 Held: TypeAlias = tuple[tuple[Model, Slot], ...]
 """Models, and the slots that are held of them, the outermost first."""
 
-_held: Final[ContextVar[Held]] = ContextVar("oip_asgi_held", default=())
+HELD: Final[ContextVar[Held]] = ContextVar("oip_asgi_held", default=())
+"""The slots within which this runs."""
 
 
 def enter(model: Model, slot: Slot) -> Token[Held]:
     """Note that user code runs from here on within a call of a model, until `leave`."""
-    return _held.set((*_held.get(), (model, slot)))
-
-
-def held() -> Held:
-    """What `enter_together` takes: the slots within which this runs."""
-    return _held.get()
+    return HELD.set((*HELD.get(), (model, slot)))
 
 
 def enter_together(model: Model, slot: Slot, of_each: Iterable[Held]) -> Token[Held]:
     """`enter`, for a call that answers several requests: it runs within the slots of all of them."""
-    return _held.set((*dict.fromkeys(held for each in of_each for held in each), (model, slot)))
+    return HELD.set((*dict.fromkeys(held for each in of_each for held in each), (model, slot)))
 
 
 def enter_within(within: Held) -> None:
     """Note that what follows in this context, which is thrown away behind it, runs within these slots."""
-    _held.set(within)
+    HELD.set(within)
 
 
 def leave(token: Token[Held]) -> None:
     """The counterpart of `enter`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
-        _held.reset(token)
+        HELD.reset(token)
     except ValueError:
         pass  # the garbage collector ends a coroutine in whatever context it finds
 
 
 def holders() -> list[Model]:
     """The models within whose calls this runs, the outermost first."""
-    held = _held.get()
-    return [model for model, slot in held if not slot.is_left] if held else []
+    return [model for model, slot in HELD.get() if not slot.is_left]

@@ -26,7 +26,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
-from .nesting import holders
+from .nesting import HELD, holders
 from .observers import ended
 
 T = TypeVar("T")
@@ -40,22 +40,17 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
-    """Answer one inference request, with at most one call of user code.
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
 
     Args:
         engine: The server.
         model: The model that is asked for.
         form: How the request arrives and the response leaves.
+        may_stream: Whether there may be any number of responses.
 
-    Raises:
-        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
-    """
-    return (yield from answered((yield from opened(engine, model, form, may_stream=False))))
-
-
-def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> Steps[Call[T]]:
-    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
+    Returns:
+        What `answered` answers.
 
     Raises:
         InferenceError: The request is wrong or not admitted, or the model streams where it may not.
@@ -77,8 +72,8 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool) -> 
                 )
             read = form.read()
             body: Buffer = (yield read) if type(read) is Read else read
-            call = Call(engine, model, handler, form, body)
-            call.span = span
+            since, seconds = engine.clock(), min(model.timeout, form.timeout)
+            call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
             if form.decoding_cost(body) <= ON_LOOP:
                 call.decode(at_once=True)
             if model.ahead is not None:
@@ -126,7 +121,7 @@ def _enter(call: Call[Any]) -> Slot:
         NotReady: The server stops.
         Busy: All slots are taken, and the queue is full.
     """
-    engine, model, within = call.engine, call.model, holders()
+    engine, model, within = call.engine, call.model, holders() if HELD.get() else []
     if engine.stopping and not within:
         raise _stopping(model)
     if model.batching is None or model in within:
@@ -162,7 +157,9 @@ def answered(call: Call[T]) -> Steps[T]:
         raise
     finally:
         slot.give_up()
-    call.note_answer()
+    call.model.statistics.record_answer(call, call.rows)
+    if call.span is not None:
+        call.span.end("ok", call, None)
     return answer
 
 
@@ -235,10 +232,11 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
     if not call.started:
         call.started = call.entered if slot.turn is None else call.engine.clock()
     if call.handler.kind == "async":
-        response: InferenceResponse = yield Await(call.run_async, call.deadline, for_client=True)
+        run_async = call.run_async if call.span is None else call.run_async_in_span
+        response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
     else:
-        response = yield Run(call.run, "inline")
-    if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        response = yield Run(call.run if call.span is None else call.run_in_span, "inline")
+    if call.delivery is None and (call.is_short or call.form.encoding_cost(call.request, response) <= ON_LOOP):
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:

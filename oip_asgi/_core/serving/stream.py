@@ -83,7 +83,9 @@ class Stream(Generic[T]):
         finally:
             pulled.give_up()
         call.returned = call.answered = self._engine.clock()
-        call.note_answer()
+        call.model.statistics.record_answer(call)
+        if call.span is not None:
+            call.span.end("ok", call, None)
 
     def _begin(self) -> Steps[None]:
         self.has_begun = True

@@ -339,3 +339,37 @@ def test_long_requests_are_answered_too(address: str, models: Models) -> None:
         request_id, _, text = said(call.next())
         assert (request_id, text[:34]) == ("c", "model 'long', request id 'c': inpu")
         assert said(call.next()) == ("c", [], True)
+
+
+async def cancelled_future(n: Any) -> Any:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return await future
+
+
+async def cancels_itself(n: Any) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("serving", list(SERVINGS))
+def test_a_model_that_is_cancelled_from_within_has_failed(serving: str) -> None:
+    server = InferenceServer()
+    server.register("cancelled", cancelled_future)
+    server.register("cancels", cancels_itself)
+    with SERVINGS[serving](server) as address:
+        with Call(address) as call:
+            call.send("cancelled", request_id="7")
+            call.end()
+            [message] = call.rest()
+            assert message.error_message == "model 'cancelled', request id '7': model 'cancelled' failed: see the server's log"
+        with Call(address) as call:
+            call.send("cancels")
+            with pytest.raises(grpc.RpcError) as caught:
+                call.rest()
+    assert (caught.value.code(), caught.value.details()) == (
+        grpc.StatusCode.INTERNAL,
+        "model 'cancels' failed: it cancelled the task that runs it",
+    )

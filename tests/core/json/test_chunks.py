@@ -329,9 +329,9 @@ def test_as_many_inputs_as_there_may_be() -> None:
 
 def test_decoding_changes_nothing_that_it_was_given() -> None:
     body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","parameters":{"a":1,"binary_data_size":1}}]}'
-    item = next(documents.plain_request(body).inputs())[0]
+    item = next(iter(documents.plain_request(body).inputs))
     before = dict(item.parameters or {})
-    decoded = rest._decode_tensor(item, item.data, rest._BinaryData(b"\1"), from_json, lend_nothing)
+    decoded = rest._decode_tensor(item, rest._BinaryData(b"\1"), from_json, lend_nothing)
     assert (item.parameters, decoded.parameters) == (before, {"a": 1})
 
 
