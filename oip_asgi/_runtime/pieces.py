@@ -6,8 +6,7 @@ A `SendEach` is carried out here, again and again, without the generator: that i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from functools import partial
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from .._core.effects import Await, Effect, Run, Send, SendEach, Steps
@@ -57,10 +56,14 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
             if type(piece) is Send:
                 yield piece.piece
             elif type(piece) is SendEach:
-                carried_out = _carried_out(piece.effect, threads, gone)
+                each = piece.effect
                 while True:
                     try:
-                        value = await carried_out()
+                        if type(each) is Await:
+                            value = await attended(each.function(), each.deadline, gone if each.for_client else None)
+                        else:
+                            assert type(each) is Run  # nothing else is carried out again and again
+                            value = await threads.run(each, gone)
                     except BaseException as error:
                         if ends(error, steps):
                             raise
@@ -77,10 +80,3 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
         return  # as above
     finally:
         await abandon_async(steps, threads)
-
-
-def _carried_out(effect: Run | Await, threads: Threads, gone: Gone | None) -> Callable[[], Awaitable[Any]]:
-    if type(effect) is Run:
-        return partial(threads.run, effect, gone)
-    function, deadline, watched = effect.function, effect.deadline, gone if effect.for_client else None
-    return lambda: attended(function(), deadline, watched)
