@@ -401,5 +401,5 @@ def check_unseen(text: Buffer) -> None:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
-    if brackets > MAX_DEPTH < structure.depth(text):
+    if brackets > MAX_DEPTH and structure.depth(text) > MAX_DEPTH:  # it nests no deeper than it has brackets
         raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
