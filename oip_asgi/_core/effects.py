@@ -188,8 +188,8 @@ class SendEach(msgspec.Struct, frozen=True):
     """Carry out an effect again and again, and hand on each result, until one is None, which is sent. Each time is when the driver asks for
     the next piece. What the effect raises is thrown.
 
-    It stands for an effect and a `Send` for each piece. To advance all generators of a request twice for each would cost as much as the
-    piece itself: of 8.7 microseconds for a small event, 2 were that.
+    It stands for an effect and a `Send` for each piece, which would advance all generators of a request twice: a small event takes 3.8
+    microseconds instead of 4.4.
     """
 
     effect: Run | Await

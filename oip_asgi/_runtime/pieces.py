@@ -1,6 +1,6 @@
 """The pieces that a generator of effects hands on, one by one: for callers that block, and for callers that await.
 
-A `SendEach` is carried out here, again and again, without the generator: that is half of what a piece cost before.
+A `SendEach` is carried out here, again and again, and the generator is advanced behind the last time only.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, final
+from operator import itemgetter
+from typing import Final, Literal, TypeAlias, final, get_args
 
 import msgspec
 
@@ -45,14 +46,16 @@ class ResponseCounts:
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[int, ResponseOutcome], _Sums] = {}
+        self._sums: dict[ResponseOutcome, dict[int, _Sums]] = {outcome: {} for outcome in get_args(ResponseOutcome)}
 
     def record(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float) -> None:
         """Count one response. The arguments are those of `Statistics.record_response`."""
-        key = (index if index < RESPONSES else RESPONSES - 1, outcome)
-        sums = self._sums.get(key)
+        of_outcome = self._sums[outcome]
+        if index >= RESPONSES:
+            index = RESPONSES - 1
+        sums = of_outcome.get(index)
         if sums is None:
-            sums = self._sums[key] = _Sums()
+            sums = of_outcome[index] = _Sums()
         sums.count += 1
         sums.infer += compute_infer
         sums.output += compute_output
@@ -60,7 +63,8 @@ class ResponseCounts:
     def by_index(self) -> dict[int, Responses]:
         """Those at each index, the first index first."""
         found: dict[int, Responses] = {}
-        for (index, outcome), sums in sorted(self._sums.items()):
+        every = [(index, outcome, sums) for outcome, of_outcome in self._sums.items() for index, sums in of_outcome.items()]
+        for index, outcome, sums in sorted(every, key=itemgetter(0)):
             responses = found.setdefault(index, {})
             responses[outcome] = Duration(sums.count, sums.infer + sums.output)
             if outcome in ("success", "fail"):

@@ -1,7 +1,7 @@
 """Items of a stream that are like the ones before them, which are encoded without being looked at again. Knows no transport.
 
 What becomes of an array of numbers depends on its dtype and shape alone, and every text becomes one element. So of items that are alike all
-is known but the contents: of an array, 4.5 microseconds for the check and the encoding become 0.5; of a text, 24 become 0.6.
+is known but the contents: an event with one number takes 3.8 microseconds instead of 8.4, and one with a text 3.3 instead of 19.
 """
 
 from __future__ import annotations
@@ -42,35 +42,20 @@ class Alike(Generic[T]):
     Args:
         call: The request, which is decoded when its first item is noted.
         form: Its form.
+
+    Attributes:
+        encode: Gives an item as it leaves; None where it is not known to be like the others.
     """
 
-    __slots__ = ("_call", "_dtype", "_encode", "_form", "_key", "_seen", "_shape", "_type")
+    __slots__ = ("_call", "_form", "_seen", "encode")
+
+    encode: Callable[[Any], T | None]
 
     def __init__(self, call: Call[T], form: StreamForm[T]) -> None:
         self._call = call
         self._form = form
         self._seen: tuple[object, ...] = ()
-        self._key: str | None = None
-        self._type: type[Any] = type(None)
-        self._dtype: DType | None = None
-        self._shape: tuple[int, ...] = ()
-        self._encode: Callable[[Any], T] | None = None
-
-    def encode(self, item: Any) -> T | None:
-        """An item as it leaves; None where it is not known to be like the others."""
-        encode = self._encode
-        if encode is None:
-            return None
-        key = self._key
-        value: Any = item if key is None else item.get(key) if type(item) is dict and len(item) == 1 else None
-        if type(value) is not self._type:
-            return None
-        if type(value) is np.ndarray:
-            return encode(value) if value.shape == self._shape and value.dtype == self._dtype else None
-        try:
-            return encode(value) if len(value) <= SMALL else None
-        except UnicodeEncodeError:
-            return None
+        self.encode = _unknown
 
     def note(self, item: Any, response: InferenceResponse) -> None:
         """Note an item that was checked, with its response, which is not encoded yet. Those behind two that are alike are known."""
@@ -87,5 +72,38 @@ class Alike(Generic[T]):
         if not is_plain:
             return
         seen = (key, type(value), array.dtype, array.shape)
-        self._encode = self._form.encoder_like(call.request, response) if seen == self._seen else None
-        self._key, self._type, self._dtype, self._shape = self._seen = seen
+        encode = self._form.encoder_like(call.request, response) if seen == self._seen else None
+        self._seen = seen
+        if encode is None:
+            self.encode = _unknown
+        else:
+            of_value = _of_texts(encode) if type(value) is str else _of_arrays(encode, array.dtype, array.shape)
+            self.encode = of_value if key is None else _of_mappings(of_value, key)
+
+
+def _unknown(_: Any) -> None:
+    return None
+
+
+def _of_arrays(encode: Callable[[Any], T], dtype: DType, shape: tuple[int, ...]) -> Callable[[Any], T | None]:
+    def of_array(item: Any) -> T | None:
+        return encode(item) if type(item) is np.ndarray and item.shape == shape and item.dtype == dtype else None
+
+    return of_array
+
+
+def _of_texts(encode: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    def of_text(item: Any) -> T | None:
+        try:
+            return encode(item) if type(item) is str and len(item) <= SMALL else None
+        except UnicodeEncodeError:
+            return None
+
+    return of_text
+
+
+def _of_mappings(of_value: Callable[[Any], T | None], key: str) -> Callable[[Any], T | None]:
+    def of_mapping(item: Any) -> T | None:
+        return of_value(item.get(key)) if type(item) is dict and len(item) == 1 else None
+
+    return of_mapping
