@@ -17,7 +17,7 @@ from ._core.grpc.method import Reply, refusal
 from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, timeout_of
 from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
-from ._grpc_asgi_stream import Requests, answer_stream
+from ._grpc_asgi_stream import Requests, answer_stream, in_turns
 from ._runtime.drive import advance_async
 from ._runtime.waiting import ClientGone
 from ._services import INFER_STREAM, MethodsByPath
@@ -104,9 +104,9 @@ class OIPGRPCApp:
 
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
         requests = Requests(receive, reader, runtime)
-        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.next)
+        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.next, in_turns(put))
         with suppress(ClientGone):
-            await _end(call, await answer_stream(steps, requests, put, runtime, deadline), send, laid)
+            await _end(call, await answer_stream(steps, requests, runtime, deadline), send, laid)
 
 
 async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
-from ._core.effects import DeadlinePassed, Run, Send, Steps
+from ._core.effects import DeadlinePassed, Run, Steps
 from ._core.errors import InferenceError
 from ._core.grpc.frames import FrameReader
 from ._core.grpc.http import TOO_LATE
 from ._core.grpc.method import Reply, refusal
-from ._runtime.drive import abandon_async, advance_async
+from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, attended, until_gone
+from ._runtime.waiting import ClientGone, Turns, attended, until_gone
 from .asgi import ClientOf
 
 if TYPE_CHECKING:
@@ -80,35 +80,33 @@ class Requests:
             self.error = error
 
 
-async def answer_stream(
-    steps: Steps[Reply], requests: Requests, put: Callable[[bytes], Awaitable[None]], runtime: Runtime, deadline: float
-) -> Reply:
-    """Hand on what `steps` answer, and return how the call ended.
+def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Coroutine[Any, Any, None]]:
+    """What sends messages, and lets other tasks run now and then, where a server takes all at once."""
+    turns = Turns()
+
+    async def write(message: bytes) -> None:
+        await put(message)
+        if turns.is_over():
+            await asyncio.sleep(0)
+
+    return write
+
+
+async def answer_stream(steps: Steps[Reply], requests: Requests, runtime: Runtime, deadline: float) -> Reply:
+    """Answer a call, and return how it ended.
 
     Args:
-        steps: What takes requests and hands on messages.
+        steps: What takes requests and sends messages.
         requests: Where they come from.
-        put: Sends a message of the response.
-        runtime: What carries out the rest.
+        runtime: What carries out the steps.
         deadline: When the call ends, in seconds of `time.monotonic`.
 
     Raises:
         ClientGone: The client has gone.
     """
 
-    async def hand_on() -> Reply:
-        try:
-            reply = await advance_async(steps, runtime)
-            while type(reply) is Send:
-                await put(reply.piece)
-                reply = await advance_async(steps, runtime)
-            assert isinstance(reply, Reply)  # a call has no head of its own
-            return reply
-        finally:
-            await abandon_async(steps, runtime)
-
     try:
-        return await attended(hand_on(), deadline, requests.is_gone)
+        return await attended(drive_async(steps, runtime), deadline, requests.is_gone)
     except DeadlinePassed:
         return TOO_LATE
     except ClientGone:

@@ -102,9 +102,9 @@ class OIPGRPCWSGIApp:
         async def receive() -> bytes | None:
             return left.popleft() if left else None
 
-        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, receive)
+        begin = partial(stream_exchange, engine, self._methods.infer_stream, call.head.transport, receive)
         try:
-            reply = yield from bridge.pieces(steps, runtime, ended, deadline)
+            reply = yield from bridge.written(begin, runtime, ended, deadline)
         except DeadlinePassed:
             return TOO_LATE
         finally:

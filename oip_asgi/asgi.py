@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
-from ._core.effects import Fed, Piece, Run, Start, Steps
+from ._core.effects import Fed, Run, Start, Steps
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
@@ -25,8 +25,9 @@ from ._core.pages.openapi import merged
 from ._dependencies import add_routes
 from ._routes import check_reachable
 from ._runtime.drive import abandon_async, advance_async
+from ._runtime.pieces import pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, Turns
+from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class OIPApp:
         if type(answer) is Response:
             await _send(answer, send)
         else:
+            assert type(answer) is Start  # before any piece
             await _send_pieces(steps, answer, client, send)
 
     def install(
@@ -189,30 +191,24 @@ async def _send(response: Response, send: Send) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-async def _send_pieces(steps: Steps[Response], piece: Response | Piece, client: ClientOf, send: Send) -> None:
+async def _send_pieces(steps: Steps[Response], start: Start, client: ClientOf, send: Send) -> None:
     """Send a response in pieces, the next of which is made when the server has taken the last.
 
     Args:
         steps: What hands on the pieces.
-        piece: The first of them.
+        start: The head of the response.
         client: Who asked.
         send: ASGI's `send`.
     """
     watch = asyncio.ensure_future(client.leaves())
-    gone = partial(_ended, watch)
-    turns = Turns()
     try:
-        # fast items never wait, so nobody else would look whether the client is still there
-        while not isinstance(piece, Response) and not watch.done():
-            if type(piece) is Start:
-                await send({"type": "http.response.start", "status": piece.status, "headers": piece.headers})
-            else:
-                await send({"type": "http.response.body", "body": piece.piece, "more_body": True})
-            if turns.is_over():
-                await asyncio.sleep(0)
-            piece = await advance_async(steps, client.runtime, None, gone)
-        if isinstance(piece, Response):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.start", "status": start.status, "headers": start.headers})
+        async with aclosing(pieces_async(steps, client.runtime, partial(_ended, watch))) as pieces:
+            async for piece in pieces:
+                if watch.done():  # fast items never wait, so nobody else would look whether the client is still there
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
     except (ClientGone, OSError):
         pass  # how servers say from `send` that the client has gone
     finally:

@@ -33,7 +33,8 @@ from ._core.http.exchange import FIRST_SEGMENTS, exchange
 from ._core.http.paths import encoded
 from ._core.http.request import Head
 from ._core.http.response import Response
-from ._runtime.drive import advance_async, pieces_async
+from ._runtime.drive import advance_async
+from ._runtime.pieces import pieces_async
 from ._runtime.waiting import Gone, arrival, signalled
 from .server import InferenceServer
 

@@ -12,16 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._checks import called, check_server
-from ._core.effects import Send, Signal
+from ._core.effects import Signal
 from ._core.errors import InferenceError
 from ._core.grpc.exchange import METHODS, SERVICE, exchange
-from ._core.grpc.method import Method, Reply, refusal
+from ._core.grpc.method import Method, refusal
 from ._core.grpc.stream import STREAM, stream_exchange
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._grpc_wsgi import OIPGRPCWSGIApp as OIPGRPCWSGIApp
 from ._runtime import bridge
-from ._runtime.drive import abandon_async, advance_async, drive, drive_async
+from ._runtime.drive import drive, drive_async
 from ._runtime.waiting import ClientGone
 from ._services import Services
 from .server import InferenceServer
@@ -168,7 +168,7 @@ def _blocking_stream(
         received = bridge.Requests(requests)
         end = _end(context)
         end.then(received.end)
-        reply = yield from bridge.pieces(stream_exchange(engine, method, context, received.receive), runtime, end)
+        reply = yield from bridge.written(partial(stream_exchange, engine, method, context, received.receive), runtime, end)
         if reply is not None and reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
 
@@ -185,15 +185,11 @@ def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[objec
             message: object = await context.read()
             return message if isinstance(message, bytes) else None  # the end is an object of grpc's own
 
-        steps = stream_exchange(engine, method, context, receive)
-        try:
-            reply = await advance_async(steps, runtime)
-            while type(reply) is Send:
-                await context.write(reply.piece)
-                reply = await advance_async(steps, runtime)
-        finally:
-            await abandon_async(steps, runtime)
-        if isinstance(reply, Reply) and reply.code != "OK":
+        async def write(message: bytes) -> None:
+            await context.write(message)
+
+        reply = await drive_async(stream_exchange(engine, method, context, receive, write), runtime)
+        if reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
 
     return answer

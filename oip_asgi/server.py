@@ -28,7 +28,8 @@ from ._core.tensors import InferenceResponse
 from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
-from ._runtime.drive import drive, drive_async, pieces, pieces_async
+from ._runtime.drive import drive, drive_async
+from ._runtime.pieces import pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled

@@ -16,13 +16,14 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from ._checks import check_server, check_wsgi
-from ._core.effects import Fed, Send, Start, Steps
+from ._core.effects import Fed, Start, Steps
 from ._core.errors import InvalidRequest
 from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import Response
 from ._runtime.drive import abandon, advance
+from ._runtime.pieces import pieces
 from ._runtime.runtime import Runtime
 from .server import InferenceServer
 
@@ -157,20 +158,19 @@ class Streamed:
         self.headers = start.headers
         self._steps = steps
         self._runtime = runtime
+        self._pieces = pieces(steps, runtime)
 
     def __iter__(self) -> Streamed:
         return self
 
     def __next__(self) -> bytes:
-        piece = advance(self._steps, self._runtime)
-        if type(piece) is Send:
-            data: bytes = piece.piece
-            return data
-        raise StopIteration
+        data: bytes = next(self._pieces)
+        return data
 
     def close(self) -> None:
         """Make no more pieces. Servers call it at the end, and when the client has gone."""
-        abandon(self._steps, self._runtime)
+        self._pieces.close()
+        abandon(self._steps, self._runtime)  # where the first piece was never asked for
 
 
 def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:

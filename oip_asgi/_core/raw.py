@@ -118,3 +118,8 @@ def _bytes_data(array: Array) -> bytes | bytearray:
     if len(flat) <= _STEP:
         return joined(flat.tolist())
     return b"".join([joined(flat[start : start + _STEP].tolist()) for start in range(0, len(flat), _STEP)])
+
+
+def element_to_raw(element: bytes) -> bytes:
+    """One element of BYTES as raw bytes."""
+    return len(element).to_bytes(_LENGTH, "little") + element

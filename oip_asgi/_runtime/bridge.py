@@ -1,4 +1,4 @@
-"""An answer in pieces that the background event loop makes, for a caller that blocks and whose requests come as an iterator.
+"""An answer in messages that the background event loop makes, for a caller that blocks and whose requests come as an iterator.
 
 Each keeps two threads waiting: the caller's, for pieces, and one for requests. Decides nothing.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
-from .._core.effects import Send, Signal, Start, Steps
-from .drive import abandon_async, advance_async
+from .._core.effects import Signal, Steps
+from .drive import drive_async
 from .runtime import Runtime
 from .waiting import ClientGone
 
@@ -64,42 +64,36 @@ def _finish(future: asyncio.Future[M | None], message: M | None) -> None:
         future.set_result(message)
 
 
-def pieces(steps: Steps[T], runtime: Runtime, ended: Signal, deadline: float = math.inf) -> Generator[Any, None, T | None]:
-    """What `steps` hand on, made on the background event loop, for this thread.
+def written(
+    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Steps[T]], runtime: Runtime, ended: Signal, deadline: float = math.inf
+) -> Generator[M, None, T | None]:
+    """What steps write, made on the background event loop, for this thread.
 
     Args:
-        steps: What hands on the pieces.
+        begin: Begins the steps. It is given what writes a message, and ends when the next one is asked for.
         runtime: What has that event loop, and carries out the rest.
-        ended: Set when nobody takes pieces any more, by whatever thread: then `steps` are ended.
-        deadline: When `steps` are ended, in seconds of `time.monotonic`.
+        ended: Set when nobody takes messages any more, by whatever thread: then the steps are ended.
+        deadline: When they are ended, in seconds of `time.monotonic`.
 
     Returns:
-        The result of `steps`; None where they did not come to it.
+        The result of the steps; None where they did not come to it.
 
     Raises:
         DeadlinePassed: The deadline passed first.
     """
-    made: SimpleQueue[tuple[Any, Callable[[], object]] | None] = SimpleQueue()
+    made: SimpleQueue[tuple[M, Callable[[], object]] | None] = SimpleQueue()
 
-    async def make() -> T:
+    async def write(message: M) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            piece = await advance_async(steps, runtime)
-            while type(piece) is Send:
-                taken: asyncio.Future[None] = loop.create_future()
-                made.put((piece.piece, partial(loop.call_soon_threadsafe, _finish, taken, None)))
-                await taken
-                piece = await advance_async(steps, runtime)
-            assert not isinstance(piece, (Start, Send))  # a call has no head
-            return piece
-        finally:
-            await abandon_async(steps, runtime)
+        taken: asyncio.Future[None] = loop.create_future()
+        made.put((message, partial(loop.call_soon_threadsafe, _finish, taken, None)))
+        await taken
 
-    making = runtime.background.begin(make(), deadline, ended)
+    making = runtime.background.begin(drive_async(begin(write), runtime), deadline, ended)
     making.add_done_callback(lambda _: made.put(None))
     while (item := made.get()) is not None:
-        piece, take = item
-        yield piece
+        message, take = item
+        yield message
         with suppress(RuntimeError):  # the event loop has ended
             take()
     with suppress(ClientGone, CancelledError):

@@ -7,19 +7,18 @@ Effects are told apart by `type`: nobody derives from them, and `isinstance` ask
 
 from __future__ import annotations
 
-import asyncio
 import math
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.effects import Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
+from .._core.effects import PIECES, Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, SendEach, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled, until_set
+from .waiting import ClientGone, Gone, attended, running_loop, signalled, until_set
 
 T = TypeVar("T")
 
@@ -34,11 +33,17 @@ class Threads(Protocol):
 def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
     """Finish `steps`, which hand on no pieces, in this thread. The arguments are those of `advance`."""
     result = advance(steps, runtime, read, gone)
-    assert not isinstance(result, (Start, Send))
+    assert not isinstance(result, PIECES)
     return result
 
 
-def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T | Piece:
+def advance(
+    steps: Steps[T],
+    runtime: Runtime,
+    read: Callable[[Fed], Any] | None = None,
+    gone: Signal | None = None,
+    effect: Effect | None = None,
+) -> T | Piece:
     """Carry `steps` on to the next piece, or to their end, in this thread.
 
     A function with a deadline runs in a worker thread, as it can be left to itself there.
@@ -48,6 +53,7 @@ def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None
         runtime: Where coroutines, and functions with a deadline, run.
         read: Reads a request's body.
         gone: Set once the client has gone; None where nobody can tell. A function that has begun in this thread comes to its end.
+        effect: What they have asked for already; None where they are to be asked.
 
     Returns:
         The piece, behind which they go on at the next call, or their result.
@@ -56,12 +62,13 @@ def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None
         ClientGone: `gone` was set, and `steps` are ended.
     """
     try:
-        effect = next(steps)
+        if effect is None:
+            effect = next(steps)
         while True:
-            if type(effect) is Start or type(effect) is Send:
+            if type(effect) is Start or type(effect) is Send or type(effect) is SendEach:
                 return effect
             try:
-                value = _carry_out(effect, runtime, read, gone)
+                value = carry_out(effect, runtime, read, gone)
             except ClientGone:
                 abandon(steps, runtime)
                 raise
@@ -74,22 +81,13 @@ def advance(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None
         return result
 
 
-def pieces(steps: Steps[Any], runtime: Runtime) -> Generator[Any, None, None]:
-    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
-    try:
-        while type(piece := advance(steps, runtime)) is Send:
-            yield piece.piece
-    finally:
-        abandon(steps, runtime)
-
-
 def abandon(steps: Steps[Any], runtime: Runtime) -> None:
     """End `steps` that nobody waits for any more, with what they ask for to clean up; nothing where they have ended."""
     try:
         effect = steps.throw(Abandoned())
         while True:
             try:
-                value = _carry_out(effect, runtime, None, None)
+                value = carry_out(effect, runtime, None, None)
             except Exception as error:
                 effect = steps.throw(error)
             else:
@@ -98,7 +96,12 @@ def abandon(steps: Steps[Any], runtime: Runtime) -> None:
         return
 
 
-def _carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
+def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
+    """The result of an effect that is no piece, in this thread. The arguments are those of `advance`.
+
+    Raises:
+        ClientGone: `gone` was set.
+    """
     if type(effect) is Read:
         assert read is not None  # only requests have bodies
         return read(effect.body)
@@ -133,7 +136,7 @@ async def drive_async(
 ) -> T:
     """Finish `steps`, which hand on no pieces, on this event loop. The arguments are those of `advance_async`."""
     result = await advance_async(steps, threads, read, gone)
-    assert not isinstance(result, (Start, Send))
+    assert not isinstance(result, PIECES)
     return result
 
 
@@ -142,6 +145,7 @@ async def advance_async(
     threads: Threads,
     read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
+    effect: Effect | None = None,
 ) -> T | Piece:
     """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads.
 
@@ -152,7 +156,8 @@ async def advance_async(
         ClientGone: `gone` has said so, and `steps` are ended.
     """
     try:
-        effect = next(steps)
+        if effect is None:
+            effect = next(steps)
         while True:
             try:
                 if type(effect) is Run:
@@ -171,11 +176,8 @@ async def advance_async(
                 else:
                     return effect
             except BaseException as error:
-                if isinstance(error, (ClientGone, CancelledError)):
-                    await abandon_async(steps, threads)  # the client has gone, or the host cancels
-                    raise
-                if isinstance(error, GeneratorExit) or is_for_the_host(error):
-                    steps.close()
+                if ends(error, steps):
+                    await abandon_async(steps, threads)
                     raise
                 effect = steps.throw(as_failure(error))
             else:
@@ -185,16 +187,14 @@ async def advance_async(
         return result
 
 
-async def pieces_async(steps: Steps[Any], threads: Threads) -> AsyncGenerator[Any, None]:
-    """What `steps` hand on from here to their end, which are ended where nobody asks for more."""
-    turns = Turns()
-    try:
-        while type(piece := await advance_async(steps, threads)) is Send:
-            yield piece.piece
-            if turns.is_over():
-                await asyncio.sleep(0)
-    finally:
-        await abandon_async(steps, threads)
+def ends(error: BaseException, steps: Steps[Any]) -> bool:
+    """Whether what an effect raised ends `steps`. What is the host's own closes them at once."""
+    if isinstance(error, (ClientGone, CancelledError)):
+        return True  # the client has gone, or the host cancels
+    if isinstance(error, GeneratorExit) or is_for_the_host(error):
+        steps.close()
+        return True
+    return False
 
 
 async def abandon_async(steps: Steps[Any], threads: Threads) -> None:

@@ -107,11 +107,22 @@ async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | Non
     future: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
+        if _is_running_here(loop):
+            _finish(future)  # to wake the loop would cost two system calls and a round of it
+            return
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(_finish, future)
 
     signal.then(wake)
     await arrival(future, deadline, gone)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 async def until_set(signal: Signal) -> bool:
@@ -138,11 +149,12 @@ async def arrival(future: asyncio.Future[T], deadline: float, gone: Gone | None)
         ClientGone: The client went first; likewise.
     """
 
-    watch = _Watch(partial(_fail, future), deadline, gone)
+    watch = None if deadline == math.inf and gone is None else _Watch(partial(_fail, future), deadline, gone)
     try:
         return await future
     finally:
-        await watch.end()
+        if watch is not None:
+            await watch.end()
         del future, watch  # what it raises knows this frame: together they would live until the next garbage collection
 
 
@@ -159,8 +171,6 @@ async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gon
         ClientGone: The client went first.
         CancelledWithin: It ended cancelled, and nobody had cancelled this.
     """
-    task = asyncio.current_task()
-    assert task is not None  # a coroutine of ours is always some task's
     try:
         try:
             rest = _rest(work, work.send(None))
@@ -169,13 +179,17 @@ async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gon
             return result
         if deadline == math.inf and gone is None:
             return await rest
-        return await _Attendance(task).attend(rest, deadline, gone)
+        return await _Attendance(_task()).attend(rest, deadline, gone)
     except asyncio.CancelledError as error:
-        if task.cancelling():
+        if _task().cancelling():
             raise
         raise CancelledWithin from error
-    finally:
-        del task  # which keeps what is raised: a cycle else, as in `arrival`
+
+
+def _task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # a coroutine of ours is always some task's
+    return task
 
 
 @coroutine

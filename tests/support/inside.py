@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ from oip_asgi._core.grpc import exchange as grpc_exchange
 from oip_asgi._core.grpc import infer as grpc_infer
 from oip_asgi._core.grpc import messages as grpc_messages
 from oip_asgi._core.grpc.method import Method, Reply
+from oip_asgi._core.grpc.stream import stream_exchange
 from oip_asgi._core.http import exchange as http_exchange
 from oip_asgi._core.http.infer import RestForm
 from oip_asgi._core.http.request import Head
@@ -206,6 +207,34 @@ def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Rep
     """What the core answers to a message of gRPC, in this thread."""
     engine, runtime = server._inside
     return drive(grpc_exchange.exchange(engine, _method(messages), data, None), runtime)
+
+
+def stream_grpc(server: InferenceServer, messages: Messages, data: Sequence[bytes]) -> list[bytes]:
+    """The messages that the core answers to those of one call, on an event loop."""
+    left, written = list(data), list[bytes]()
+
+    async def receive() -> bytes | None:
+        return left.pop(0) if left else None
+
+    async def write(message: bytes) -> None:
+        written.append(message)
+
+    reply = asyncio.run(begin_grpc(server, messages, receive, write))
+    assert reply.code == "OK", reply
+    return written
+
+
+async def begin_grpc(
+    server: InferenceServer,
+    messages: Messages,
+    receive: Callable[[], Coroutine[Any, Any, bytes | None]],
+    write: Callable[[bytes], Coroutine[Any, Any, None]],
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Reply:
+    """How the core ends a call whose messages are read and written by the test."""
+    engine, runtime = server._inside
+    method = Method(messages.method, messages.read, messages.make, lambda _: metadata)
+    return await drive_async(stream_exchange(engine, method, None, receive, write), runtime)
 
 
 def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:

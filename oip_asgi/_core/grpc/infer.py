@@ -22,7 +22,7 @@ from .method import Method
 from .wire import bytes_head, find_texts, split
 
 _NO_CONTENTS: Final[Mapping[int, Contents]] = MappingProxyType({})
-_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
+_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
 class GRPCForm:
@@ -96,5 +96,12 @@ class GRPCForm:
         # the library would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
-            parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
+            parts += bytes_head(RAW_OUTPUT_CONTENTS, len(content)), content
         return b"".join(parts)
+
+    def encode_head(self, response: InferenceResponse) -> bytes:
+        """A response without its contents, which come behind it."""
+        message = self._method.response()
+        encode_response(response, message)
+        data: bytes = message.SerializeToString()
+        return data

@@ -1,7 +1,7 @@
 """`ModelStreamInfer`: many requests and many more answers over one call. Knows no gRPC library, and neither sync nor async.
 
-A reader takes one request after the other, and each is answered beside the others. What they answer goes through one queue, from which the
-caller takes one message at a time: a model is asked for its next response when the last one was written.
+A reader takes one request after the other, and each is answered beside the others. They send one message at a time: a model is asked for
+its next response when the last one was written.
 
 Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
 """
@@ -15,19 +15,24 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from ..datatypes import Buffer
-from ..effects import Abandoned, Await, Read, Send, Signal, Spawn, Steps, Wait
+from ..effects import Abandoned, Await, Read, Signal, Spawn, Steps, Wait
 from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
 from ..models.model import Model
+from ..raw import element_to_raw, to_raw
+from ..schemas import Parameters
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from ..serving.stream import Stream, handed_to
 from ..tensors import InferenceRequest, InferenceResponse, Lend
-from .infer import GRPCForm
+from .infer import RAW_OUTPUT_CONTENTS, GRPCForm
 from .method import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
 """Gives the next message of a call; None where the client sends no more."""
+
+Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
+"""Sends a message. It ends when the next one may be sent."""
 
 STREAM: Final = "ModelStreamInfer"
 """The name of the method."""
@@ -43,16 +48,17 @@ _INFER_RESPONSE: Final = 2
 """The field of a stream's message that holds the response."""
 
 
-def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive) -> Steps[Reply]:
-    """Answer one call: hands on each message of the answer, and returns how it ended.
+def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> Steps[Reply]:
+    """Answer one call: sends each message of the answer, and returns how it ended.
 
     Args:
         engine: The server.
         method: `ModelStreamInfer`.
         transport: The adapter's own object, for `InferenceContext.transport`.
         receive: Gives the requests. It is called when one more may come.
+        write: Takes the messages, one at a time. What it raises ends the call, and is raised.
     """
-    return _Stream(engine, method, transport, receive).run()
+    return _Stream(engine, method, transport, receive, write).run()
 
 
 _AT_ONCE: Final = Signal()
@@ -127,6 +133,20 @@ class _Request:
         content = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
 
+    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
+        [output] = response.outputs
+        parameters: Parameters = {_FINAL: not self.model.streams}
+        content = InferenceResponse([output], parameters, response.id, response.model_name, response.model_version)
+        head = self._form.encode_head(content)
+
+        def encode(value: Any) -> bytes:
+            raw = element_to_raw(value.encode()) if type(value) is str else to_raw(value)
+            raw_head = bytes_head(RAW_OUTPUT_CONTENTS, len(raw))
+            size = len(head) + len(raw_head) + len(raw)
+            return b"".join((bytes_head(_INFER_RESPONSE, size), head, raw_head, raw))
+
+        return encode
+
     def final(self, message: Any) -> bytes:
         """The message that tells the end of its answers."""
         response = message.infer_response
@@ -158,16 +178,19 @@ class _Request:
 class _Stream:
     """One call."""
 
-    def __init__(self, engine: Engine, method: Method, transport: Any, receive: Receive) -> None:
+    def __init__(self, engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> None:
         self._engine = engine
         self._receive = receive
+        self._write = write
         self._transport = transport
         self._message = method.response
         # requests are those of ModelInfer, and responses hold its responses
         self._method = Method(method.name, method.parse, type(method.response().infer_response), method.metadata)
         self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
         self._parts: dict[Spawn, None] = {}
-        self._outgoing: deque[tuple[bytes, Signal]] = deque()
+        self._is_writing = False
+        self._writers: deque[Signal] = deque()
+        self._broken: Exception | None = None
         self._news = Signal()
         self._room = Signal()
         self._unanswered = 0
@@ -176,21 +199,22 @@ class _Stream:
         self._is_cancelled = False
 
     def run(self) -> Steps[Reply]:
-        """Hand on what the parts say, until they have ended."""
+        """Have requests read and answered, until all is said."""
         try:
             yield self._part(self._read())
-            while self._parts and self._end is None:
-                if self._outgoing:
-                    message, taken = self._outgoing.popleft()
-                    yield Send(message)
-                    taken.set()
-                else:
-                    self._news = Signal()
-                    yield Wait(self._news)
+            while self._parts and self._end is None and self._broken is None:
+                self._news = Signal()
+                yield Wait(self._news)
         except Abandoned:
             yield from self._cancel()
             raise
         yield from self._cancel()
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # it knows this frame: together they would live until the next garbage collection
         return Reply(b"") if self._end is None else self._end
 
     def _part(self, steps: Steps[None]) -> Spawn:
@@ -262,17 +286,34 @@ class _Stream:
             self._room.set()
 
     def _say(self, before: Signal, message: bytes) -> Steps[None]:
-        """Have a message handed on, and wait until the one behind it is asked for."""
+        """Send a message, and wait until one behind it may be sent."""
         if not before.is_set():
             yield Wait(before)
-        taken = Signal()
-        self._outgoing.append((message, taken))
-        self._news.set()
-        yield Wait(taken)
+        if self._is_writing:
+            yield from self._wait_to_write()
+        self._is_writing = True
+        try:
+            yield Await(partial(self._write, message))
+        except Exception as error:  # nobody takes messages any more
+            self._broken = error
+            self._news.set()
+            yield Wait(Signal())  # until this part is cancelled, as all are
+        if self._writers:
+            self._writers.popleft().set()  # who writes on, so that nobody else does
+        else:
+            self._is_writing = False
+
+    def _wait_to_write(self) -> Steps[None]:
+        turn = Signal()
+        self._writers.append(turn)
+        yield Wait(turn)
 
     def _fail(self, error: InferenceError, request: _Request, before: Signal) -> Steps[None]:
         if self._ends_at_error:
-            self._end = self._end or refusal(error)
+            if self._is_writing:
+                yield from self._wait_to_write()
+            self._is_writing = True  # for good: nothing is sent behind it, nor cut off
+            self._end = refusal(error)
             self._news.set()
             return
         yield from self._say(before, request.failure(error, self._message()))

@@ -9,7 +9,7 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -27,8 +27,6 @@ from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .infer import RestForm
 from .response import JSON, Response, respond, text_of
 
-T = TypeVar("T")
-
 # proxies such as nginx hold a response back until it is complete, unless it says that they must not
 _EVENTS: Final = Start(
     200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
@@ -40,20 +38,23 @@ STREAMED: Final = Response(200, [], [], 0)
 _AS_JSON: Final = InferenceRequest([])
 
 
-class DocumentForm(Generic[T]):
+_EVENT: Final = b"data: %b\n\n"
+
+
+class DocumentForm:
     """One request over HTTP, each of whose responses is a JSON document.
 
     Args:
         rest: The request's head and body.
-        wrap: Makes of a document what leaves.
+        frame: What leaves, with `%b` in the place of the document.
         may_be_flat: Whether the request may be a flat object; its responses are flat then too.
     """
 
-    __slots__ = ("_head", "_is_flat", "_may_be_flat", "_rest", "_wrap")
+    __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
 
-    def __init__(self, rest: RestForm, wrap: Callable[[bytes], T], *, may_be_flat: bool) -> None:
+    def __init__(self, rest: RestForm, frame: bytes, *, may_be_flat: bool) -> None:
         self._rest = rest
-        self._wrap = wrap
+        self._frame = frame
         self._may_be_flat = may_be_flat
         self._is_flat = False
         self._head = b""
@@ -104,21 +105,27 @@ class DocumentForm(Generic[T]):
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return costs.encoding_cost(_AS_JSON, response)
 
-    def encode(self, _: InferenceRequest, response: InferenceResponse) -> T:
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:
-            return self._wrap(rest.encode_response(response, _AS_JSON)[0])
+            return self._frame % rest.encode_response(response, _AS_JSON)[0]
         self._head = self._head or generate.encode_head(response)
-        return self._wrap(generate.encode_response(response, self._head))
+        return self._frame % generate.encode_response(response, self._head)
+
+    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
+        if self._is_flat:
+            return generate.encoder_like(response, self._frame)
+        return rest.encoder_like(response, self._frame)
 
 
 def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
-    return only(model, Stream(engine, model, DocumentForm(request, _document, may_be_flat=True)))
+    text = yield from only(model, Stream(engine, model, DocumentForm(request, b"%b", may_be_flat=True)))
+    return respond(200, [JSON], [text])
 
 
 def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
     """The answer of `generate_stream` and `infer_stream`: an event for each response."""
-    stream = Stream(engine, model, DocumentForm(request, _event, may_be_flat=may_be_flat), _EVENTS)
+    stream = Stream(engine, model, DocumentForm(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
     try:
         yield from stream.run()
     except Exception as error:
@@ -128,13 +135,5 @@ def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_b
     return STREAMED
 
 
-def _document(text: bytes) -> Response:
-    return respond(200, [JSON], [text])
-
-
-def _event(text: bytes) -> bytes:
-    return b"data: %b\n\n" % text
-
-
 def _failure(error: InferenceError) -> bytes:
-    return _event(msgspec.json.encode(text_of(error)))
+    return _EVENT % msgspec.json.encode(text_of(error))

@@ -392,12 +392,14 @@ def refuse_literals() -> NoReturn:
 def check_unseen(text: Buffer) -> None:
     """Look at what lenient decoders skip: it must be UTF-8, and not be nested too deep."""
     view = memoryview(text)
-    decoder = getincrementaldecoder("utf-8")()
+    decoder, brackets = getincrementaldecoder("utf-8")(), 0
     try:
         for start in range(0, len(view), _CHUNK):
-            decoder.decode(bytes(view[start : start + _CHUNK]))
+            chunk = bytes(view[start : start + _CHUNK])
+            decoder.decode(chunk)
+            brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
-    if structure.depth(text) > MAX_DEPTH:
+    if brackets > MAX_DEPTH and structure.depth(text) > MAX_DEPTH:  # it nests no deeper than it has brackets
         raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")

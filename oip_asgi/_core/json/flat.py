@@ -19,6 +19,9 @@ from .numbers import ONLY_FLOATS, count_spelled
 MAX_MEMBERS: Final = 100_000
 """How many members an object may have. Each takes some 200 bytes, however short its text."""
 
+_SHORT: Final = 2**10
+"""Bytes of a value up to which it takes less time to count without numpy, where that is simple."""
+
 Kind: TypeAlias = Literal["string", "bool", "int", "float"]
 
 _OPENINGS: Final = re.compile(rb"(?:[ \t\r\n]*\[)+[ \t\r\n]*(?P<is_empty>\]?)")
@@ -89,7 +92,7 @@ def _check_number(text: bytes) -> None:
 
 def _check_names(text: bytes, members: Collection[str]) -> None:
     """Refuse an object that has a name twice, of which decoders take the last only."""
-    if not members or text.count(b",") < len(members):
+    if not members or text.count(b",") < len(members) or text.count(b":") <= len(members):
         return
     commas = structure.commas(text, 1, MAX_MEMBERS)
     if len(commas) < len(members):
@@ -113,7 +116,7 @@ def shape_of(text: bytes) -> tuple[int, ...] | None:
     if opening is None:
         return None
     rank = opening[0].count(b"[")
-    commas = structure.survey(text).commas
+    commas = _survey(text).commas
     shape: list[int] = []
     arrays = 1
     for depth in range(1, rank + 1):
@@ -127,7 +130,7 @@ def shape_of(text: bytes) -> tuple[int, ...] | None:
 
 def kind_of(text: bytes) -> Kind | None:
     """Of what kind the elements of a JSON value are, in any arrays; "float" where there are none, None where they are of several."""
-    seen = structure.survey(text)
+    seen = _survey(text)
     characters = seen.characters
     is_number = bool(characters & set(b"0123456789"))
     is_word = bool(characters & set(b"tfn"))  # of true, false and null
@@ -137,3 +140,10 @@ def kind_of(text: bytes) -> Kind | None:
     if is_word:
         return None if is_number or b"n"[0] in characters else "bool"
     return "int" if is_number and not characters & set(b".eE") else "float"
+
+
+def _survey(text: bytes) -> structure.Survey:
+    """What one value consists of."""
+    if len(text) > _SHORT or b'"' in text or b"{" in text or text.count(b"[") > 1:
+        return structure.survey(text)
+    return structure.Survey([0, text.count(b",")], 0, frozenset(text))

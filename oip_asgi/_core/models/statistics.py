@@ -12,22 +12,19 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
 
+from .durations import Duration, ResponseCounts, ResponseOutcome, Responses
+
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of every duration, in seconds; one more bucket takes what is longer."""
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Upper bounds of the buckets of rows in one execution; one more takes larger ones."""
 
-RESPONSES: Final = 1000
-"""How many responses of a stream are counted by their index. What comes behind them is counted under the last one."""
-
 Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
 """How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after its timeout; its client gone;
 by an error of the model or the server."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = ("ok", "invalid", "busy", "timeout", "cancelled", "failed")
-
-ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
 
 class Moments(Protocol):
@@ -69,17 +66,6 @@ class Observer(Protocol):
         """A request was looked up in the model's cache."""
 
 
-class Duration(msgspec.Struct, frozen=True):
-    """How many there were, and how long they took together, in seconds."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-    def plus(self, seconds: float) -> Duration:
-        """One more."""
-        return Duration(self.count + 1, self.seconds + seconds)
-
-
 class Batch(msgspec.Struct, frozen=True):
     """The executions of one number of rows."""
 
@@ -92,10 +78,6 @@ class Batch(msgspec.Struct, frozen=True):
         return Batch(
             self.compute_input.plus(compute_input), self.compute_infer.plus(compute_infer), self.compute_output.plus(compute_output)
         )
-
-
-Responses: TypeAlias = dict[str, Duration]
-"""The responses of streams at one index: those that ended in each way, by `ResponseOutcome`, and "compute_infer" and "compute_output"."""
 
 
 class Histogram(msgspec.Struct, frozen=True):
@@ -188,7 +170,7 @@ class Statistics:
         self._batches: dict[int, Batch] = {}
         self._failed: dict[int, int] = {}
         self._batch_infers = _buckets()
-        self._responses: dict[int, Responses] = {}
+        self._responses = ResponseCounts()
         self._first_seconds, self._firsts = 0.0, _buckets()
         self._hits = self._misses = Duration()
 
@@ -321,12 +303,7 @@ class Statistics:
         """
         is_first = index == 0 and outcome == "success"
         with self._lock:
-            responses = self._responses.setdefault(min(index, RESPONSES - 1), {})
-            ended: list[tuple[str, float]] = [(outcome, compute_infer + compute_output)]
-            if outcome in ("success", "fail"):
-                ended += [("compute_infer", compute_infer), ("compute_output", compute_output)]
-            for name, seconds in ended:
-                responses[name] = responses.get(name, Duration()).plus(seconds)
+            self._responses.record(index, outcome, compute_infer, compute_output)
             if is_first:
                 self._firsts[bisect_left(BUCKETS, since)] += 1
                 self._first_seconds += since
@@ -356,7 +333,7 @@ class Statistics:
                 compute_infer=Duration(sum(infers), alone.infer + members.infer),
                 compute_output=Duration(executed, alone.output + members.output),
                 batches=batches,
-                responses={index: self._responses[index].copy() for index in sorted(self._responses)},
+                responses=self._responses.by_index(),
                 durations=Histogram(self._durations.copy(), self._seconds),
                 queues=Histogram(queues, queue.seconds),
                 executions=Histogram(_sum(alone.infers, self._batch_infers), function),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -244,6 +244,23 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         parts += (b",", _listed(outputs, texts))
         binary += more
     return b"".join([*parts, b"]", end]), binary
+
+
+def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Any], bytes]:
+    """What encodes responses that differ from one in the contents of their only output alone, without binary data: an array of numbers,
+    or one text.
+
+    Args:
+        response: That one. It has no parameters.
+        frame: What is made, with `%b` in the place of the JSON.
+    """
+    [tensor] = response.outputs
+    output = schemas.ResponseOutput(tensor.name, tensor.array.shape, tensor.datatype, tensor.parameters, msgspec.Raw(_MARK))
+    document = schemas.InferenceResponse(response.model_name, [output], response.model_version, response.id, response.parameters)
+    before, behind = (frame % _encode(document)).split(_MARK)
+    if tensor.array.dtype.hasobject:
+        return lambda text: b"%b[%b]%b" % (before, _encode(text), behind)
+    return lambda array: b"%b%b%b" % (before, to_json(array), behind)
 
 
 def _listed(outputs: list[schemas.ResponseOutput], texts: list[bytes]) -> bytes:

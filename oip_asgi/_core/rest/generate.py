@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -213,6 +213,23 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     return b",".join(parts) + b"}"
 
 
+def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Any], bytes]:
+    """What encodes responses that differ from one in the contents of their only output alone: an array of numbers, or one text.
+
+    Args:
+        response: That one. It has no parameters, and has been encoded or could be.
+        frame: What is made, with `%b` in the place of the object.
+    """
+    tensor = response.outputs[0]
+    before, behind = (frame % b"%b,%b:\0}" % (encode_head(response), _encode(tensor.name))).split(b"\0")
+    if tensor.array.dtype.hasobject:
+        return lambda text: b"%b%b%b" % (before, _encode(text), behind)
+    if _is_plain_integer(tensor.array):
+        pattern = b"%b%%d%b" % (before.replace(b"%", b"%%"), behind.replace(b"%", b"%%"))
+        return lambda array: pattern % array.item()
+    return lambda array: b"%b%b%b" % (before, _flat_text(array), behind)
+
+
 def _check_names(response: InferenceResponse) -> None:
     names = set(RESERVED_OUTPUTS)
     for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
@@ -223,10 +240,18 @@ def _check_names(response: InferenceResponse) -> None:
 
 
 def _flat(tensor: Tensor) -> bytes:
-    if tensor.array.size == 1 and tensor.array.dtype.kind in "iu":
-        return b"%d" % tensor.array.item()
     try:
-        text = to_json(tensor.array)
+        return _flat_text(tensor.array)
     except InvalidRequest as error:
         raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
-    return text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text
+
+
+def _flat_text(array: Array) -> bytes:
+    if _is_plain_integer(array):
+        return b"%d" % array.item()
+    text = to_json(array)
+    return text[1:-1] if array.size == 1 and text.startswith(b"[") else text
+
+
+def _is_plain_integer(array: Array) -> bool:
+    return array.size == 1 and array.dtype.kind in "iu"

@@ -124,6 +124,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """The request's identifier, None where it has none or is not decoded yet."""
         return self.request.id if self.is_decoded else None
 
+    @property
+    def takes_plain(self) -> bool:
+        """Whether an array of numbers is judged by its dtype and its shape alone, and a text is always one element."""
+        return self.handler.answers.are_open and not self._asked and self.delivery is None
+
     def decode(self, *, at_once: bool = False) -> None:
         """Decode the request, and check it against the model.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from ..models.durations import Duration, Responses
 from ..models.model import Model
 from ..models.repository import UNVERSIONED
 from ..models.specs import TensorSpec
-from ..models.statistics import Batch, Duration, Responses
+from ..models.statistics import Batch
 from ..rest import extension_schemas as schemas
 from .engine import Engine
 

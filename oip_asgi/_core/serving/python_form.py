@@ -94,6 +94,9 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     def encoding_cost(self, _: InferenceRequest, __: InferenceResponse) -> int:
         return 0  # memory is copied at most
 
+    def encoder_like(self, _: InferenceRequest, __: InferenceResponse) -> None:
+        return None
+
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
         lent = [memory_of(tensor.array) for tensor in request.inputs]
         for tensor in response.outputs:

@@ -14,15 +14,15 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar, final
 
-from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SharedTask, Signal, Start, Steps, Stopped, Wait
+from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SendEach, SharedTask, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
 from ..models.model import Model
 from ..tensors import InferenceResponse
+from .alike import Alike, StreamForm
 from .call import Call, ModelRaised
 from .engine import Engine
-from .form import Form
 from .lasting import SMALL, is_new
 from .nesting import enter, leave
 from .pipeline import FAILURES, answered, as_error, opened
@@ -47,7 +47,7 @@ class Stream(Generic[T]):
 
     __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+    def __init__(self, engine: Engine, model: Model, form: StreamForm[T], start: Start | None = None) -> None:
         self._engine = engine
         self._model = model
         self._form = form
@@ -66,7 +66,7 @@ class Stream(Generic[T]):
             yield from self._begin()
             yield Send(answer)
             return
-        pulled = _Pulled(call)
+        pulled = _Pulled(call, self._form)
         try:
             yield from self._hand_on(pulled)
         except FAILURES as failure:
@@ -131,6 +131,9 @@ def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[N
                 value = None
                 if type(effect) is Send:
                     yield from take(effect.piece)
+                elif type(effect) is SendEach:
+                    while (piece := (yield effect.effect)) is not None:
+                        yield from take(piece)
                 else:
                     value = yield effect
             except GeneratorExit:
@@ -150,10 +153,13 @@ class _Pulled(Generic[T]):
 
     Args:
         call: The request, which has entered.
+        form: Its form.
     """
 
-    def __init__(self, call: Call[T]) -> None:
+    def __init__(self, call: Call[T], form: StreamForm[T]) -> None:
         self._call = call
+        self._clock = call.engine.clock
+        self._alike = Alike(call, form)
         self._until = call.since + call.model.stream_timeout
         self._generator: Any = None
         self._shared_task = SharedTask()
@@ -163,6 +169,7 @@ class _Pulled(Generic[T]):
         self._is_closing = False
         self._has_answered = False
         self._index = 0
+        self._large: InferenceResponse | None = None
 
     def first(self) -> Steps[T | None]:
         """The first item as it leaves; None where there is none."""
@@ -175,8 +182,9 @@ class _Pulled(Generic[T]):
             if slot.is_left:
                 raise Stopped
             self._note_start()
-            response: InferenceResponse | None = yield Await(self._await_next, self._deadline(), True, self._shared_task)
-            answer = None if response is None else (yield from self._encoded(response, self._deadline()))
+            answer: T | None = yield Await(self._await_next, self._deadline(), True, self._shared_task)
+            if self._large is not None:
+                answer = yield from self._encoded(self._large, self._deadline())
         else:
             answer = yield self._in_thread(slot.turn, self._deadline())
         self._has_answered = True
@@ -184,22 +192,14 @@ class _Pulled(Generic[T]):
 
     def others(self) -> Steps[None]:
         """Hand on the items behind the first."""
-        if self._call.handler.kind == "async stream":
-            yield from self._others_async()
+        if self._call.handler.kind != "async stream":
+            yield SendEach(self._in_thread(None, self._until))
             return
-        pull = self._in_thread(None, self._until)
-        while (answer := (yield pull)) is not None:
-            yield Send(answer)
-
-    def _others_async(self) -> Steps[None]:
-        call = self._call
-        form, request = call.form, call.request
-        pull = Await(self._await_next, self._until, True, self._shared_task)
-        while (response := (yield pull)) is not None:
-            if call.delivery is None and form.encoding_cost(request, response) <= ON_LOOP:
-                yield Send(form.encode(request, response))
-            else:
-                yield Send((yield from self._encoded(response, self._until)))
+        each = SendEach(Await(self._await_next, self._until, True, self._shared_task))
+        yield each
+        while self._large is not None:
+            yield Send((yield from self._encoded(self._large, self._until)))
+            yield each
 
     def _deadline(self) -> float:
         return self._until if self._has_answered else min(self._until, self._call.deadline)
@@ -210,37 +210,47 @@ class _Pulled(Generic[T]):
         return Run(self._next_in_thread, "model", turn, call.model.limiter.reconsider, deadline, for_client=True, late=late)
 
     def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
-        call = self._call
-        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
-            return call.encode(response)
+        """A large response as it leaves, which a worker thread makes of it."""
+        self._large = None
         for tensor in response.outputs:
             if tensor.array.nbytes <= SMALL:
                 tensor.array = tensor.array.copy()  # the next item may use its memory again before it is encoded
-        encode = partial(call.encode_in_thread, response, is_last=False)
+        encode = partial(self._call.encode_in_thread, response, is_last=False)
         encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
         return encoded
 
-    async def _await_next(self) -> InferenceResponse | None:
-        call = self._call
+    async def _await_next(self) -> T | None:
+        """The next item as it leaves; None behind the last one, and where it is `_large`."""
+        call, clock = self._call, self._clock
         token = enter(call.model, call.slot)
-        since = call.engine.clock()
+        since = clock()
         try:
             if self._generator is None:
                 self._generator = self._made()
             item = await self._generator.__anext__()
-            response = call.respond(item, is_new(item))
+            answer = self._alike.encode(item)
+            response = None if answer is not None else call.respond(item, is_new(item))
         except StopAsyncIteration:
             return None
         except InferenceError:
-            self._note_response("fail", since, call.engine.clock())
+            self._note_response("fail", since, clock())
             raise
         except Exception as error:
-            self._note_response("fail", since, call.engine.clock())
+            self._note_response("fail", since, clock())
             raise ModelRaised from error
         finally:
             leave(token)
-        self._note_response("success", since, call.engine.clock())
-        return response
+        returned = clock()
+        if returned >= self._until:  # nobody is woken for it where nothing is waited for
+            raise DeadlinePassed
+        if response is not None:
+            if call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP:
+                self._large = response
+            else:
+                self._alike.note(item, response)
+                answer = call.encode(response)
+        self._note_response("success", since, returned)
+        return answer
 
     def _note_start(self) -> None:
         call = self._call
@@ -249,8 +259,7 @@ class _Pulled(Generic[T]):
 
     def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
         """Note one response: how it ended, and how long the function took for it."""
-        call = self._call
-        now = call.engine.clock()
+        call, now = self._call, self._clock()
         call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
         self._index += 1
 
@@ -284,7 +293,7 @@ class _Pulled(Generic[T]):
     def _run_next(self) -> T | None:
         call = self._call
         self._note_start()
-        since = call.engine.clock()
+        since = self._clock()
         try:
             if self._context is None:
                 # one for all items: what a generator sets in a context variable, it may reset behind a yield
@@ -294,17 +303,22 @@ class _Pulled(Generic[T]):
             item = self._context.run(next, self._generator, _END)
             if item is _END:
                 return None
-            response = call.respond(item, is_new(item))
+            answer = self._alike.encode(item)
+            response = None if answer is not None else call.respond(item, is_new(item))
         except InferenceError:
-            self._note_response("fail", since, call.engine.clock())
+            self._note_response("fail", since, self._clock())
             raise
         except Exception as error:
-            self._note_response("fail", since, call.engine.clock())
+            self._note_response("fail", since, self._clock())
             raise ModelRaised from error
-        returned = call.engine.clock()
-        encoded = call.encode(response)
+        returned = self._clock()
+        if returned >= self._until:
+            raise DeadlinePassed
+        if response is not None:
+            self._alike.note(item, response)
+            answer = call.encode(response)
         self._note_response("success", since, returned)
-        return encoded
+        return answer
 
     def close(self) -> Steps[None]:
         """Close the generator where it waits; one that runs is closed when it comes back."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._core.models.statistics import BUCKETS, RESPONSES, Batch, Duration, Outcome, Statistics
+from oip_asgi._core.models.durations import RESPONSES, Duration
+from oip_asgi._core.models.statistics import BUCKETS, Batch, Outcome, Statistics
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, TensorSpec
-from oip_asgi._core.json import flat
+from oip_asgi._core.json import flat, structure
 from tests.support.inside import answer_http
 
 
@@ -121,3 +121,22 @@ def test_what_is_no_scalar_is_not_decoded(name: str) -> None:
         tracemalloc.stop()
     assert status == 400
     assert grown < 8 * len(body)
+
+
+@pytest.mark.parametrize("size", [1, 2000])
+@pytest.mark.parametrize(
+    "text",
+    ["1", " -1.5e3 ", "[]", "[1, 2]", "[true, null]", "[NaN, 1]", "[[1, 2], [3, 4]]", '"a, [b"', '["a", "b, c"]', '{"a": [1, 2]}', "[ ]"],
+)
+def test_a_short_text_is_counted_as_a_long_one(text: str, size: int) -> None:
+    text = text.ljust(size)
+    found, counted = flat._survey(text.encode()), structure.survey(text.encode())
+    assert (found.strings, found.characters) == (counted.strings, counted.characters)
+    depth = max(len(found.commas), len(counted.commas))
+    assert [*found.commas, *[0] * depth][:depth] == [*counted.commas, *[0] * depth][:depth]
+
+
+@pytest.mark.parametrize("deep", [b'{"x": %b1%b}' % (b"[" * depth, b"]" * depth) for depth in (101, 1000)])
+def test_what_is_nested_too_deep_is_refused(deep: bytes) -> None:
+    status, answer = generate("named", deep)
+    assert (status, answer) == (400, {"error": "the JSON is nested more than 100 deep"})

@@ -374,6 +374,24 @@ def test_stream_timeout_is_for_the_whole(kind: str) -> None:
     server.stop()
 
 
+@kinds
+def test_stream_timeout_ends_a_generator_that_never_waits(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), stream_timeout=0.2)
+
+    async def main() -> None:
+        talk = listen(server, b'{"n": 1000000000}')
+        await asyncio.wait_for(talk.task, 20)
+        *found, last = numbers(talk)
+        assert found == list(range(len(found)))
+        assert last == "model 'm' did not end its stream within 0.2 seconds, its stream_timeout"
+        await until(lambda: is_idle(server))
+
+    asyncio.run(main())
+    assert noted.ended == ["closed", "finally"]
+    server.stop()
+
+
 def test_a_request_may_ask_for_a_shorter_time_to_the_first_response() -> None:
     async def slow(n: Any) -> AsyncIterator[int]:
         await asyncio.sleep(20)
