@@ -85,3 +85,25 @@ def cast(array: Array, dtype: DType) -> Array:
     """`array.astype(dtype)` in silence: numpy would warn of a signalling NaN, and of an overflow that the caller looks for itself."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
+
+
+def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
+    """A flat array of integers that were read as wider ones.
+
+    Args:
+        elements: The integers.
+        dtype: An integer dtype of the protocol.
+        place: Where the elements stood, for the error.
+        first: The index of the first of them there.
+
+    Raises:
+        InvalidRequest: One of them is out of the datatype's range.
+    """
+    try:
+        return np.array(elements, dtype)
+    except OverflowError:
+        limits = np.iinfo(dtype)
+        index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
+        raise InvalidRequest(
+            f"{place}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+        ) from None

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from .datatypes import NAMES, NUMBERS, Array, Buffer, DType, datatype_of
+from .datatypes import NAMES, NUMBERS, Array, Buffer, datatype_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -215,28 +215,6 @@ def read_only(array: Array) -> None:
     while isinstance(part, np.ndarray):
         part.setflags(write=False)
         part = part.base
-
-
-def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
-    """A flat array of integers that were read as wider ones.
-
-    Args:
-        elements: The integers.
-        dtype: An integer dtype of the protocol.
-        place: Where the elements stood, for the error.
-        first: The index of the first of them there.
-
-    Raises:
-        InvalidRequest: One of them is out of the datatype's range.
-    """
-    try:
-        return np.array(elements, dtype)
-    except OverflowError:
-        limits = np.iinfo(dtype)
-        index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
-        raise InvalidRequest(
-            f"{place}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
-        ) from None
 
 
 class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each

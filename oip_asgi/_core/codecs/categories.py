@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ..datatypes import Array, dtype_of
+from ..datatypes import Array, dtype_of, integer_array
 from ..errors import InvalidRequest, shown
-from ..tensors import Tensor, integer_array, object_array
+from ..tensors import Tensor, object_array
 from .pandas_dtypes import CATEGORIES, DTYPE
 
 _MOST_BYTES: Final = 2**16

@@ -14,12 +14,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ..datatypes import MAX_RANK, Array, Buffer, DType
+from ..datatypes import MAX_RANK, Array, Buffer, DType, integer_array
 from ..errors import InvalidRequest
 from ..json.documents import MAX_PARAMETERS
 from ..limits import MAX_TENSORS
 from ..raw import count
-from ..tensors import integer_array
 from .wire import BYTES, FIXED32, FIXED64, GROUP, GROUP_END, VARINT, bytes_head, fields_of
 
 TYPED: Final[Mapping[str, str]] = MappingProxyType(

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from .. import schemas
-from ..datatypes import Array, Buffer, DType, dtype_of
+from ..datatypes import Array, Buffer, DType, dtype_of, integer_array
 from ..errors import InvalidRequest, shown
 from ..limits import check_numbers
 from ..raw import from_raw, view_raw
@@ -29,7 +29,6 @@ from ..tensors import (
     Tensor,
     bytes_tensor,
     check_supported,
-    integer_array,
     lend_nothing,
     object_array,
     own_parameters,

@@ -20,10 +20,10 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of
+from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from ..errors import InvalidRequest
 from ..raw import count
-from ..tensors import integer_array, object_array, shaped
+from ..tensors import object_array, shaped
 from . import accelerators, chunks, elements, strings, structure
 from .documents import MAX_DEPTH, NotPlain
 from .numbers import are_many_slow

@@ -33,7 +33,7 @@ def merged(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
         array.flags.writeable = writable
-        tensors[name] = bytes_tensor(name, array, first.parameters)
+        tensors[name] = (bytes_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
     return tensors
 
 

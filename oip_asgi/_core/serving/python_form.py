@@ -19,13 +19,13 @@ from ..codecs.column_writing import column_to_tensor
 from ..codecs.pandas import is_frame, is_series
 from ..codecs.registry import Codecs
 from ..codecs.torch import without_torch
-from ..datatypes import NUMBERS, Array, Buffer, cast
+from ..datatypes import NUMBERS, Array, Buffer, cast, integer_array
 from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, bytes_tensor, integer_array, plain, wire_array
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, bytes_tensor, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of

@@ -69,6 +69,15 @@ def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: 
     assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
 
 
+@pytest.mark.parametrize("odd", [b"", b"\xff", b"\xff\0\0\0", b"x" * 300, "é".encode()])
+@pytest.mark.parametrize("shape", [(2000,), (2000, 1), (2, 1000)])
+def test_many_strings_come_back(client: Client, odd: bytes, shape: tuple[int, ...]) -> None:
+    array = object_array([*(b"element %d" % number for number in range(1999)), odd], shape)
+    raw = b"".join(len(element).to_bytes(4, "little") + element for element in array.ravel())
+    response = client.ask("ModelInfer", wire_request("echo", [described("x", array)], [raw]))
+    assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
+
+
 @examples
 @given(array=tensors(TYPED))
 def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:

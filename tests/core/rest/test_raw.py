@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oip_asgi import InferenceRequest, Tensor
 from oip_asgi._core import framing, raw
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.tensors import object_array
+from tests.support.inside import decode_request
 
 # zeros, and bytes that look like lengths or marks, are what could be cut or joined at a wrong place
 ELEMENTS = st.lists(
@@ -130,3 +132,14 @@ def test_many_elements_that_are_not_all_there(data: bytes, count: int, message: 
     with pytest.raises(InvalidRequest) as raised:
         read(data, count)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("odd", [b"", b"\xff", b"\xff\0\0\0", b"x" * 300, "é".encode()])
+@pytest.mark.parametrize("shape", [(300,), (300, 1), (2, 150)])
+def test_many_strings_are_a_request_that_is_read_as_it_was(odd: bytes, shape: tuple[int, ...]) -> None:
+    sent = object_array([*TEXTS[:-1], odd], shape)
+    headers, body = InferenceRequest([Tensor("x", sent)]).to_http(binary=True)
+    assert body.endswith(framed([*TEXTS[:-1], odd]))
+    came = decode_request(body, int(headers["Inference-Header-Content-Length"]))["x"]
+    assert came.shape == shape
+    assert came.ravel().tolist() == [*TEXTS[:-1], odd]
