@@ -124,7 +124,7 @@ class _Request:
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
-        content = self._form.encode(request, response)
+        [content] = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
 
     def final(self, message: Any) -> bytes:
@@ -191,7 +191,7 @@ class _Stream:
             yield from self._cancel()
             raise
         yield from self._cancel()
-        return Reply(b"") if self._end is None else self._end
+        return Reply(()) if self._end is None else self._end
 
     def _part(self, steps: Steps[None]) -> Spawn:
         part = Spawn(steps)
