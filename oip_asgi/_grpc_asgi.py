@@ -100,7 +100,7 @@ class OIPGRPCApp:
             return
 
         async def put(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": b"".join(call.written(call.framed(message))), "more_body": True})
+            await send({"type": "http.response.body", "body": b"".join(call.written(call.framed([message]))), "more_body": True})
 
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
         requests = Requests(receive, reader, runtime)
@@ -131,14 +131,14 @@ async def _converse(
         await _send(call.refused(error), send, laid)
         return
     await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-    reply, more = Reply(b""), True
+    reply, more = Reply(()), True
     try:
         while more:
             message = await receive()
             more = message.get("more_body", False)
             reader.feed(message.get("body", b""))
             for question in reader.take():
-                body = b"".join(call.written(call.framed(respond(bytes(question)))))
+                body = b"".join(call.written(call.framed([respond(bytes(question))])))
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         reader.finish(cut_off=message["type"] == "http.disconnect")
     except InferenceError as error:

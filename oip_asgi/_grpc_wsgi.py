@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SLICE: Final = 2**14
 """Bytes of a body that are taken apart before the size of what came out is looked at: a compressed byte becomes 1,032 at most."""
 
-_STOPPED: Final = Reply(b"", "UNAVAILABLE", "the server is stopping")
+_STOPPED: Final = Reply((), "UNAVAILABLE", "the server is stopping")
 
 
 class OIPGRPCWSGIApp:
@@ -117,7 +117,7 @@ def _reflected(messages: list[bytes], respond_to: Callable[[bytes], bytes]) -> G
         yield from map(respond_to, messages)
     except InferenceError as error:
         return refusal(error)
-    return Reply(b"")
+    return Reply(())
 
 
 def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes]:
@@ -129,7 +129,7 @@ def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes
             except StopIteration as end:
                 reply: Reply = end.value
                 break
-            yield b"".join(call.written(call.framed(message)))
+            yield b"".join(call.written(call.framed([message])))
     finally:
         messages.close()
     yield b"".join(call.written(call.ending(reply)[0]))

@@ -42,7 +42,9 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> Steps[Reply]:
+def exchange(
+    engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
+) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -51,12 +53,13 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
         timeout: How many seconds the client gives it.
+        in_parts: As in `GRPCForm`.
     """
     try:
         fill = _FILL.get(method.name)
         if fill is None:
             try:
-                form = GRPCForm(method, body, transport, timeout)
+                form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
             except InferenceError as error:
                 refused_unknown(engine.unknown, error)
                 raise
@@ -64,7 +67,7 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
             return Reply((yield from answered((yield from opened(engine, model, form)))))
         response = method.response()
         yield from fill(engine, (yield from _parsed(engine, method, body)), response)
-        return Reply(response.SerializeToString())
+        return Reply([response.SerializeToString()])
     except InferenceError as error:
         return refusal(error)
     except Exception as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
 CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
-TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+TOO_LATE: Final = Reply((), "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
 """How a stream ends at the deadline of its client."""
 
 
@@ -96,9 +96,9 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         self.incoming.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
-    def framed(self, message: Buffer, coding: Coding | None = None) -> list[Buffer]:
+    def framed(self, message: Sequence[Buffer], coding: Coding | None = None) -> list[Buffer]:
         """A message of the response, which is compressed already where `coding` is given, as parts of its body."""
-        return [frame_head(len(message), is_compressed=coding is not None), message]
+        return [frame_head(sum(map(len, message)), is_compressed=coding is not None), *message]
 
     def ending(self, reply: Reply) -> tuple[list[Buffer], Fields | None]:
         """The last parts of the body, and the trailers behind it."""
@@ -201,22 +201,22 @@ class Calls:
         messages: list[Buffer] = yield Read(reader)
         if not messages:
             raise InferenceError("the request has no message: expected one", status=501)
-        reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout)
+        reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
         fields = call.fields
         parts: list[Buffer] = []
         if reply.code == "OK":
             coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if call.head.compress else None
-            message: bytes = reply.message
+            parts = [*reply.parts]
             if coding is not None:
                 fields = [*fields, (b"grpc-encoding", coding.encode())]
-                message = yield from _compressed(message, coding)
-            parts = call.framed(message, coding)
+                parts = [(yield from _compressed(parts, coding))]
+            parts = call.framed(parts, coding)
         last, trailers = call.ending(reply)
         return call.answer(fields, parts + last, trailers)
 
 
-def _compressed(message: bytes, coding: Coding) -> Steps[bytes]:
-    if len(message) <= ON_LOOP:
-        return encode([message], coding)
-    compressed: bytes = yield Run(partial(encode, [message], coding), "conversion", for_client=True)
+def _compressed(message: list[Buffer], coding: Coding) -> Steps[bytes]:
+    if sum(map(len, message)) <= ON_LOOP:
+        return encode(message, coding)
+    compressed: bytes = yield Run(partial(encode, message, coding), "conversion", for_client=True)
     return compressed

@@ -33,15 +33,17 @@ class GRPCForm:
         body: The serialized request message.
         transport: The adapter's own object.
         timeout: How many seconds the client gives it.
+        in_parts: Whether the response is sent in parts, which need no copy; else it is one.
 
     Raises:
         InvalidRequest: A short message cannot be parsed; a long one is parsed by `decode`.
     """
 
-    __slots__ = ("_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
+    __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
 
-    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
+    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float, *, in_parts: bool = False) -> None:
         self.transport = transport
+        self._in_parts = in_parts
         self.timeout = timeout
         self._method = method
         self._size = len(body)
@@ -87,7 +89,7 @@ class GRPCForm:
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return copying_effort(response.outputs)
 
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         message = self._method.response()
         elsewhere = (
             [output.name for output in request.outputs if output.parameters and REGION in output.parameters] if request.outputs else ()
@@ -97,7 +99,7 @@ class GRPCForm:
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
             parts += bytes_head(RAW_OUTPUT_CONTENTS, len(content)), content
-        return b"".join(parts)
+        return parts if self._in_parts else [b"".join(parts)]
 
     def encode_head(self, response: InferenceResponse) -> bytes:
         """A response without its contents, which come behind it."""

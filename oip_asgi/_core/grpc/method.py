@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from ..datatypes import Buffer
 from ..errors import InferenceError
 
 _MAX_DETAILS: Final = 2000
@@ -30,17 +31,22 @@ class Method(msgspec.Struct, frozen=True, eq=False):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply: the response message, or the name of an error's code and its text."""
+    """A reply: the response message in parts, or the name of an error's code and its text."""
 
-    message: bytes
+    parts: Sequence[Buffer]
     code: str = "OK"
     details: str = ""
+
+    @property
+    def message(self) -> bytes:
+        """The response message, without a copy where it is one part."""
+        return b"".join(self.parts)
 
 
 def refusal(error: InferenceError) -> Reply:
     """The reply that an error is."""
     text = as_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
-    return Reply(b"", error.grpc_code, text)
+    return Reply((), error.grpc_code, text)
 
 
 def as_text(error: InferenceError) -> str:

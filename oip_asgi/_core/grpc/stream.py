@@ -130,7 +130,7 @@ class _Request:
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
-        content = self._form.encode(request, response)
+        [content] = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
 
     def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
@@ -215,7 +215,7 @@ class _Stream:
                 raise broken
             finally:
                 del broken  # it knows this frame: together they would live until the next garbage collection
-        return Reply(b"") if self._end is None else self._end
+        return Reply(()) if self._end is None else self._end
 
     def _part(self, steps: Steps[None]) -> Spawn:
         part = Spawn(steps)
