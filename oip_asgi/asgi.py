@@ -27,7 +27,7 @@ from ._routes import check_reachable
 from ._runtime.drive import abandon_async, advance_async
 from ._runtime.pieces import pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone
+from ._runtime.waiting import ClientGone, until_gone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -349,8 +349,8 @@ class ClientOf(msgspec.Struct, frozen=True, eq=False):
     async def leaves(self) -> None:
         """Wait until it has gone, or for ever where the server does not tell."""
         with suppress(Exception):  # a server that breaks on the question cannot answer it
-            if await self.is_gone():
-                return
+            await until_gone(self.is_gone)
+            return
         await asyncio.get_running_loop().create_future()
 
     async def is_gone(self) -> bool:
