@@ -14,7 +14,7 @@ from ._core.grpc.http import TOO_LATE
 from ._core.grpc.method import Reply, refusal
 from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, Turns, attended, until_gone
+from ._runtime.waiting import ClientGone, attended, until_gone
 from .asgi import ClientOf
 
 if TYPE_CHECKING:
@@ -81,13 +81,11 @@ class Requests:
 
 
 def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Coroutine[Any, Any, None]]:
-    """What sends messages, and lets other tasks run now and then, where a server takes all at once."""
-    turns = Turns()
+    """What sends messages, and lets other tasks run after each, also where a server takes all at once: the requests of a call share it."""
 
     async def write(message: bytes) -> None:
         await put(message)
-        if turns.is_over():
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     return write
 

@@ -252,7 +252,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
         return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
-def bytes_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
     """A tensor of an array that is known to be one of the protocol, as that of another one: `Tensor` would look at each BYTES element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array

@@ -5,7 +5,6 @@ A `SendEach` is carried out here, again and again, and the generator is advanced
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -73,7 +72,7 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
                         break
                     yield value
                     if turns.is_over():
-                        await asyncio.sleep(0)
+                        await turns.pass_on()
             else:
                 return
     except StopIteration:

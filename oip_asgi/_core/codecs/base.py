@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from ..errors import InvalidRequest, InvalidResponse, shown
-from ..tensors import InferenceRequest, InferenceResponse, Tensor, bytes_tensor, object_array
+from ..tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, object_array
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -265,7 +265,7 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
         place = len(elements)  # the elements before the one that raised
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
-    return bytes_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
+    return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..datatypes import Array
 from ..schemas import Parameters
-from ..tensors import Tensor, bytes_tensor, object_array
+from ..tensors import Tensor, known_tensor, object_array
 from .base import InputCodec
 from .base64 import Base64Codec
 from .categories import MOST_CATEGORIES, to_text
@@ -68,7 +68,7 @@ def string_parameters(dtype: str) -> Parameters:
 
 
 def _hinted(tensor: Tensor, dtype: str) -> Tensor:
-    return bytes_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
+    return known_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
 def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -91,7 +91,7 @@ def _category_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         parameters[CATEGORIES] = text
     elif len((used := series.cat.remove_unused_categories()).cat.categories) < len(listed):
         return _category_to_tensor(name, used)
-    return bytes_tensor(name, values.array[codes], parameters)
+    return known_tensor(name, values.array[codes], parameters)
 
 
 def _with_missing(name: str, categories: Tensor, listed: pd.Series[Any]) -> Tensor:
@@ -129,7 +129,7 @@ def _datetimes_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
     if zoned:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
-    return bytes_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
+    return known_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _objects_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..datatypes import Array
-from ..tensors import Tensor, bytes_tensor, object_array
+from ..tensors import Tensor, known_tensor, object_array
 from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
@@ -61,7 +61,7 @@ class DatetimeCodec(InputCodec[list[datetime]]):
         single = [payload] if isinstance(payload, datetime) else payload
         if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
             elements = list(map(str.encode, map(datetime.isoformat, single)))
-            return bytes_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+            return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
         return encode_elements(name, single, _to_text, cls.content_type)
 
     @classmethod

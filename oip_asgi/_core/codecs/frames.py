@@ -15,7 +15,7 @@ import numpy as np
 
 from ..datatypes import NUMBERS, Array
 from ..errors import InvalidRequest, shown
-from ..tensors import Tensor, bytes_tensor, object_array
+from ..tensors import Tensor, known_tensor, object_array
 from .base import rows_of
 from .column_reading import Decode, column_of
 from .column_writing import column_to_tensor, string_parameters
@@ -235,4 +235,4 @@ def _of_strings(values: Array, places: list[int], names: Sequence[str], dtype: s
     block = object_array(elements, values.shape)
     block.flags.writeable = False
     parameters = string_parameters(dtype)
-    return {place: bytes_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}
+    return {place: known_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..errors import InvalidRequest, shown
-from ..tensors import InferenceRequest, Tensor, bytes_tensor
+from ..tensors import InferenceRequest, Tensor, known_tensor
 from .base import AnyRequestCodec
 from .pandas import PandasCodec
 
@@ -116,4 +116,4 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
         content_type = self.declared.get(tensor.name)
         if content_type is None or "content_type" in tensor.parameters:
             return tensor
-        return bytes_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
+        return known_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ..tensors import Tensor, bytes_tensor, object_array
+from ..tensors import Tensor, known_tensor, object_array
 from .base import InputCodec, SingleTensorCodec, are_all, decode_elements, encode_elements
 
 
@@ -28,7 +28,7 @@ class StringCodec(InputCodec[list[str]]):
         if type(payload) is list:
             with suppress(TypeError, ValueError):  # of an element, which is looked for below
                 elements = list(map(str.encode, payload))  # no Python code runs for each
-                return bytes_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+                return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
         return encode_elements(name, payload, _to_utf8, cls.content_type)
 
     @classmethod

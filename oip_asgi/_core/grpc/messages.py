@@ -27,8 +27,8 @@ from ..tensors import (
     InferenceResponse,
     Lend,
     Tensor,
-    bytes_tensor,
     check_supported,
+    known_tensor,
     lend_nothing,
     object_array,
     own_parameters,
@@ -124,7 +124,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
         if raw is None:
             if not item.HasField("contents"):
                 if REGION in parameters:
-                    return bytes_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
+                    return known_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
                 check_supported(item.parameters, "it")
             if contents is None:
                 array = _from_contents(item.contents, item.datatype, dtype, shape)
@@ -136,7 +136,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
             array = from_raw(raw, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"inputs[{place}] ({shown(item.name)}): {error}") from None
-    return bytes_tensor(item.name, array, parameters)
+    return known_tensor(item.name, array, parameters)
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -15,7 +15,7 @@ import msgspec
 from ..codecs.reader import Reader, WholeReader
 from ..codecs.scalars import scalar_of_parameter
 from ..errors import InvalidRequest, shown
-from ..tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, bytes_tensor
+from ..tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
 from .annotations import Returned
 from .specs import InputNames, TensorSpec
 
@@ -212,7 +212,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
             return self.names.take(inputs, has_content_type=False)
         self._check_content_type(content_type)
         if self.sole is not None and content_type in self.of_one and len(inputs) == 1 and inputs[0].name != self.sole:
-            inputs = [bytes_tensor(self.sole, inputs[0].array, inputs[0].parameters)]
+            inputs = [known_tensor(self.sole, inputs[0].array, inputs[0].parameters)]
         try:
             return self.names.take(inputs, has_content_type=True)
         except InvalidRequest as error:

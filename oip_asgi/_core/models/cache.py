@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ..datatypes import Array
 from ..effects import Signal
 from ..errors import TimedOut
-from ..tensors import InferenceResponse, Tensor, bytes_tensor
+from ..tensors import InferenceResponse, Tensor, known_tensor
 from .uses import Uses
 
 Key: TypeAlias = tuple[Uses, bytes]
@@ -100,7 +100,7 @@ class Flight:
 def _kept(tensor: Tensor) -> Tensor:
     array = tensor.array.copy()
     array.flags.writeable = False
-    return bytes_tensor(tensor.name, array, dict(tensor.parameters))
+    return known_tensor(tensor.name, array, dict(tensor.parameters))
 
 
 def renewed(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:

@@ -21,7 +21,7 @@ from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, cast
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
 from ..schemas import Parameters, RequestOutput
-from ..tensors import InferenceResponse, Tensor, as_array, bytes_tensor, plain, wire_array
+from ..tensors import InferenceResponse, Tensor, as_array, known_tensor, plain, wire_array
 from .annotations import Outputs
 from .callables import no_coroutine
 from .specs import TensorSpec
@@ -204,7 +204,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, np.ndarray):
         array = array.reshape(1)
-    return bytes_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+    return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from ..datatypes import MAX_RANK, Array, DType, dtype_of
 from ..errors import InvalidRequest, listed, shown
-from ..tensors import Tensor, bytes_tensor, plain_name
+from ..tensors import Tensor, known_tensor, plain_name
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class InputNames:
                 if not spec.fits(array.shape):
                     raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
                 if array is not tensor.array:
-                    tensors[name] = bytes_tensor(name, array, tensor.parameters)
+                    tensors[name] = known_tensor(name, array, tensor.parameters)
         return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:

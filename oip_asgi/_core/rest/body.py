@@ -25,8 +25,8 @@ from ..tensors import (
     InferenceResponse,
     Lend,
     Tensor,
-    bytes_tensor,
     check_supported,
+    known_tensor,
     lend_nothing,
     own_parameters,
 )
@@ -183,7 +183,7 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: B
 
 def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
     dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
-    make = bytes_tensor if dtype.hasobject else Tensor
+    make = known_tensor if dtype.hasobject else Tensor
     is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:

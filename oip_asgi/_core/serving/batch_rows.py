@@ -19,7 +19,7 @@ from ..datatypes import Array
 from ..errors import ModelFault, shown
 from ..models.annotations import Outputs
 from ..models.results import to_response
-from ..tensors import InferenceResponse, Tensor, bytes_tensor
+from ..tensors import InferenceResponse, Tensor, known_tensor
 
 
 def merged(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
@@ -33,7 +33,7 @@ def merged(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
         array.flags.writeable = writable
-        tensors[name] = (bytes_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
+        tensors[name] = (known_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
     return tensors
 
 

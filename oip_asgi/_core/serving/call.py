@@ -104,7 +104,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     _is_at_once: bool = False
     _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
-    is_short: bool = False
+    is_small: bool = False
     """Whether its response is one small array of numbers, which costs less than `ON_LOOP` to encode in any form."""
 
     # known once it has entered
@@ -318,6 +318,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
+        # `enter` and `leave`, written out: a function that does not wait ends in the context in which it began
         token = HELD.set((*HELD.get(), (self.model, self.slot)))
         try:
             args, kwargs = self.binding.arguments(self) if self._arguments is None else self.arguments()
@@ -395,12 +396,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
         if lasts:
             return response
-        self.is_short = len(response.outputs) == 1
+        self.is_small = len(response.outputs) == 1
         for tensor in response.outputs:
             array = tensor.array
             # small ones are copied when they are encoded, before the slot is left
             if array.nbytes > SMALL or array.dtype.hasobject:
-                self.is_short = False
+                self.is_small = False
                 if not (new and array is result):
                     tensor.array = lasting(array, request)
         return response

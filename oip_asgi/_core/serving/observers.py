@@ -1,6 +1,6 @@
 """What is noted at the end of each inference request: its model's numbers, its span, one line in the log. Knows no transport.
 
-Everything that is counted of a request is counted by `ended`, once, however it ends.
+A request that was not answered is counted by `ended`, once, however it ends.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
         response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
     else:
         response = yield Run(call.run if call.span is None else call.run_in_span, "inline")
-    if call.delivery is None and (call.is_short or call.form.encoding_cost(call.request, response) <= ON_LOOP):
+    if call.delivery is None and (call.is_small or call.form.encoding_cost(call.request, response) <= ON_LOOP):
         return call.encode(response)
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:

@@ -25,7 +25,7 @@ from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, bytes_tensor, plain, wire_array
+from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
@@ -167,7 +167,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
     array = _encoded(f"input {shown(name)}", lambda: _array(value))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _as_declared(name, array, spec)
-    return bytes_tensor(name, array, {})
+    return known_tensor(name, array, {})
 
 
 def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
@@ -207,4 +207,4 @@ def _own(tensor: Tensor) -> Tensor:
     """A tensor that may be kept from being written to while what it was made of may not."""
     array = tensor.array.view()
     array.flags.writeable = False
-    return bytes_tensor(tensor.name, array, tensor.parameters)
+    return known_tensor(tensor.name, array, tensor.parameters)

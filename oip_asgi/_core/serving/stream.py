@@ -247,10 +247,18 @@ class _Pulled(Generic[T]):
             if call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP:
                 self._large = response
             else:
-                self._alike.note(item, response)
-                answer = call.encode(response)
+                answer = self._encode(item, response, since, returned)
         self._note_response("success", since, returned)
         return answer
+
+    def _encode(self, item: Any, response: InferenceResponse, since: float, returned: float) -> T:
+        """A small response as it leaves. `item` is what it was made of."""
+        self._alike.note(item, response)
+        try:
+            return self._call.encode(response)
+        except InferenceError:
+            self._note_response("fail", since, returned)
+            raise
 
     def _note_start(self) -> None:
         call = self._call
@@ -315,8 +323,7 @@ class _Pulled(Generic[T]):
         if returned >= self._until:
             raise DeadlinePassed
         if response is not None:
-            self._alike.note(item, response)
-            answer = call.encode(response)
+            answer = self._encode(item, response, since, returned)
         self._note_response("success", since, returned)
         return answer
 
