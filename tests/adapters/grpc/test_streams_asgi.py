@@ -55,6 +55,19 @@ def test_every_protocol_carries_many_messages_both_ways(content_type: str, size:
     assert [each for each in ids(got) if each != "a"] == ["b", "c"]
 
 
+def test_streams_that_wait_for_nothing_share_a_call() -> None:
+    async def quick(n: Any) -> Any:
+        for _ in range(int(n[0])):
+            yield n
+
+    server = InferenceServer()
+    server.register("quick", quick)
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("quick", 600, "a") + asked("quick", 600, "b")], GRPC))
+    server.stop()
+    assert sorted(set(ids(got))) == ["a", "b"]
+    assert 200 < ids(got)[:600].count("b") < 400
+
+
 def test_a_call_without_requests_ends_at_once() -> None:
     assert (ask(b"").refusal, ask(b"").messages) == (("OK", ""), [])
 
