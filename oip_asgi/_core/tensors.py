@@ -253,7 +253,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
 
 
 def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an array that is known to be one of the protocol, as that of another one: `Tensor` would look at each BYTES element."""
+    """A tensor of an array that needs no check, such as the array of another tensor: `Tensor` would look at each BYTES element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array
     return tensor

@@ -76,6 +76,6 @@ async def pieces_async(steps: Steps[Any], threads: Threads, gone: Gone | None = 
             else:
                 return
     except StopIteration:
-        return  # as above
+        return  # of `steps`, as in `pieces`
     finally:
         await abandon_async(steps, threads)

@@ -15,7 +15,7 @@ from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from .._core.effects import CancelledWithin, DeadlinePassed, Signal
-from .._core.json.turns import let_others_run
+from .._core.turns import let_others_run
 
 T = TypeVar("T")
 

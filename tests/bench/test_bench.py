@@ -8,14 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from oip_asgi import OIPApp
+from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.grpc import OIPGRPCApp
 from tests.bench import h2load, micro
 from tests.bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
@@ -212,15 +213,19 @@ def test_the_parts_of_a_small_request_add_up_to_the_whole(name: str) -> None:
     assert "the whole" in micro.report(found, name)
 
 
-def test_a_small_request_enters_few_functions() -> None:
-    """On a small request, entering functions is most of the time."""
-    [row] = rows(["JSON 1x4"])
+def functions_entered(app: Callable[[InferenceServer], Any], row: Row) -> list[str]:
     server = make_server("inline")
     server.start()
     try:
-        found = micro.functions_entered(OIPApp(server), row)
+        return micro.functions_entered(app(server), row)
     finally:
         server.stop()
+
+
+def test_a_small_request_enters_few_functions() -> None:
+    """On a small request, entering functions is most of the time."""
+    [row] = rows(["JSON 1x4"])
+    found = functions_entered(OIPApp, row)
     assert "pipeline.answered" in found
     assert len(found) <= 45, found
 
@@ -228,11 +233,6 @@ def test_a_small_request_enters_few_functions() -> None:
 def test_a_small_call_of_grpc_enters_few_functions() -> None:
     [call] = rows(["gRPC 1x4"])
     row = replace(call, method="POST", headers={"content-type": "application/grpc"}, body=h2load.frame(call.body))
-    server = make_server("inline")
-    server.start()
-    try:
-        found = micro.functions_entered(OIPGRPCApp(server), row)
-    finally:
-        server.stop()
+    found = functions_entered(OIPGRPCApp, row)
     assert "pipeline.answered" in found
     assert len(found) <= 66, found

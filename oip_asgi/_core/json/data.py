@@ -24,10 +24,10 @@ from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer
 from ..errors import InvalidRequest
 from ..raw import count
 from ..tensors import object_array, shaped
+from ..turns import let_others_run
 from . import accelerators, chunks, elements, strings, structure
 from .documents import MAX_DEPTH, NotPlain
 from .numbers import are_many_slow
-from .turns import let_others_run
 
 _FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
 

@@ -41,7 +41,7 @@ class _Sums:
 
 @final
 class ResponseCounts:
-    """The responses of all streams of a model. Whoever has it holds a lock around each call."""
+    """The responses of all streams of a model. It has no lock of its own: its caller holds one around each call."""
 
     __slots__ = ("_sums",)
 

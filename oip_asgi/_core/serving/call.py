@@ -377,13 +377,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
         self.tensors = {}
 
-    def respond(self, result: Any, new: bool, *, lasts: bool = False) -> InferenceResponse:
+    def respond(self, result: Any, new: bool = False, *, lasts: bool = False) -> InferenceResponse:
         """The response that a result is.
 
         Args:
             result: What the function returned, or yielded.
             new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
-            lasts: Whether the caller sees to it that nobody changes the response's arrays any more.
+            lasts: Whether the caller sees to it that nobody changes the response's arrays any more. Then `new` does not matter.
 
         Raises:
             ModelFault: It cannot be one.

@@ -220,7 +220,7 @@ class Execution:
             results, last = parts.results, parts.last
         for member, part in zip(group, results, strict=True):
             try:
-                response = member.call.respond(part, new, lasts=True)
+                response = member.call.respond(part, lasts=True)
                 if not last:
                     for tensor in response.outputs:
                         tensor.array = lasting(tensor.array, request)

@@ -1,4 +1,4 @@
-"""The ways in which items are streamed, and the servers that must run for them."""
+"""The streams that are measured, and the servers that they need."""
 
 from __future__ import annotations
 

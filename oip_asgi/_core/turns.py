@@ -1,4 +1,4 @@
-"""Lets other threads run between two parts of long work. Knows nothing of the work.
+"""Lets other threads run between two parts of long work, such as numbers of a body or items of a stream. Knows nothing of the work.
 
 A thread that computes keeps the interpreter for five milliseconds each time that another one wants it, and an event loop wants it again
 after each system call. So health waited for 120 ms behind a million numbers that were read one by one (uvicorn, two cores), and for 10
