@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     """What a chunked upload is answered: 411 where the server does not say that it ends the body."""
     keeps_alive: bool = True
     finishes: bool = True
-    """Whether a request in flight is answered when the server is asked to end."""
+    """Whether a request in flight is always answered when the server is asked to end; others cut it, or not, as it happens."""
 
 
 KINDS = {
@@ -259,11 +259,10 @@ def test_shutdown_with_a_request_in_flight(kind: Kind, tmp_path: Path) -> None:
         finally:
             asking.join()
     [got] = found
-    if kind.finishes:
+    if kind.finishes or isinstance(got, Got):
         assert isinstance(got, Got), got
         assert got.status == 200
-    else:
-        assert isinstance(got, Exception)
+        assert json.loads(got.body)["outputs"][0]["data"] == [str(mark)]
 
 
 ROOT_PATHS = {
