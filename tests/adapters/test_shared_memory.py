@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from multiprocessing.shared_memory import SharedMemory as Block
@@ -46,6 +47,19 @@ class Segments:
 
     def path(self, name: str) -> Path:
         return Path("/dev/shm", self.prefix + name)
+
+    def open_files(self) -> int:
+        """How many of this process's files they are, the blocks of this test included."""
+        gc.collect()
+        files = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+        return sum(os.path.realpath(file).startswith(str(self.path(""))) for file in files)
+
+    def wait_for_open_files(self, number: int) -> None:
+        """Wait until they are so many: the thread of a request that is answered may hold one a moment longer."""
+        end = time.monotonic() + 30
+        while self.open_files() != number:
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
     def close(self) -> None:
         for block in self._blocks:
@@ -270,28 +284,23 @@ def test_names_are_registered_once_and_unregistered_any_number_of_times(server: 
     assert error(register(server, "n" * 256, segments.key("in")))[0] == 400
 
 
-def open_files() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_regions_are_bounded_and_their_files_are_closed(server: InferenceServer, segments: Segments) -> None:
     segments.make("in")
-    before = open_files()
+    before = segments.open_files()
     for number in range(256):
         assert register(server, f"r{number}", segments.key("in")).status == 200
     assert error(register(server, "more", segments.key("in"))) == (429, "256 regions are registered, which is all: unregister one first")
-    assert open_files() == before + 256
+    assert segments.open_files() == before + 256
     assert error(register(server, "r0", segments.key("in")))[0] == 400
     post(server, "/systemsharedmemory/unregister")
-    assert open_files() == before
+    assert segments.open_files() == before
     for _ in range(3):  # a refused one leaves nothing open
         assert error(register(server, "r", segments.key("in"), 2 * PAGE))[0] == 400
     register(server, "r", segments.key("in"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         server.stop()
-        assert open_files() == before
+        assert segments.open_files() == before
     assert status(server) == []
 
 
@@ -404,7 +413,7 @@ def test_a_region_stays_with_the_segment_that_was_registered(server: InferenceSe
 
 def test_a_region_that_is_unregistered_in_use_stays_until_the_request_ends(server: InferenceServer, segments: Segments) -> None:
     block = segments.make("out")
-    before = open_files()
+    before = segments.open_files()
 
     @server.model("leaves")
     def leaves(x: Array) -> Array:
@@ -416,7 +425,7 @@ def test_a_region_that_is_unregistered_in_use_stays_until_the_request_ends(serve
     body = asked("FP32", [1], {}, more, data=[1])
     assert post(server, "/models/leaves/infer", body).status == 200
     assert bytes(block.buf[:4]) == np.float32(1).tobytes()
-    assert open_files() == before
+    segments.wait_for_open_files(before)
     refused = error(post(server, "/models/leaves/infer", body))
     assert refused == (400, "output 'output_0' is in the region 'out', which is not registered")
 

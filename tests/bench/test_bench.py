@@ -112,6 +112,7 @@ def test_a_client_does_not_measure_failures(answers: list[bytes], text: str) -> 
         by_sockets(target, row, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_wrk(), reason="wrk is not installed")
 def test_wrk_sends_what_the_row_says_and_tells_of_refusals(tmp_path: Path) -> None:
     [row] = rows(["binary 1x4"])
@@ -124,6 +125,7 @@ def test_wrk_sends_what_the_row_says_and_tells_of_refusals(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not has_h2load(), reason="h2load is not installed")
+@pytest.mark.slow
 def test_calls_are_sent_over_grpc_and_failures_seen(tmp_path: Path) -> None:
     [row] = rows(["gRPC 1x4"])
     [server] = [server for server in OURS if server.name == "gRPC"]

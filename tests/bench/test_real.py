@@ -58,6 +58,7 @@ def check(way: Way, row: Row) -> None:
             row.check(Answer(200, answer.headers, wrong))
 
 
+@pytest.mark.slow
 def test_each_way_of_this_package_answers_every_row(is_with_onnx: bool) -> None:
     for run in ("thread", "inline", "async"):
         way = over_asgi(OIPApp(make_real_server(run)), "")
@@ -66,6 +67,7 @@ def test_each_way_of_this_package_answers_every_row(is_with_onnx: bool) -> None:
                 check(way, row)
 
 
+@pytest.mark.slow
 def test_the_service_written_by_hand_answers_what_it_is_asked(is_with_onnx: bool) -> None:
     way = over_asgi(make_app(), "")
     asked = by_hand()

@@ -216,6 +216,7 @@ def test_a_long_text_of_an_async_model_is_written_off_the_event_loop(monkeypatch
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [True, False])
 def test_many_inputs_that_are_echoed_take_nine_times_their_text(is_async: bool) -> None:
     server = InferenceServer()

@@ -93,7 +93,7 @@ def memory(body: bytes) -> float:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("has_fast", [True, False])
+@pytest.mark.parametrize("has_fast", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LONG.values(), ids=LONG)
 def test_no_body_takes_more_than_eight_times_its_size(
     make: Callable[[int], bytes], has_fast: bool, monkeypatch: pytest.MonkeyPatch
@@ -322,6 +322,7 @@ def test_how_much_json_there_may_be_beside_data(text: bytes, message: str) -> No
     assert str(caught.value) == message
 
 
+@pytest.mark.slow
 def test_as_many_inputs_as_there_may_be() -> None:
     body = document(*[tensor("FP32", [1], "[1]")] * MAX_TENSORS)
     assert len(rest.decode_request(body, None).inputs) == MAX_TENSORS

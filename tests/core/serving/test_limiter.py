@@ -246,6 +246,7 @@ def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptu
     server.stop()
 
 
+@pytest.mark.slow
 def test_more_inputs_than_any_frame_has_columns_are_refused_before_they_are_arrays() -> None:
     server = serve(lambda **inputs: len(inputs))
     way = over_asgi(OIPApp(server), "")
