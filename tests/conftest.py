@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     is_plain = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.getoption("--all") and not config.getoption("--pdb")
     is_first = not hasattr(config, "workerinput")
     if is_plain and is_first and config.getoption("numprocesses", 0) is None:
-        config.option.numprocesses, config.option.dist = os.cpu_count(), "worksteal"
+        config.option.numprocesses, config.option.dist = "logical", "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
