@@ -17,7 +17,7 @@ from ._core.grpc.method import Reply, refusal
 from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, timeout_of
 from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
-from ._grpc_asgi_stream import Requests, answer_stream, in_turns
+from ._grpc_asgi_stream import Requests, answer_stream, feed, in_turns
 from ._runtime.drive import advance_async
 from ._runtime.waiting import ClientGone
 from ._services import INFER_STREAM, MethodsByPath
@@ -72,7 +72,7 @@ class OIPGRPCApp:
             call = begin(head, engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
                 if respond is not None:
-                    await _converse(call, respond, receive, send, laid, engine.max_body_bytes)
+                    await self._converse(call, respond, receive, send, laid)
                 else:
                     await self._stream(call, receive, send, laid)
                 return
@@ -96,7 +96,7 @@ class OIPGRPCApp:
             reader = call.reader(engine.max_body_bytes, most=None)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
-            await _send(call.refused(error), send, laid)
+            await _send(self._methods.calls.refused(call, error), send, laid)
             return
 
         async def put(message: bytes) -> None:
@@ -107,6 +107,29 @@ class OIPGRPCApp:
         steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.next, in_turns(put))
         with suppress(ClientGone):
             await _end(call, await answer_stream(steps, requests, runtime, deadline), send, laid)
+
+    async def _converse(self, call: Call, respond: Callable[[bytes], bytes], receive: Receive, send: Send, laid: Fields | None) -> None:
+        """Answer each message as it comes."""
+        engine, runtime = self._server._inside
+        try:
+            reader = call.reader(engine.max_body_bytes, most=None)
+        except InferenceError as error:
+            await _send(self._methods.calls.refused(call, error), send, laid)
+            return
+        await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
+        reply, more = Reply(()), True
+        try:
+            while more:
+                message = await receive()
+                more = message.get("more_body", False)
+                await feed(reader, message.get("body", b""), runtime)
+                for question in reader.take():
+                    body = b"".join(call.written(call.framed([respond(bytes(question))])))
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            reader.finish(cut_off=message["type"] == "http.disconnect")
+        except InferenceError as error:
+            reply = refusal(error)
+        await _end(call, reply, send, laid)
 
 
 async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
@@ -119,31 +142,6 @@ async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
-
-
-async def _converse(
-    call: Call, respond: Callable[[bytes], bytes], receive: Receive, send: Send, laid: Fields | None, limit: int | None
-) -> None:
-    """Answer each message as it comes."""
-    try:
-        reader = call.reader(limit, most=None)
-    except InferenceError as error:
-        await _send(call.refused(error), send, laid)
-        return
-    await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-    reply, more = Reply(()), True
-    try:
-        while more:
-            message = await receive()
-            more = message.get("more_body", False)
-            reader.feed(message.get("body", b""))
-            for question in reader.take():
-                body = b"".join(call.written(call.framed([respond(bytes(question))])))
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        reader.finish(cut_off=message["type"] == "http.disconnect")
-    except InferenceError as error:
-        reply = refusal(error)
-    await _end(call, reply, send, laid)
 
 
 async def _end(call: Call, reply: Reply, send: Send, laid: Fields | None) -> None:

@@ -60,11 +60,7 @@ class Requests:
         more = True
         try:
             while more and (message := await self._receive())["type"] != "http.disconnect":
-                feed = partial(self._reader.feed, message.get("body", b""))
-                if self._reader.is_compressed:
-                    await self._runtime.run(Run(feed, "conversion"))
-                else:
-                    feed()
+                await feed(self._reader, message.get("body", b""), self._runtime)
                 for each in self._reader.take():
                     self._messages.put_nowait(bytes(each))
                 more = message.get("more_body", False)
@@ -78,6 +74,18 @@ class Requests:
                 await until_gone(ClientOf(self._receive, self._runtime).is_gone)
         except InferenceError as error:
             self.error = error
+
+
+async def feed(reader: FrameReader, chunk: bytes, runtime: Runtime) -> None:
+    """Feed the next chunk of a body, in a worker thread where messages are to be decompressed.
+
+    Raises:
+        InferenceError: As `FrameReader.feed`.
+    """
+    if reader.is_compressed:
+        await runtime.run(Run(partial(reader.feed, chunk), "conversion"))
+    else:
+        reader.feed(chunk)
 
 
 def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Coroutine[Any, Any, None]]:

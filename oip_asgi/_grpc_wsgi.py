@@ -76,7 +76,7 @@ class OIPGRPCWSGIApp:
                 except InferenceError as error:
                     if call.incoming.is_left:
                         drive(call.incoming.drop(), runtime, read_here)
-                    return respond(call.refused(error).response, start_response)
+                    return respond(self._methods.calls.refused(call, error).response, start_response)
                 respond(Response(200, call.fields, [], 0), start_response)
                 return _body(call, pieces)
         answer = drive(self._methods.calls.answer(described, has_trailers=False), runtime, read_here)

@@ -184,7 +184,7 @@ class _RequestThread:
 
     async def run(self, effect: Run, _: Gone | None = None) -> Any:
         if effect.after is not None:
-            await signalled(effect.after, effect.deadline)
+            await signalled(effect.after, effect.deadline, meanwhile=effect.meanwhile)
         result = asyncio.ensure_future(sync_to_async(effect.function)())
         return await arrival(result, effect.deadline, None)
 

@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 from .._core.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, Gone, arrival, running_loop
-
-MEANWHILE: Final = 0.01
-"""Seconds between two calls of what is called meanwhile."""
+from .waiting import MEANWHILE, ClientGone, Gone, arrival, running_loop
 
 
 @final

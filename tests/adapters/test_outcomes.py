@@ -17,6 +17,7 @@ from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.inside import is_idle, outcomes, statistics_of, waiting_calls
 from tests.support.limited import Awaiting, Blocking
+from tests.support.streaming import KINDS, Noted, serve_stream
 from tests.support.talk import Talk, block_until, until
 from tests.support.ways import Request, Way, ways_into
 
@@ -199,6 +200,40 @@ def test_a_body_that_is_too_large_and_a_message_that_cannot_be_parsed_are_invali
         assert Client(address).refusal("ModelInfer", b"\xff\xff")[0] == "INVALID_ARGUMENT"
     counted = outcomes(server)
     assert (counted["echo"], counted[""]) == ({"invalid": 1}, {"invalid": 1})
+
+
+@pytest.mark.parametrize("action", ["infer", "infer_stream", "generate", "generate_stream"])
+def test_a_model_that_nobody_knows_is_counted_whatever_is_asked_of_it(action: str) -> None:
+    server = InferenceServer()
+    for way in ways_into(server).values():
+        assert way(Request("POST", f"/models/unknown/{action}", (), b"{}")).status == 404
+    assert outcomes(server) == {"": {"invalid": len(ways_into(server))}}
+
+
+def test_calls_from_python_are_counted() -> None:
+    server = InferenceServer()
+    with pytest.raises(InferenceError):
+        server.infer_sync("unknown", {})
+    with pytest.raises(InferenceError):
+        list(server.infer_stream_sync("unknown", {}))
+    assert outcomes(server) == {"": {"invalid": 2}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_responses_of_streams_are_counted_by_their_index(kind: str) -> None:
+    server = serve_stream(KINDS[kind](Noted()))
+    assert len(list(server.infer_stream_sync("m", {"n": np.array([2])}))) == 2
+    broken_off = server.infer_stream_sync("m", {"n": np.array([2])})
+    next(iter(broken_off))
+    broken_off.close()
+    block_until(lambda: is_idle(server))
+    counted = statistics_of(server, "m").snapshot().responses
+    outcomes_by_index = [
+        {outcome: counted[index][outcome].count for outcome in ("success", "cancel", "empty_response") if outcome in counted[index]}
+        for index in counted
+    ]
+    assert outcomes_by_index == [{"success": 2}, {"success": 1, "cancel": 1}, {"empty_response": 1}]
+    server.stop()
 
 
 def test_questions_that_are_no_inference_count_nothing(held: Blocking) -> None:

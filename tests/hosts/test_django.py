@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
@@ -250,6 +251,17 @@ def test_an_async_model_runs_on_djangos_event_loop() -> None:
         for _ in range(2):  # under WSGI, all on the one background loop
             assert Client().generic("POST", "/v2/models/awaits/infer", b'{"inputs":[]}').status_code == 200
         assert len(set(loops)) == 1
+    server.stop()
+
+
+def test_models_that_wait_run_many_at_once_beside_an_async_one() -> None:
+    server = make_server([], with_async=True)
+    meeting = threading.Barrier(8)
+    server.register("waits", lambda: [meeting.wait(20) >= 0])  # for seven others
+    with served(server), ThreadPoolExecutor(8) as threads:
+        way = over_asgi(staying(ASGIHandler()), "/v2")
+        statuses = list(threads.map(lambda _: way(infer("waits", b'{"inputs":[]}')).status, range(8), timeout=60))
+    assert statuses == [200] * 8
     server.stop()
 
 

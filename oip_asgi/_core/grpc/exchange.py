@@ -60,10 +60,10 @@ def exchange(
         if fill is None:
             try:
                 form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
+                model = engine.models.find(form.model_name, form.model_version or None)
             except InferenceError as error:
                 refused_unknown(engine.unknown, error)
                 raise
-            model = engine.find_for_inference(form.model_name, form.model_version or None)
             return Reply((yield from answered((yield from opened(engine, model, form)))))
         response = method.response()
         yield from fill(engine, (yield from _parsed(engine, method, body)), response)

@@ -176,18 +176,20 @@ class Calls:
         assert type(call) is Call  # for mypy
         try:
             answer = yield from self._called(call)
-        except NoTrailers as error:
-            if not self._is_told:
-                self._is_told = True
-                _logger.error("a gRPC call cannot be answered: %s", error)
-            answer = call.refused(error)
         except InferenceError as error:
-            answer = call.refused(error)
+            answer = self.refused(call, error)
         except Exception as error:
             answer = call.refused(own_fault(error))
         if call.incoming.is_left:
             yield from call.incoming.drop()
         return answer
+
+    def refused(self, call: Call, error: InferenceError) -> Answer:
+        """`Call.refused`, for calls of all methods. That the server in front cannot send trailers is logged once."""
+        if isinstance(error, NoTrailers) and not self._is_told:
+            self._is_told = True
+            _logger.error("a gRPC call cannot be answered: %s", error)
+        return call.refused(error)
 
     def _called(self, call: Call) -> Steps[Answer]:
         limit = self._engine.max_body_bytes

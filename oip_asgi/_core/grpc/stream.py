@@ -22,6 +22,7 @@ from ..raw import element_to_raw, to_raw
 from ..schemas import Parameters
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
+from ..serving.observers import refused_unknown
 from ..serving.stream import Stream, handed_to
 from ..tensors import InferenceRequest, InferenceResponse, Lend
 from .infer import RAW_OUTPUT_CONTENTS, GRPCForm
@@ -94,9 +95,13 @@ class _Request:
             InvalidRequest: It cannot be parsed.
             NotFound: There is no such model.
         """
-        self._form = GRPCForm(self._method, body, self.transport, math.inf)
-        self._is_open = True
-        self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
+        try:
+            self._form = GRPCForm(self._method, body, self.transport, math.inf)
+            self._is_open = True
+            self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
+        except InferenceError as error:
+            refused_unknown(engine.unknown, error)
+            raise
 
     @property
     def streams(self) -> bool:
@@ -163,7 +168,7 @@ class _Request:
             response.id = self._id
             text = f"model {shown(self._form.model_name)}, request id {shown(self._id)}: {text}"
         if not isinstance(error, _REFUSALS):
-            response.model_name, response.model_version = self._form.model_name, self._form.model_version
+            response.model_name, response.model_version = self.model.name, self.model.version or ""
         message.error_message = text
         data: bytes = message.SerializeToString()
         return data

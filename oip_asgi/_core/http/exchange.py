@@ -72,7 +72,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
             answer = handler(request) if model is None else handler(request, model)
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
-            if handler is _infer and model is None:
+            if model is None and handler in _INFERENCES:
                 refused_unknown(engine.unknown, error)
             response = refusal(error)
         if head.compress and response.status == 200 and response is not STREAMED:
@@ -147,6 +147,9 @@ def _generate(request: Exchange, model: Model) -> Steps[Response]:
 def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
     return answer_with_events(request.engine, model, request.form, may_be_flat=True)
 
+
+_INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
+"""The handlers whose requests are counted, also where their model is not known."""
 
 ROUTES: Final = [
     Route("GET", "", _server_metadata),

@@ -27,9 +27,16 @@ from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .infer import RestForm
 from .response import JSON, Response, respond, text_of
 
-# proxies such as nginx hold a response back until it is complete, unless it says that they must not
 _EVENTS: Final = Start(
-    200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+    200,
+    [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        # middleware that compresses, such as Django's, would hold events back, but leaves alone what names a coding
+        (b"content-encoding", b"identity"),
+        # proxies such as nginx hold a response back until it is complete, unless it says that they must not
+        (b"x-accel-buffering", b"no"),
+    ],
 )
 
 STREAMED: Final = Response(200, [], [], 0)

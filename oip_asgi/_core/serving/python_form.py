@@ -129,7 +129,7 @@ def stream_values(engine: Engine, name: str, version: str | None, form: PythonFo
         InferenceError: As a client would be told.
     """
     try:
-        yield from Stream(engine, engine.models.find(name, version), form).run()
+        yield from Stream(engine, engine.find_for_inference(name, version), form).run()
     except InferenceError:
         raise
     except Exception as error:

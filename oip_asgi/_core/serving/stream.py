@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SendEach, SharedTask, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
 from ..limits import ON_LOOP
 from ..log import log_raised
+from ..models.durations import ResponseOutcome
 from ..models.model import Model
 from ..tensors import InferenceResponse
 from .alike import Alike, StreamForm
@@ -75,10 +76,10 @@ class Stream(Generic[T]):
             raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
-            call.noted(error)
+            pulled.note_end(error)
             raise
         except GeneratorExit as error:
-            call.noted(error)
+            pulled.note_end(error)
             raise
         finally:
             pulled.give_up()
@@ -175,7 +176,8 @@ class _Pulled(Generic[T]):
         """The first item as it leaves; None where there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
+            more = call.model.limiter.reconsider
+            yield Run(call.decode_in_thread, "conversion", slot.turn, more, self._deadline(), for_client=True)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
                 yield Wait(slot.turn, self._deadline(), for_client=True)
@@ -231,6 +233,7 @@ class _Pulled(Generic[T]):
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))
         except StopAsyncIteration:
+            self._note_response("empty_response", since, clock())
             return None
         except InferenceError:
             self._note_response("fail", since, clock())
@@ -265,11 +268,18 @@ class _Pulled(Generic[T]):
         if not call.started:
             call.started = call.called = call.engine.clock()
 
-    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
-        """Note one response: how it ended, and how long the function took for it."""
+    def _note_response(self, outcome: ResponseOutcome, since: float, returned: float) -> None:
+        """Note one response, or that none comes any more: how it ended, and how long the function took for it."""
         call, now = self._call, self._clock()
         call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
         self._index += 1
+
+    def note_end(self, error: BaseException) -> None:
+        """Note that the stream broke off, and why."""
+        if not isinstance(error, Exception):
+            now = self._clock()
+            self._note_response("cancel", now, now)
+        self._call.noted(error)
 
     def _made(self) -> Any:
         args, kwargs = self._call.arguments()
@@ -310,6 +320,7 @@ class _Pulled(Generic[T]):
                 self._generator = self._context.run(self._made)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
+                self._note_response("empty_response", since, self._clock())
                 return None
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi._core.grpc.frames import FrameReader
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.grpc_asgi import GRPC, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
 from tests.support.grpc_demo import TWO_FLOATS, fp32
@@ -28,7 +30,8 @@ from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 from tests.support.ways import other_asgi_app, over_asgi
 
-INFER = f"/{SERVICE}/ModelInfer"
+INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 ECHO = wire_request("echo", [fp32()], [TWO_FLOATS]).SerializeToString()
 
 
@@ -142,10 +145,11 @@ def test_what_is_no_call() -> None:
     assert ask(frame(b""), path="/").refusal[0] == "UNIMPLEMENTED"
 
 
-def test_a_server_without_trailers_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("path", [INFER, STREAM, REFLECTION])
+def test_a_server_without_trailers_is_told_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
     app = OIPGRPCApp(make_server())
     for _ in range(2):
-        got = asyncio.run(call(app, INFER, frame(ECHO), has_trailers=False))
+        got = asyncio.run(call(app, path, frame(ECHO), has_trailers=False))
         assert got.headers["grpc-status"] == "12"
         advice = "run an ASGI application with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
         assert advice in got.headers["grpc-message"].replace("%20", " ")
@@ -302,6 +306,21 @@ def test_health_and_reflection_are_served_unless_they_are_left_out() -> None:
                 services, unknown = listing.messages
                 assert SERVICE.encode() in services
                 assert b"not found" in unknown
+
+
+def test_only_a_worker_thread_decompresses_questions_of_reflection(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran_in = list[str]()
+    feed = FrameReader.feed
+
+    def noting_feed(reader: FrameReader, chunk: bytes) -> None:
+        ran_in.append(threading.current_thread().name)
+        feed(reader, chunk)
+
+    monkeypatch.setattr(FrameReader, "feed", noting_feed)
+    listing = ask(frame(gzip.compress(b"\x3a\x00"), True), GRPC, ("grpc-encoding", "gzip"), path=REFLECTION)
+    [services] = listing.messages
+    assert SERVICE.encode() in services
+    assert threading.current_thread().name not in ran_in
 
 
 def test_protobuf_is_enough() -> None:

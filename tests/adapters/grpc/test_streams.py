@@ -15,7 +15,7 @@ import pytest
 from oip_asgi import InferenceContext, InferenceError, InferenceServer
 from oip_asgi._core.grpc.stream import MOST_UNANSWERED
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
-from tests.support.inside import is_idle
+from tests.support.inside import is_idle, outcomes
 from tests.support.mounted import mounted
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
@@ -87,7 +87,7 @@ class Models:
         self.server.register("slow", self.slow)
         self.server.register("quick", lambda n: n)
         self.server.register("large", self.large)
-        self.server.register("fails", self.fails)
+        self.server.register("fails", self.fails, version="3")
         self.server.register("refuses", self.refuses)
         self.server.register("busy", self.noted.awaiting, max_concurrency=1, max_queue=0)
         self.server.register("context", self.context)
@@ -210,7 +210,9 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         assert text.startswith("model 'nowhere', request id 'a': Request for unknown model: 'nowhere' is not found")
         call.send("fails", 4, "b", parameters=WANTS_FINAL)
         assert said(call.next()) == ("b", [4], False)
-        assert said(call.next()) == ("b", "fails", "model 'fails', request id 'b': model 'fails' failed: see the server's log")
+        failure = call.next()
+        assert said(failure) == ("b", "fails", "model 'fails', request id 'b': model 'fails' version '3' failed: see the server's log")
+        assert failure.infer_response.model_version == "3"
         assert said(call.next()) == ("b", [], True)
         call.send("refuses", request_id="c")
         assert said(call.next()) == ("c", "refuses", "model 'refuses', request id 'c': the teapot is empty")
@@ -221,6 +223,15 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         call.send("quick", 5)
         assert said(call.next()) == ("", [5], True)
     assert "secret" in caplog.text
+
+
+def test_requests_for_no_model_are_counted(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("nowhere")
+        call.send_bytes(b"\xff\xff")
+        call.end()
+        assert len(call.rest()) == 2
+    assert outcomes(models.server)[""] == {"invalid": 2}
 
 
 def test_a_busy_model_is_an_error_in_the_stream(address: str, models: Models) -> None:

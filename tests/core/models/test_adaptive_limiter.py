@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPWSGIApp
+from oip_asgi import InferenceServer
 from oip_asgi._core.models.limiter import Limiter, Slot
 from oip_asgi._core.models.uses import Uses
 from tests.support.inside import limiter_of
-from tests.support.ways import Request, over_wsgi
+from tests.support.ways import Request, Way, ways_into
 
 
 class Clocks:
@@ -105,23 +107,30 @@ def test_a_number_that_the_user_says_stays() -> None:
     assert limiter.max_concurrency == limiter.running == 3
 
 
-def test_models_that_wait_run_many_at_once() -> None:
+def asked_together(way: Way, request: Request) -> list[int]:
+    """The statuses of eight requests that are under way at once."""
+    with ThreadPoolExecutor(8) as threads:
+        return list(threads.map(lambda _: way(request).status, range(8), timeout=60))
+
+
+@pytest.mark.parametrize("name", ["OIPApp", "OIPWSGIApp"])
+@pytest.mark.parametrize("action", ["infer", "infer_stream"])
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_models_that_wait_run_many_at_once(name: str, action: str, size: int) -> None:
     meeting = threading.Barrier(8)
     server = InferenceServer()
 
-    @server.model("m")
+    @server.model("infer")
     def waits(x: np.ndarray) -> np.ndarray:
         meeting.wait(20)  # for seven others
-        return x
+        return x[:1]
 
-    send = over_wsgi(OIPWSGIApp(server), "")
-    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1.5]}]}'
-    statuses: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: statuses.append(send(Request("POST", "/models/m/infer", (), body)).status)) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert statuses == [200] * 8
+    @server.model("infer_stream")
+    def items(x: np.ndarray) -> Iterator[np.ndarray]:
+        meeting.wait(20)
+        yield x[:1]
+
+    data = ",".join(["1.5"] * size)
+    body = f'{{"inputs":[{{"name":"x","shape":[{size}],"datatype":"FP32","data":[{data}]}}]}}'.encode()
+    assert asked_together(ways_into(server)[name], Request("POST", f"/models/{action}/{action}", (), body)) == [200] * 8
+    server.stop()

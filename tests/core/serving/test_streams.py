@@ -46,6 +46,7 @@ def test_the_next_item_is_made_when_the_last_was_taken(kind: str) -> None:
         assert [message.get("more_body") for message in talk.sent[1:]] == [True, True, True, False]
         assert talk.header("x-accel-buffering") == "no"
         assert talk.header("cache-control") == "no-cache"
+        assert talk.header("content-encoding") == "identity"
 
     asyncio.run(main())
     assert noted.ended == ["finally"]
