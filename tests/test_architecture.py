@@ -31,3 +31,8 @@ def test_importing_the_package_imports_no_extra_and_touches_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[] 1 []\n"
+
+
+def test_no_file_of_tests_is_longer_than_600_lines() -> None:
+    files = Path(__file__).parent.rglob("*.py")
+    assert [file.name for file in files if len(file.read_text().splitlines()) > 600] == []

@@ -27,6 +27,13 @@ def tensor(name: str, datatype: str, shape: list[int], data: list[Any], content_
     return {"name": name, "shape": shape, "datatype": datatype, **parameters, "data": data}
 
 
+def column(datatype: str, data: list[Any], content_type: str | None = None, **more: Any) -> dict[str, Any]:
+    """A document of one column, with more parameters."""
+    document = tensor("x", datatype, more.pop("shape", [len(data)]), data, content_type)
+    document["parameters"] = {**document.get("parameters", {}), **more}
+    return document
+
+
 def one(codec: Any) -> dict[str, Any]:
     """Encode and decode through a request that holds one tensor, called `foo`."""
     return {
