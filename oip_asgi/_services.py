@@ -100,7 +100,7 @@ class Services:
             elif asked == "file_containing_extension":
                 raise KeyError("these messages have no extensions")
             else:
-                _refuse(answer, _INVALID_ARGUMENT, "the question is none that is known")
+                _refuse(answer, _INVALID_ARGUMENT, "this kind of question is not known")
         except KeyError:
             _refuse(answer, _NOT_FOUND, "not found")
         return bytes(answer.SerializeToString())

@@ -143,7 +143,7 @@ class InferenceServer:
             content_type: How requests are read that do not say it themselves: "pd" for a data frame, or that of each tensor for which
                 `inputs` declares none. Shown in the metadata's `parameters`.
             run: Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, for functions of microseconds.
-            writable: Whether inputs arrive as writable copies. They are read-only views of the request else.
+            writable: Whether inputs arrive as writable copies. Otherwise they are read-only views of the request.
             load: Called before the model is used, and whenever it is loaded again; may be an `async def`. The model is not ready before
                 it returns. With a parameter, it gets the `LoadParameters` of a client that asks for it. Beside a function it returns
                 None; without one it returns the callable.

@@ -25,7 +25,7 @@ class Body(msgspec.Struct, eq=False):
         coding: How it is compressed, None where it is not.
         head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
             so that the bytes behind the JSON are aligned and can be an array without a copy.
-        keep: Whether the bytes are wanted; they are only counted else.
+        keep: Whether the bytes are wanted. Otherwise they are only counted.
         whole: The length of a first chunk that is all of the body, and need not be fed; -1 where it is always to be fed.
     """
 

@@ -24,7 +24,7 @@ in a few threads."""
 
 @final
 class Signal:
-    """Set once, by any thread. Waits for nothing itself: who waits leaves a function to be called."""
+    """Set once, by any thread. It never blocks: who waits for it gives it a function to call."""
 
     __slots__ = ("_callbacks", "_lock")
 

@@ -23,8 +23,11 @@ _ALIGNMENT: Final = 16
 
 @cache  # once a process
 def keep_at_hand() -> None:
-    """Have malloc keep what it is given back: glibc's returns blocks of a size to the system, and each of their pages costs a fault when
-    it comes again, until it has once been given back so large a block. Where a model has been loaded, it mostly has been."""
+    """Have malloc keep large blocks that are freed.
+
+    glibc gives them back to the system, and each of their pages costs a page fault when it is needed again. Once a block of this size has
+    been freed, it keeps them. Loading a model mostly has that effect already.
+    """
     np.empty(AT_HAND, np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""How many calls of a model run at once where nobody says it."""
+"""How many calls of a model run at once where its user does not say it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ class Runtime:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within this, the calling thread waits. Where it is a worker thread, another may take its place: jobs would wait for jobs else."""
+        """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each
+        other."""
         pools = [pool for pool in self._pools.values() if pool.begin_to_wait()]
         try:
             yield

@@ -40,7 +40,7 @@ class WorkerThreads:
 
     Args:
         most: How many there may be. A call that nobody waits for any more counts until it ends. One whose thread
-            waits for another call does not: they would wait for each other's threads else.
+            waits for another call does not: else they would wait for each other's threads.
     """
 
     def __init__(self, most: int) -> None:

@@ -67,8 +67,8 @@ def check_may_block(name: str, awaited: str) -> None:
 
 @final
 class Turns:
-    """Sees to it that a task that need not wait for anything lets others run: tasks, and worker threads, which would not be given the
-    interpreter for seconds else, as an event loop takes it again at once."""
+    """Makes a task that never waits let others run: other tasks, and worker threads, which could wait for the interpreter for seconds, as
+    an event loop takes it back at once."""
 
     __slots__ = ("_since",)
 
@@ -223,7 +223,7 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
             sent = yield waits_for
         except BaseException as error:
             thrown = error
-        waits_for = None  # it may keep what it raises, and that knows this frame: a cycle else, as in `arrival`
+        waits_for = None  # it may keep what it raises, and that knows this frame: otherwise a cycle, as in `arrival`
         # not in the handler: what the work raises from here on has nothing to do with what it was thrown, if it took that
         try:
             waits_for = work.send(sent) if thrown is None else work.throw(thrown)
@@ -271,7 +271,7 @@ class _Watch:
         for timer in self._timers:
             timer.cancel()
         if self._watcher is not None:
-            watcher, self._watcher = self._watcher, None  # its end knows this: a cycle else, as in `arrival`
+            watcher, self._watcher = self._watcher, None  # its end knows this: otherwise a cycle, as in `arrival`
             watcher.cancel()
             await asyncio.wait([watcher])
 
@@ -308,7 +308,7 @@ class _Attendance:
         try:
             raise self._reason from raised
         finally:
-            del raised, self._task  # cycles else, as in `arrival`
+            del raised, self._task  # otherwise cycles, as in `arrival`
 
     def _was_stopped(self, cancelled_before: int) -> bool:
         """Whether it was this that cancelled the task, and nobody else beside it."""

@@ -289,7 +289,10 @@ def test_regions_are_bounded_and_their_files_are_closed(server: InferenceServer,
     before = segments.open_files()
     for number in range(256):
         assert register(server, f"r{number}", segments.key("in")).status == 200
-    assert error(register(server, "more", segments.key("in"))) == (429, "256 regions are registered, which is all: unregister one first")
+    assert error(register(server, "more", segments.key("in"))) == (
+        429,
+        "256 regions are registered, and no more are allowed: unregister one first",
+    )
     assert segments.open_files() == before + 256
     assert error(register(server, "r0", segments.key("in")))[0] == 400
     post(server, "/systemsharedmemory/unregister")

@@ -129,7 +129,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
-    """The call that a request is, or the answer to a request that is none.
+    """Take a request for a call of gRPC. Where it is not one, the result is its answer.
 
     Args:
         head: As in `Call`.

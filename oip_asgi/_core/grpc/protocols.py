@@ -26,7 +26,7 @@ class Protocol(msgspec.Struct, frozen=True):
     """One of the protocols that carry the same messages.
 
     Args:
-        has_trailers: Whether the status travels in HTTP's trailers; in the last frame of the body else, which needs no HTTP/2.
+        has_trailers: Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which needs no HTTP/2.
         is_text: Whether bodies are base64, both ways.
     """
 

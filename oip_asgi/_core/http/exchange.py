@@ -1,6 +1,6 @@
 """One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
 
-Which handler answers which path is the table's to say, in this file; statuses and texts of errors are in `errors`.
+The table of routes is in this file, and says which handler answers which path. Each class of error in `errors` has its status.
 
 Specification: HTTP/REST API.
 """
@@ -50,7 +50,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request, where that is a stream in pieces. Raises nothing but what is not an `Exception`."""
+    """Answer one request; a stream is handed on in pieces. Never raises an `Exception`."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")

@@ -111,7 +111,7 @@ class Incoming(msgspec.Struct, eq=False):
             )
 
     def drop(self) -> Steps[None]:
-        """Take a body off the connection that no response needed: half of all servers close the connection on a client still sending."""
+        """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
         is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.head.body_is_bounded)
         if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
             return

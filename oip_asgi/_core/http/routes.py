@@ -1,4 +1,4 @@
-"""The table of routes, and which of them a path names. Knows no headers, no bodies and no models but by name.
+"""How a path is looked up in a table of routes; the table itself is in `exchange`. Knows no headers, no bodies and no models but by name.
 
 A pattern is a path behind the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.

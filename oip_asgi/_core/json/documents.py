@@ -53,7 +53,7 @@ _MAX_LOOKS: Final = 200_000
 """At how many places `data` is looked for, which are more than there may be inputs."""
 
 _LONGER: Final = 2**20
-"""Bytes of JSON, `data` that is easily found apart, from which it is worth a closer look."""
+"""Where more bytes of JSON than this are left when the `data` that is quickly found is cut out, `data` is searched for exactly."""
 
 _UNCHECKED: Final = 2**10
 """Bytes of JSON up to which it does not matter how slow its numbers are to read."""

@@ -52,7 +52,7 @@ _TOO_MANY_DIGITS: Final = 20
 """No integer datatype reaches 1e20: greater exponents need not be evaluated."""
 
 _EXACT_DIGITS: Final = 15
-"""Up to so many digits, numbers that differ are different floats. So one that is whole as a float is whole as it is written."""
+"""Two different numbers with so many digits at most are two different floats. So a float that is whole was written as a whole number."""
 
 _EXACT_BELOW: Final = 10**_EXACT_DIGITS
 

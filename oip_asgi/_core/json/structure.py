@@ -68,7 +68,7 @@ def depth(text: Buffer) -> int:
 
 
 def commas(text: Buffer, depth: int, most: int) -> Array:
-    """Where commas outside strings are while so many brackets are open, in order. Where there are more than `most`, not all of them."""
+    """The places of the commas outside strings at this depth of nesting, in order. If there are more than `most`, some are left out."""
     places: list[Array] = [np.empty(0, np.int64)]
     found = 0
     for window in _windows(text):

@@ -15,7 +15,7 @@ class Ahead:
         self._number = 0
 
     def enter(self, most: int) -> bool:
-        """Whether one more may be, of so many at most. It must `leave`."""
+        """Count one more request, which must `leave` in the end. False where `most` of them are counted already."""
         with self._lock:
             if self._number >= most:
                 return False

@@ -44,7 +44,7 @@ class Batch(Generic[S]):
         self.due = math.inf
         """When the first of them may not be held back any longer."""
         self.keeper: S | None = None
-        """The one that may not: it waits no longer than that, and tells."""
+        """The member that watches the clock: it waits until `due` at most, and then tells that the batch is due."""
         self.is_closed = key is None
         """Whether no more may join."""
         self.has_turn = False

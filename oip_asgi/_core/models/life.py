@@ -1,4 +1,6 @@
-"""The life of one model: what it is loaded to, loads and unloads, one at a time, for all who wait for them. Knows no requests."""
+"""The life of one model: its state, the function that it was loaded to, and its loads and unloads. Only one of them runs at a time, and
+all who wait for a load wait for the same one. Knows no requests.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .statistics import Statistics
 _logger: Final = logging.getLogger("oip_asgi")
 
 AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
-"""How many calls of a function may run at once where nobody says it: at least, and at most."""
+"""How many calls of a function may run at once where its user does not say it: the least and the most."""
 
 
 class Model:
@@ -74,7 +74,7 @@ class Model:
         self.life = Life(str(options), self.loader, None if self.loader.has_load else first, self._describe)
 
     def _describe(self, handler: Handler) -> None:
-        """Say of the model what is true of what answers its requests from now on."""
+        """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
         self.inputs, self.outputs = handler.inputs, handler.outputs

@@ -148,7 +148,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
         if self.timeout is not None:
             raise ValueError(
-                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave one of it and timeout= out'
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave out either this or timeout='
             )
 
     def _check_limits(self) -> None:

@@ -32,7 +32,7 @@ class Uses:
             signal.set()
 
     def let_go(self) -> bool:
-        """Whether it may be let go now: True once."""
+        """Whether it may be let go now. True for the first caller only."""
         with self.lock:
             was_let_go, self._is_let_go = self._is_let_go, True
             return not was_let_go

@@ -1,4 +1,4 @@
-"""Which requests may share a call: those whose answers are the same, whether they do or not. Pure functions of requests that were accepted.
+"""Which requests may share a call: those whose answers do not change when they share it. Pure functions of requests that were accepted.
 
 Two requests may where they differ in their rows alone. What the function, or a codec before it, could see of a request is in its key.
 """

@@ -15,7 +15,7 @@ from ..datatypes import Array
 from ..tensors import InferenceRequest
 
 SMALL: Final = 4096
-"""Bytes up to which an array is copied: one of numbers when it is encoded, one of BYTES before."""
+"""Bytes up to which an array is copied: numbers when they are encoded, BYTES before that."""
 
 
 def is_new(result: Any) -> bool:

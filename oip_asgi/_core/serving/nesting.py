@@ -1,4 +1,4 @@
-"""Calls of models within calls of models, by `server.infer`: which slots those hold that a call is made within.
+"""Calls of models within calls of models, by `server.infer`: which slots the outer calls hold.
 
 A call that waits for a slot which its own caller holds would wait for ever. So each call notes its slot in a context variable, which
 worker threads and tasks that it starts inherit. A task that outlives the call that started it holds nothing: the slot tells that it has

@@ -175,7 +175,7 @@ class Regions:
         if name in self._regions:
             raise InvalidRequest(f"region {shown(name)} is registered already: unregister it first")
         if len(self._regions) >= MOST_REGIONS:
-            raise InferenceError(f"{MOST_REGIONS} regions are registered, which is all: unregister one first", status=429)
+            raise InferenceError(f"{MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
     def unregister(self, name: str | None) -> None:
         """Forget a region, or all of them. Requests that use one come to their end. One that is unknown is no error."""
