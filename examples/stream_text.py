@@ -5,6 +5,11 @@ python examples/stream_text.py --check    serves on free ports, asks with real c
 
 curl -N http://127.0.0.1:8000/v2/models/writer/generate_stream -d '{"text_input": "The value of", "max_words": 20}'
 
+The same behind other servers, from this folder; with hypercorn, gRPC is on the application's own port:
+
+hypercorn --bind 127.0.0.1:8000 "stream_text:asgi_app()"
+gunicorn --bind 127.0.0.1:8000 --threads 8 "stream_text:wsgi_app()"
+
 The model is small but real: it counts which character follows each six others in Python's own manual, which every Python ships.
 """
 
@@ -31,8 +36,9 @@ import uvicorn
 from digits import free_port, serving
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
+from werkzeug.exceptions import NotFound
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.grpc import add_to_server
 
 ORDER = 6
@@ -96,8 +102,8 @@ def train() -> Writer:
     return Writer(" ".join(words))
 
 
-def make_app(writer: Writer, grpc_port: int) -> FastAPI:
-    """The application, with gRPC beside it."""
+def make_server(writer: Writer) -> InferenceServer:
+    """The inference server with the model "writer"."""
     server = InferenceServer("writer")
     server.register(
         "writer",
@@ -105,24 +111,40 @@ def make_app(writer: Writer, grpc_port: int) -> FastAPI:
         inputs=[TensorSpec("text_input", "BYTES", [1]), TensorSpec("max_words", "INT64", [1])],
         outputs=[TensorSpec("text_output", "BYTES", [1])],
     )
+    return server
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        grpc_server = grpc.aio.server()
-        add_to_server(server, grpc_server)
-        grpc_server.add_insecure_port(f"127.0.0.1:{grpc_port}")
-        await grpc_server.start()
-        yield
-        await grpc_server.stop(1)
 
-    app = FastAPI(lifespan=lifespan)
+@asynccontextmanager
+async def grpc_beside(server: InferenceServer, port: int) -> AsyncIterator[None]:
+    """gRPC on a port of its own, for ASGI servers without HTTP/2."""
+    grpc_server = grpc.aio.server()
+    add_to_server(server, grpc_server)
+    grpc_server.add_insecure_port(f"127.0.0.1:{port}")
+    await grpc_server.start()
+    yield
+    await grpc_server.stop(1)
+
+
+def make_app(server: InferenceServer, grpc_port: int | None = None) -> FastAPI:
+    """The application, with the protocol at /v2, gRPC on its own port, and on `grpc_port` too where one is given."""
+    app = FastAPI(lifespan=None if grpc_port is None else lambda _: grpc_beside(server, grpc_port))
 
     @app.get("/", response_class=HTMLResponse)
     async def page() -> str:
         return PAGE
 
-    OIPApp(server).install(app, "/v2")
+    OIPApp(server).install(app, "/v2", grpc=True)
     return app
+
+
+def asgi_app() -> FastAPI:
+    """The application for an ASGI server."""
+    return make_app(make_server(train()))
+
+
+def wsgi_app() -> OIPWSGIMiddleware:
+    """The protocol at /v2 for a WSGI server."""
+    return OIPWSGIMiddleware(NotFound(), make_server(train()), "/v2")
 
 
 def check(url: str, grpc_port: int, writer: Writer) -> bool:
@@ -164,11 +186,11 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
 def main() -> int:
     writer = train()
     if "--check" not in sys.argv[1:]:
-        uvicorn.run(make_app(writer, 8001), host="127.0.0.1", port=8000)
+        uvicorn.run(make_app(make_server(writer), 8001), host="127.0.0.1", port=8000)
         return 0
     with free_port() as unused:
         grpc_port = unused.getsockname()[1]
-    with serving(make_app(writer, grpc_port)) as url:
+    with serving(make_app(make_server(writer), grpc_port)) as url:
         return 0 if check(url, grpc_port, writer) else 1
 
 

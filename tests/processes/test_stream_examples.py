@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import grpc
+import httpx
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from tests.support.grpc_ways import SERVINGS
-from tests.support.processes import ROOT
+from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
+from tests.support.processes import ROOT, Served, free_port
+from tests.support.processes import serving as serving_process
 from tests.support.threads import serving
 
 pytestmark = pytest.mark.clients
 
 TEXT = "one two three"
+
+
+def wire_input(name: str, datatype: str, contents: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": [1], "contents": contents}
 
 
 def run(*command: str) -> str:
@@ -31,6 +43,46 @@ def test_the_example_streams_and_stops() -> None:
     assert len(lines[0].removeprefix("SSE:  The value of").split()) >= 20
     assert lines[1:3] == ["the first word came while the model was running: True", "the model stopped when its reader went: True"]
     assert len(lines[3].removeprefix("gRPC: The value of").split()) >= 20
+
+
+def wait_for_cancelled(served: Served, number: int) -> None:
+    """Wait until so many streams were noted as left by their reader."""
+    end = time.monotonic() + 20
+    while True:
+        [model] = httpx.get(f"{served.url}/v2/models/writer/stats").json()["model_stats"]
+        if sum(each["cancel"]["count"] for each in model["response_stats"].values()) == number:
+            return
+        assert time.monotonic() < end, "the model goes on, though its reader has gone"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["hypercorn", "gunicorn"])
+def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
+    """The first word comes long before the last, and a reader that goes stops the model."""
+    port = free_port()
+    command = {
+        "hypercorn": f"hypercorn --bind 127.0.0.1:{port} stream_text:asgi_app()",
+        "gunicorn": f"gunicorn --bind 127.0.0.1:{port} --threads 8 stream_text:wsgi_app()",
+    }
+    endless = {"text_input": "The value of", "max_words": 100_000}
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")])}
+    with serving_process([sys.executable, "-m", *command[name].split()], port, tmp_path / "log", environment) as served:
+        with httpx.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
+            assert json.loads(next(response.iter_lines()).removeprefix("data: "))["text_output"].strip()
+        wait_for_cancelled(served, 1)
+        if name == "hypercorn":
+            spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{port}", "The value of")
+            assert len(spoken.removeprefix("The value of").split()) >= 20
+            prompt = wire_input("text_input", "BYTES", {"bytes_contents": [b"The value of"]})
+            words = wire_input("max_words", "INT64", {"int64_contents": [100_000]})
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                read = MESSAGES["ModelStreamInfer.response"].FromString
+                call = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer", response_deserializer=read)(
+                    iter([wire_request("writer", [prompt, words]).SerializeToString()]), timeout=30
+                )
+                assert next(call).infer_response.raw_output_contents
+                call.cancel()
+            wait_for_cancelled(served, 2)
 
 
 @pytest.fixture

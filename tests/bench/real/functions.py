@@ -6,6 +6,7 @@ Every server calls these same functions, so this module also runs in the environ
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,18 @@ CATEGORIES: Final = [f"category_{place}" for place in range(26)]
 """The columns of the frame: those of the data set of clicks that Criteo published."""
 
 _WEIGHTS: Final = np.linspace(-0.1, 0.1, len(NUMBERS))
+
+
+def sleeps(x: Any) -> Any:
+    """Give back what came after 100 ms of waiting, as for a database."""
+    time.sleep(0.1)
+    return x
+
+
+def computes(x: Any) -> Any:
+    """Give back what came after about 5 ms of Python code, which one thread at a time runs."""
+    sum(number * number for number in range(60_000))
+    return x
 
 
 def classifier() -> Any:

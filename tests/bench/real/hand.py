@@ -9,7 +9,7 @@ import pandas as pd
 from fastapi import FastAPI
 from pydantic import BaseModel, create_model
 
-from .functions import CATEGORIES, NUMBERS, classifier, clicks, has_onnx, identity, onnx
+from .functions import CATEGORIES, NUMBERS, classifier, clicks, computes, has_onnx, identity, onnx, sleeps
 
 _COLUMNS: dict[str, Any] = {**dict.fromkeys(NUMBERS, (float, ...)), **dict.fromkeys(CATEGORIES, (str, ...))}
 
@@ -57,6 +57,14 @@ def make_app() -> FastAPI:
     @app.post("/identity")
     def numbers(sent: Numbers) -> Answered:
         return Answered(y=identity(np.array(sent.x, np.float32)).tolist())
+
+    @app.post("/sleeps")
+    def sleeping(sent: Numbers) -> Answered:
+        return Answered(y=sleeps(np.array(sent.x, np.float32)).tolist())
+
+    @app.post("/computes")
+    def computing(sent: Numbers) -> Answered:
+        return Answered(y=computes(np.array(sent.x, np.float32)).tolist())
 
     @app.post("/digits")
     def digits(sent: Image) -> Digits:

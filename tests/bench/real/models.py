@@ -10,11 +10,11 @@ import pandas as pd
 from oip_asgi import InferenceServer, TensorSpec
 
 from ..models import Run, make_server
-from .functions import classifier, clicks, has_onnx, onnx
+from .functions import classifier, clicks, computes, has_onnx, onnx, sleeps
 
 
 def make_real_server(run: Run) -> InferenceServer:
-    """The identity models, and beside them `digits`, `onnx` and `clicks`."""
+    """The identity models, and beside them `digits`, `onnx` and `clicks`. `sleeps` and `computes` are for worker threads only."""
     server = make_server(run)
     where: Literal["inline", "thread"] = "inline" if run == "inline" else "thread"
     image, digit = TensorSpec("image", "FP32", [-1, 64]), TensorSpec("digit", "INT64", [-1])
@@ -29,6 +29,9 @@ def make_real_server(run: Run) -> InferenceServer:
         return clicks(df)
 
     server.register("clicks", awaited_clicks if run == "async" else called_clicks, run=where)
+    if run == "thread":
+        for function in (sleeps, computes):
+            server.register(function.__name__, function, inputs=[TensorSpec("x", "FP32", [-1, 4])], max_queue=100)
     return server
 
 

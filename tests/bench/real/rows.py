@@ -19,7 +19,10 @@ CONNECTIONS: Final = (1, 8, 64)
 DIGIT: Final = 4
 """What the image shows."""
 
-NAMES: Final = ("JSON 1x4", "digits", "ONNX", "clicks 1x39", "frame 1x39", "BYTES 1000, JSON", "BYTES 1000, binary")
+IN_THREADS: Final = ("sleeps 100 ms", "computes 5 ms")
+"""Rows for a `def` in worker threads: how many of its calls run at once where nobody says it."""
+
+NAMES: Final = ("JSON 1x4", "digits", "ONNX", "clicks 1x39", "frame 1x39", "BYTES 1000, JSON", "BYTES 1000, binary", *IN_THREADS)
 """All rows, in the table's order. Those of `tests.bench` have identity models."""
 
 
@@ -33,6 +36,10 @@ def _row(name: str) -> Row:
         pixels = image()
         tensor = {"name": "image", "shape": list(pixels.shape), "datatype": "FP32", "data": pixels.ravel().tolist()}
         return infer(name, name.lower(), document([tensor]), b"", _is_output([DIGIT]), CONNECTIONS)
+    if name in IN_THREADS:
+        [row] = identity_rows(["JSON 1x4"])
+        sent = json.loads(row.body)["inputs"][0]["data"]
+        return replace(row, name=name, path=f"/models/{name.split()[0]}/infer", check=_is_output(sent), connections=CONNECTIONS)
     [row] = identity_rows(["frame 1x39" if name == "clicks 1x39" else name])
     if name == "clicks 1x39":
         row = replace(row, name=name, path="/models/clicks/infer", check=_is_output([_chance()]))
@@ -49,6 +56,7 @@ def by_hand() -> dict[str, Row]:
     pixels = image().tolist()
     return {
         "JSON 1x4": _asked("JSON 1x4", "/identity", {"x": x}, {"y": x}),
+        **{name: _asked(name, f"/{name.split()[0]}", {"x": x}, {"y": x}) for name in IN_THREADS},
         "digits": _asked("digits", "/digits", {"image": pixels}, {"digit": [DIGIT]}),
         "ONNX": _asked("ONNX", "/onnx", {"image": pixels}, {"digit": [DIGIT]}),
         "clicks 1x39": _asked("clicks 1x39", "/clicks", {"rows": [columns]}, {"chance": [_chance()]}),

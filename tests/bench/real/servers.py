@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ..rows import HTTP
 from ..servers import PEERS as PROTOCOL_PEERS
 from ..servers import Server, peer, peer_python, peers
-from .rows import by_hand
+from .rows import IN_THREADS, by_hand
 from .serve import is_installed
 
 PEERS: Final = ("LitServe", *PROTOCOL_PEERS)
@@ -31,7 +32,7 @@ def _command(host: str, app: str) -> Callable[[int, int], Sequence[str]]:
 
 
 def _ours(name: str, what: str, host: str, app: str, *, is_peer: bool = False) -> Server:
-    return Server(name, what, _command(host, app), FLOORS, is_peer=is_peer)
+    return Server(name, what, _command(host, app), FLOORS, lacks=() if app in ("echo", "def") else IN_THREADS, is_peer=is_peer)
 
 
 def real_servers() -> list[Server]:
@@ -55,8 +56,10 @@ def real_servers() -> list[Server]:
     ]
     if python := peer_python("LitServe"):
         what = "LitServe, one worker process for each model: JSON of its own"
-        found.append(Server("LitServe", what, peer(python, "LitServe"), FLOORS, "", own_rows=hand, lacks=binary, is_peer=True))
-    return found + [server for server in peers("--real") if server.is_peer]
+        found.append(
+            Server("LitServe", what, peer(python, "LitServe"), FLOORS, "", own_rows=hand, lacks=[*binary, *IN_THREADS], is_peer=True)
+        )
+    return found + [replace(server, lacks=[*server.lacks, *IN_THREADS]) for server in peers("--real") if server.is_peer]
 
 
 def host_servers() -> list[Server]:
