@@ -5,7 +5,7 @@ python examples/stream_text.py --check    serves on free ports, asks with real c
 
 curl -N http://127.0.0.1:8000/v2/models/writer/generate_stream -d '{"text_input": "The value of", "max_words": 20}'
 
-The same behind other servers, from this folder; with hypercorn, gRPC is on the application's own port:
+Behind other servers, from this folder; with hypercorn, gRPC is on the application's own port, and gunicorn serves the protocol alone:
 
 hypercorn --bind 127.0.0.1:8000 "stream_text:asgi_app()"
 gunicorn --bind 127.0.0.1:8000 --threads 8 "stream_text:wsgi_app()"

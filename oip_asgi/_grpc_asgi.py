@@ -156,7 +156,8 @@ async def _end(call: Call, reply: Reply, send: Send, laid: Fields | None) -> Non
 
 
 def _start(status: int, headers: Fields, has_trailers: bool) -> Message:
-    return {"type": "http.response.start", "status": status, "headers": headers, "trailers": has_trailers}
+    # copies, as in `OIPApp`
+    return {"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers}
 
 
 def _metadata(scope: Scope) -> Iterable[tuple[str, str]]:

@@ -186,7 +186,8 @@ class OIPApp:
 
 
 async def _send(response: Response, send: Send) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    # a copy, as middleware may add to it, and some responses are made once
+    await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
@@ -202,7 +203,7 @@ async def _send_pieces(steps: Steps[Response], start: Start, client: ClientOf, s
     """
     watch = asyncio.ensure_future(client.leaves())
     try:
-        await send({"type": "http.response.start", "status": start.status, "headers": start.headers})
+        await send({"type": "http.response.start", "status": start.status, "headers": [*start.headers]})
         async with aclosing(pieces_async(steps, client.runtime, partial(_ended, watch))) as pieces:
             async for piece in pieces:
                 if watch.done():  # fast items never wait, so nobody else would look whether the client is still there

@@ -35,6 +35,7 @@ from ._core.http.request import Head
 from ._core.http.response import Response
 from ._runtime.drive import advance_async
 from ._runtime.pieces import pieces_async
+from ._runtime.runtime import Runtime
 from ._runtime.waiting import Gone, arrival, signalled
 from .server import InferenceServer
 
@@ -88,7 +89,8 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        steps, threads = exchange(server._inside.engine, head(request, path)), _RequestThread()
+        engine, runtime = server._inside
+        steps, threads = exchange(engine, head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
             return _response(answer)
@@ -182,9 +184,13 @@ def _behind(request: HttpRequest, path: str) -> str:
 class _RequestThread:
     """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
 
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
     async def run(self, effect: Run, _: Gone | None = None) -> Any:
         if effect.after is not None:
-            await signalled(effect.after, effect.deadline, meanwhile=effect.meanwhile)
+            with self._runtime.calling_meanwhile(effect):
+                await signalled(effect.after, effect.deadline)
         result = asyncio.ensure_future(sync_to_async(effect.function)())
         return await arrival(result, effect.deadline, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     is_plain = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.getoption("--all") and not config.getoption("--pdb")
     is_first = not hasattr(config, "workerinput")
     if is_plain and is_first and config.getoption("numprocesses", 0) is None:
-        config.option.numprocesses, config.option.dist = "logical", "worksteal"
+        # not "logical": with psutil, that is what the machine has, also where this process may use fewer
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        config.option.numprocesses, config.option.dist = cpus, "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -106,9 +106,9 @@ def _split_at_lengths(window: bytes) -> tuple[list[bytes], int] | None:
 
     Lengths are found by their three upper bytes, which are zeros.
     """
-    codes = np.frombuffer(window, np.uint8)
-    if len(codes) <= _SIZE:
+    if len(window) <= _SIZE or window[1:_SIZE] != _NO_LENGTH[1:]:  # the first is longer than that
         return None
+    codes = np.frombuffer(window, np.uint8)
     is_zero = codes == 0
     zeros = int(np.count_nonzero(is_zero))
     if zeros * (_SIZE + 1) > 3 * len(codes) + _SIZE**2:  # no such elements have so many

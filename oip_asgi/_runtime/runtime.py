@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 from .._core.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import MEANWHILE, ClientGone, Gone, arrival, running_loop
+from .waiting import ClientGone, Gone, arrival, running_loop
+
+MEANWHILE: Final = 0.01
+"""Seconds between two calls of what is called meanwhile."""
 
 
 @final
@@ -47,9 +50,7 @@ class Runtime:
             ClientGone: The client went first; likewise.
         """
         loop = running_loop()
-        inbox = self._inboxes.get(loop)
-        if inbox is None:
-            inbox = self._inboxes[loop] = Inbox(loop)
+        inbox = self._inbox(loop)
         future: asyncio.Future[Any] = loop.create_future()
         job = _LoopJob(effect, future, inbox)
         pool = self._pools[effect.work]
@@ -58,15 +59,32 @@ class Runtime:
         else:
             # with the context variables of this request, whichever thread sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
-            if effect.meanwhile is not None and not effect.after.is_set():
-                inbox.call_meanwhile(effect.after, effect.meanwhile)
+            inbox.call_meanwhile(effect)
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:
                 return await future
             return await arrival(future, effect.deadline, gone)
         finally:
+            if effect.after is not None:
+                inbox.forget(effect)
             del future, job  # what it raises knows this frame: together they would live until the next garbage collection
+
+    def _inbox(self, loop: asyncio.AbstractEventLoop) -> Inbox:
+        inbox = self._inboxes.get(loop)
+        if inbox is None:
+            inbox = self._inboxes[loop] = Inbox(loop)
+        return inbox
+
+    @contextmanager
+    def calling_meanwhile(self, effect: Run) -> Iterator[None]:
+        """Within this, the running event loop calls what is to be called until a function may start."""
+        inbox = self._inbox(running_loop())
+        inbox.call_meanwhile(effect)
+        try:
+            yield
+        finally:
+            inbox.forget(effect)
 
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one.
@@ -109,15 +127,15 @@ class Inbox:
         loop: The event loop.
     """
 
-    __slots__ = ("__weakref__", "_is_woken", "_loop", "_outcomes", "_turns", "_waiting")
+    __slots__ = ("__weakref__", "_is_looking", "_is_woken", "_loop", "_outcomes", "_turns", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # a weak reference, as the runtime keeps this as long as the loop
         self._loop = weakref.ref(loop)
         self._outcomes: deque[tuple[_LoopJob, Any, BaseException | None]] = deque()
-        self._is_woken = False
+        self._is_woken = self._is_looking = False
         self._waiting: set[WorkerThreads] = set()
-        self._turns: list[tuple[Signal, Callable[[], object]]] = []
+        self._turns: dict[Signal, Callable[[], object]] = {}
 
     def submit(self, pool: WorkerThreads, function: Callable[[], Any], job: _LoopJob) -> None:
         """Hand a job to a pool, and see to it that it starts soon where all threads turn out to be busy for long."""
@@ -131,17 +149,26 @@ class Inbox:
         else:
             self._waiting.discard(pool)
 
-    def call_meanwhile(self, turn: Signal, meanwhile: Callable[[], object]) -> None:
-        """Call a function now and then until a signal is set."""
-        if not self._turns:
+    def call_meanwhile(self, effect: Run) -> None:
+        """Call what is to be called until a function may start now and then, until it may, or the effect is forgotten."""
+        if effect.after is None or effect.meanwhile is None or effect.after.is_set():
+            return
+        self._turns[effect.after] = effect.meanwhile
+        if not self._is_looking:
+            self._is_looking = True
             asyncio.get_running_loop().call_later(MEANWHILE, self._look)
-        self._turns.append((turn, meanwhile))
+
+    def forget(self, effect: Run) -> None:
+        """The counterpart of `call_meanwhile`, where nobody waits for the effect any more."""
+        if effect.after is not None:
+            self._turns.pop(effect.after, None)
 
     def _look(self) -> None:
-        self._turns = [entry for entry in self._turns if not entry[0].is_set()]
-        for meanwhile in {meanwhile for _, meanwhile in self._turns}:
+        self._turns = {turn: meanwhile for turn, meanwhile in self._turns.items() if not turn.is_set()}
+        for meanwhile in set(self._turns.values()):
             meanwhile()
-        if self._turns:
+        self._is_looking = bool(self._turns)
+        if self._is_looking:
             asyncio.get_running_loop().call_later(MEANWHILE, self._look)
 
     def put(self, job: _LoopJob, result: Any, error: BaseException | None) -> None:

@@ -29,9 +29,6 @@ as it takes several steps. To let others run costs a thirtieth of a turn."""
 _UNWATCHED_SECONDS: Final = 0.03
 """How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
 
-MEANWHILE: Final = 0.01
-"""Seconds between two calls of what is called meanwhile."""
-
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """How long until a server is asked again that does not wait with its answer."""
 
@@ -102,10 +99,8 @@ async def until_gone(gone: Gone) -> None:
         is_gone = await gone()
 
 
-async def signalled(
-    signal: Signal, deadline: float = math.inf, gone: Gone | None = None, meanwhile: Callable[[], object] | None = None
-) -> None:
-    """Wait until a signal is set, by whatever thread, and call a function now and then until that.
+async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | None = None) -> None:
+    """Wait until a signal is set, by whatever thread.
 
     Raises:
         DeadlinePassed: The deadline passed first.
@@ -124,19 +119,7 @@ async def signalled(
             loop.call_soon_threadsafe(_finish, future)
 
     signal.then(wake)
-    if meanwhile is not None:
-        loop.call_later(MEANWHILE, _call_meanwhile, loop, future, meanwhile)
-    try:
-        await arrival(future, deadline, gone)
-    finally:
-        future.cancel()  # where it did not come
-
-
-def _call_meanwhile(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None], meanwhile: Callable[[], object]) -> None:
-    """Call a function now and then until a future is done."""
-    if not future.done():
-        meanwhile()
-        loop.call_later(MEANWHILE, _call_meanwhile, loop, future, meanwhile)
+    await arrival(future, deadline, gone)
 
 
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:

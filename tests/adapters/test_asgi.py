@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
+from tests.support.talk import Talk
 from tests.support.ways import Answer, Request, other_asgi_app, over_asgi
 
 LIVE, METADATA = Request("GET", "/health/live"), Request("GET", "")
@@ -282,3 +283,27 @@ def test_a_server_of_its_own_answers_under_its_path() -> None:
 def test_a_path_without_a_slash_is_refused() -> None:
     with pytest.raises(ValueError, match="path='v2' must begin with a slash"):
         OIPApp(InferenceServer(), path="v2")
+
+
+@pytest.mark.parametrize("action", ["infer", "generate_stream"])
+def test_what_middleware_adds_to_the_headers_of_one_response_is_in_no_other(server: InferenceServer, action: str) -> None:
+    def middleware(value: bytes) -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            async def add(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    message["headers"].append((b"set-cookie", value))
+                await send(message)
+
+            await OIPApp(server)(scope, receive, add)
+
+        return app
+
+    async def cookies(app: Any) -> list[bytes]:
+        talk = Talk(server, body=b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT32","data":[1]}]}', action=action, app=app)
+        await asyncio.wait_for(talk.task, 20)
+        assert talk.sent[0]["status"] == 200
+        return [value for name, value in talk.sent[0]["headers"] if name == b"set-cookie"]
+
+    assert asyncio.run(cookies(middleware(b"alice"))) == [b"alice"]
+    assert asyncio.run(cookies(middleware(b"bob"))) == [b"bob"]
+    assert asyncio.run(cookies(OIPApp(server))) == []

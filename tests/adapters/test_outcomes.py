@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -227,12 +228,68 @@ def test_responses_of_streams_are_counted_by_their_index(kind: str) -> None:
     next(iter(broken_off))
     broken_off.close()
     block_until(lambda: is_idle(server))
-    counted = statistics_of(server, "m").snapshot().responses
-    outcomes_by_index = [
-        {outcome: counted[index][outcome].count for outcome in ("success", "cancel", "empty_response") if outcome in counted[index]}
-        for index in counted
-    ]
-    assert outcomes_by_index == [{"success": 2}, {"success": 1, "cancel": 1}, {"empty_response": 1}]
+    assert counted(server) == {0: {"success": 2}, 1: {"success": 1, "cancel": 1}, 2: {"empty_response": 1}}
+    server.stop()
+
+
+def counted(server: InferenceServer) -> dict[int, dict[str, int]]:
+    """The responses of the model "m" by their index and how they ended."""
+    responses = statistics_of(server, "m").snapshot().responses
+    outcomes = ("success", "fail", "cancel", "empty_response")
+    return {index: {outcome: ended[outcome].count for outcome in outcomes if outcome in ended} for index, ended in responses.items()}
+
+
+def test_a_stream_that_a_client_leaves_while_its_next_item_is_made_is_counted_once() -> None:
+    server = InferenceServer()
+    go_on, begun = threading.Event(), threading.Event()
+
+    @server.model("m")
+    def items() -> Iterator[int]:
+        yield 1
+        begun.set()
+        go_on.wait(20)
+        yield 2
+
+    async def main() -> None:
+        talk = Talk(server, action="generate_stream")
+        await until(begun.is_set)
+        talk.go()
+        await asyncio.wait_for(asyncio.wait([talk.task]), 20)
+        go_on.set()
+        await until(lambda: is_idle(server))
+
+    asyncio.run(main())
+    assert counted(server) == {0: {"success": 1}, 1: {"cancel": 1}}
+    server.stop()
+
+
+@pytest.mark.parametrize("way", ["returns", "raises"])
+def test_a_stream_that_is_cancelled_while_it_waits_is_counted_once(way: str) -> None:
+    server = InferenceServer()
+
+    async def items() -> AsyncIterator[int]:
+        yield 1
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if way == "raises":
+                raise
+
+    server.register("m", items)
+    server.register("late", items, stream_timeout=0.05)
+
+    async def main() -> None:
+        talk = Talk(server, action="generate_stream")
+        await until(lambda: len(talk.sent) > 1)
+        talk.go()
+        await asyncio.wait_for(asyncio.wait([talk.task]), 20)
+
+    asyncio.run(main())
+    assert counted(server) == {0: {"success": 1}, 1: {"cancel": 1}}
+    with pytest.raises(InferenceError, match="did not end its stream within"):
+        list(server.infer_stream_sync("late", {}))
+    late = statistics_of(server, "late").snapshot().responses
+    assert {index: set(ended) & {"success", "fail", "empty_response"} for index, ended in late.items()} == {0: {"success"}, 1: {"fail"}}
     server.stop()
 
 

@@ -32,7 +32,7 @@ _EVENTS: Final = Start(
     [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        # middleware that compresses, such as Django's, would hold events back, but leaves alone what names a coding
+        # the gzip middleware of Starlette and Django would hold events back, but leaves alone what names a coding
         (b"content-encoding", b"identity"),
         # proxies such as nginx hold a response back until it is complete, unless it says that they must not
         (b"x-accel-buffering", b"no"),

@@ -238,9 +238,13 @@ class Limiter:
         given: list[Slot] = []
         with self.lock:
             since, used = self._seen
-            self._seen = now, cpu = self._clock(), self._cpu()
+            now = self._clock()
             seconds = now - since
-            if not _SHORTEST_LOOK <= seconds <= _LONGEST_LOOK:
+            if seconds < _SHORTEST_LOOK:  # of many that wait, each may call this
+                return
+            cpu = self._cpu()
+            self._seen = now, cpu
+            if seconds > _LONGEST_LOOK:
                 return
             busy = (cpu - used) / seconds
             if busy < _WAITING:

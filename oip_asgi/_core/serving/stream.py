@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, Literal, TypeVar, final
 
 from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SendEach, SharedTask, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
@@ -73,16 +73,21 @@ class Stream(Generic[T]):
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
+            pulled.note_end("fail")
             raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
-            pulled.note_end(error)
+            if type(error) is Abandoned:
+                pulled.note_end("cancel")
+            call.noted(error)
             raise
         except GeneratorExit as error:
-            pulled.note_end(error)
+            pulled.note_end("cancel")
+            call.noted(error)
             raise
         finally:
             pulled.give_up()
+        pulled.note_end("empty_response")
         call.returned = call.answered = self._engine.clock()
         call.model.statistics.record_answer(call)
         if call.span is not None:
@@ -169,6 +174,7 @@ class _Pulled(Generic[T]):
         self._is_running = False
         self._is_closing = False
         self._has_answered = False
+        self._has_failed = False
         self._index = 0
         self._large: InferenceResponse | None = None
 
@@ -233,7 +239,6 @@ class _Pulled(Generic[T]):
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))
         except StopAsyncIteration:
-            self._note_response("empty_response", since, clock())
             return None
         except InferenceError:
             self._note_response("fail", since, clock())
@@ -268,18 +273,20 @@ class _Pulled(Generic[T]):
         if not call.started:
             call.started = call.called = call.engine.clock()
 
-    def _note_response(self, outcome: ResponseOutcome, since: float, returned: float) -> None:
-        """Note one response, or that none comes any more: how it ended, and how long the function took for it."""
+    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
+        """Note one response: how it ended, and how long the function took for it. One that nobody waits for any more is none."""
+        if self._is_closing:
+            return
+        self._has_failed = outcome == "fail"
         call, now = self._call, self._clock()
         call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
         self._index += 1
 
-    def note_end(self, error: BaseException) -> None:
-        """Note that the stream broke off, and why."""
-        if not isinstance(error, Exception):
-            now = self._clock()
-            self._note_response("cancel", now, now)
-        self._call.noted(error)
+    def note_end(self, outcome: ResponseOutcome) -> None:
+        """Note that no more responses come, and why, unless the function was not called, or one that failed is noted."""
+        if self._generator is not None and not self._has_failed:
+            call = self._call
+            call.model.statistics.record_response(self._index, outcome, 0.0, 0.0, self._clock() - call.since)
 
     def _made(self) -> Any:
         args, kwargs = self._call.arguments()
@@ -320,7 +327,6 @@ class _Pulled(Generic[T]):
                 self._generator = self._context.run(self._made)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
-                self._note_response("empty_response", since, self._clock())
                 return None
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))

@@ -320,6 +320,7 @@ def test_only_a_worker_thread_decompresses_questions_of_reflection(monkeypatch: 
     listing = ask(frame(gzip.compress(b"\x3a\x00"), True), GRPC, ("grpc-encoding", "gzip"), path=REFLECTION)
     [services] = listing.messages
     assert SERVICE.encode() in services
+    assert ran_in
     assert threading.current_thread().name not in ran_in
 
 

@@ -96,6 +96,14 @@ def test_looks_that_are_too_near_or_too_far_apart_say_nothing(limiter: Limiter, 
     assert limiter.max_concurrency == 2
 
 
+def test_many_that_wait_and_look_each_by_itself_get_more_slots(limiter: Limiter, clocks: Clocks) -> None:
+    entered(limiter, 20)
+    for _ in range(40):
+        limiter.reconsider()
+        clocks.advance(0.001, 0.0)
+    assert limiter.max_concurrency == 16
+
+
 def test_a_number_that_the_user_says_stays() -> None:
     server = InferenceServer()
     server.register("m", lambda x: x, max_concurrency=3)
