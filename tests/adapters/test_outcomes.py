@@ -276,7 +276,7 @@ def test_a_stream_that_is_cancelled_while_it_waits_is_counted_once(way: str) -> 
                 raise
 
     server.register("m", items)
-    server.register("late", items, stream_timeout=0.05)
+    server.register("late", items, stream_timeout=0.5)
 
     async def main() -> None:
         talk = Talk(server, action="generate_stream")

@@ -49,7 +49,7 @@ def wait_for_cancelled(served: Served, number: int) -> None:
     """Wait until so many streams were noted as left by their reader."""
     end = time.monotonic() + 20
     while True:
-        [model] = httpx.get(f"{served.url}/v2/models/writer/stats").json()["model_stats"]
+        [model] = httpx.get(f"{served.url}/v2/models/writer/stats", timeout=30).json()["model_stats"]
         if sum(each["cancel"]["count"] for each in model["response_stats"].values()) == number:
             return
         assert time.monotonic() < end, "the model goes on, though its reader has gone"
