@@ -6,6 +6,7 @@ Knows Django's requests and responses, under WSGI and under ASGI; the answers co
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -188,11 +189,12 @@ class _RequestThread:
         self._runtime = runtime
 
     async def run(self, effect: Run, _: Gone | None = None) -> Any:
+        if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
+            return await self._runtime.run(effect)
         if effect.after is not None:
             with self._runtime.calling_meanwhile(effect):
-                await signalled(effect.after, effect.deadline)
-        result = asyncio.ensure_future(sync_to_async(effect.function)())
-        return await arrival(result, effect.deadline, None)
+                await signalled(effect.after)
+        return await arrival(asyncio.ensure_future(sync_to_async(effect.function)()), math.inf, None)
 
 
 def _head(request: HttpRequest, path: str) -> Head:

@@ -293,6 +293,32 @@ def test_a_stream_that_is_cancelled_while_it_waits_is_counted_once(way: str) -> 
     server.stop()
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_large_items_are_counted_when_they_are_encoded_and_the_end_has_its_time(kind: str) -> None:
+    server = InferenceServer()
+
+    def blocking() -> Iterator[Any]:
+        yield np.zeros(200_000)
+        yield np.array([b"\xff"] * 200_000, object)  # which JSON cannot carry
+
+    async def awaiting() -> AsyncIterator[Any]:
+        for item in (np.zeros(200_000), np.array([b"\xff"] * 200_000, object)):
+            yield item
+
+    async def slow_to_end() -> AsyncIterator[Any]:
+        yield 1
+        await asyncio.sleep(0.02)
+
+    server.register("m", blocking if kind == "def" else awaiting)
+    server.register("end", slow_to_end)
+    answer = ways_into(server)["OIPApp"](Request("POST", "/models/m/generate_stream", (), b"{}"))
+    assert (answer.status, answer.body.count(b"data: "), b"error" in answer.body) == (200, 2, True)
+    assert counted(server) == {0: {"success": 1}, 1: {"fail": 1}}
+    assert len(list(server.infer_stream_sync("end", {}))) == 1
+    assert statistics_of(server, "end").snapshot().responses[1]["empty_response"].seconds >= 0.015
+    server.stop()
+
+
 def test_questions_that_are_no_inference_count_nothing(held: Blocking) -> None:
     server = make_server(held)
     way = ways_into(server)["OIPApp"]

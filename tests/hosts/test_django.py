@@ -23,7 +23,7 @@ from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.inside import model_names
-from tests.support.ways import over_asgi, over_wsgi
+from tests.support.ways import Request, over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
 BODY = inputs(GOOD)
@@ -262,6 +262,28 @@ def test_models_that_wait_run_many_at_once_beside_an_async_one() -> None:
         way = over_asgi(staying(ASGIHandler()), "/v2")
         statuses = list(threads.map(lambda _: way(infer("waits", b'{"inputs":[]}')).status, range(8), timeout=60))
     assert statuses == [200] * 8
+    server.stop()
+
+
+@pytest.mark.parametrize("action", ["infer", "generate_stream"])
+def test_a_timeout_is_answered_while_the_function_still_runs(action: str) -> None:
+    server = make_server([], with_async=True)
+    leave, ended = threading.Event(), threading.Event()
+
+    def waits() -> int:
+        leave.wait(20)
+        ended.set()
+        return 1
+
+    def items() -> Iterator[int]:
+        yield waits()
+
+    server.register("late", items if action == "generate_stream" else waits, timeout=0.1)
+    with served(server):
+        asked = Request("POST", f"/models/late/{action}", (), b'{"inputs":[]}')
+        status = over_asgi(staying(ASGIHandler()), "/v2")(asked).status
+        assert (status, ended.is_set()) == (504, False)
+    leave.set()
     server.stop()
 
 

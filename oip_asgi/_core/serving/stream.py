@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, final
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
 from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SendEach, SharedTask, Signal, Start, Steps, Stopped, Wait
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
@@ -31,6 +31,9 @@ from .pipeline import FAILURES, answered, as_error, opened
 T = TypeVar("T")
 
 _END: Final = object()
+
+_Large: TypeAlias = tuple[InferenceResponse, float, float]
+"""A response that a worker thread is to encode, when the function was asked for it, and when it had returned."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -77,8 +80,7 @@ class Stream(Generic[T]):
             raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
-            if type(error) is Abandoned:
-                pulled.note_end("cancel")
+            pulled.note_end("cancel")
             call.noted(error)
             raise
         except GeneratorExit as error:
@@ -176,7 +178,8 @@ class _Pulled(Generic[T]):
         self._has_answered = False
         self._has_failed = False
         self._index = 0
-        self._large: InferenceResponse | None = None
+        self._asked = self._ended = 0.0
+        self._large: _Large | None = None
 
     def first(self) -> Steps[T | None]:
         """The first item as it leaves; None where there is none."""
@@ -217,21 +220,27 @@ class _Pulled(Generic[T]):
         late = None if deadline == math.inf else call.failed_late
         return Run(self._next_in_thread, "model", turn, call.model.limiter.reconsider, deadline, for_client=True, late=late)
 
-    def _encoded(self, response: InferenceResponse, deadline: float) -> Steps[T]:
+    def _encoded(self, large: _Large, deadline: float) -> Steps[T]:
         """A large response as it leaves, which a worker thread makes of it."""
         self._large = None
+        response, since, returned = large
         for tensor in response.outputs:
             if tensor.array.nbytes <= SMALL:
                 tensor.array = tensor.array.copy()  # the next item may use its memory again before it is encoded
         encode = partial(self._call.encode_in_thread, response, is_last=False)
-        encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
+        try:
+            encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
+        except InferenceError:
+            self._note_response("fail", since, returned)
+            raise
+        self._note_response("success", since, returned)
         return encoded
 
     async def _await_next(self) -> T | None:
         """The next item as it leaves; None behind the last one, and where it is `_large`."""
         call, clock = self._call, self._clock
         token = enter(call.model, call.slot)
-        since = clock()
+        since = self._asked = clock()
         try:
             if self._generator is None:
                 self._generator = self._made()
@@ -239,6 +248,7 @@ class _Pulled(Generic[T]):
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))
         except StopAsyncIteration:
+            self._ended = clock()
             return None
         except InferenceError:
             self._note_response("fail", since, clock())
@@ -253,9 +263,9 @@ class _Pulled(Generic[T]):
             raise DeadlinePassed
         if response is not None:
             if call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP:
-                self._large = response
-            else:
-                answer = self._encode(item, response, since, returned)
+                self._large = response, since, returned
+                return None
+            answer = self._encode(item, response, since, returned)
         self._note_response("success", since, returned)
         return answer
 
@@ -285,8 +295,9 @@ class _Pulled(Generic[T]):
     def note_end(self, outcome: ResponseOutcome) -> None:
         """Note that no more responses come, and why, unless the function was not called, or one that failed is noted."""
         if self._generator is not None and not self._has_failed:
-            call = self._call
-            call.model.statistics.record_response(self._index, outcome, 0.0, 0.0, self._clock() - call.since)
+            call, now = self._call, self._clock()
+            seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked
+            call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.since)
 
     def _made(self) -> Any:
         args, kwargs = self._call.arguments()
@@ -318,7 +329,7 @@ class _Pulled(Generic[T]):
     def _run_next(self) -> T | None:
         call = self._call
         self._note_start()
-        since = self._clock()
+        since = self._asked = self._clock()
         try:
             if self._context is None:
                 # one for all items: what a generator sets in a context variable, it may reset behind a yield
@@ -327,6 +338,7 @@ class _Pulled(Generic[T]):
                 self._generator = self._context.run(self._made)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
+                self._ended = self._clock()
                 return None
             answer = self._alike.encode(item)
             response = None if answer is not None else call.respond(item, is_new(item))
