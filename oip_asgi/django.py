@@ -37,7 +37,7 @@ from ._core.http.response import Response
 from ._runtime.drive import advance_async
 from ._runtime.pieces import pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import Gone, arrival, signalled
+from ._runtime.waiting import Gone, signalled
 from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
@@ -192,9 +192,9 @@ class _RequestThread:
         if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
             return await self._runtime.run(effect)
         if effect.after is not None:
-            with self._runtime.calling_meanwhile(effect):
+            with self._runtime.calling_meanwhile(effect.after, effect.meanwhile):
                 await signalled(effect.after)
-        return await arrival(asyncio.ensure_future(sync_to_async(effect.function)()), math.inf, None)
+        return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 
 def _head(request: HttpRequest, path: str) -> Head:

@@ -59,7 +59,7 @@ class Runtime:
         else:
             # with the context variables of this request, whichever thread sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
-            inbox.call_meanwhile(effect)
+            inbox.call_meanwhile(effect.after, effect.meanwhile)
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:
@@ -67,7 +67,7 @@ class Runtime:
             return await arrival(future, effect.deadline, gone)
         finally:
             if effect.after is not None:
-                inbox.forget(effect)
+                inbox.forget(effect.after)
             del future, job  # what it raises knows this frame: together they would live until the next garbage collection
 
     def _inbox(self, loop: asyncio.AbstractEventLoop) -> Inbox:
@@ -77,14 +77,14 @@ class Runtime:
         return inbox
 
     @contextmanager
-    def calling_meanwhile(self, effect: Run) -> Iterator[None]:
-        """Within this, the running event loop calls what is to be called until a function may start."""
+    def calling_meanwhile(self, turn: Signal, meanwhile: Callable[[], object] | None) -> Iterator[None]:
+        """Within this, the running event loop calls a function every now and then, until a signal is set."""
         inbox = self._inbox(running_loop())
-        inbox.call_meanwhile(effect)
+        inbox.call_meanwhile(turn, meanwhile)
         try:
             yield
         finally:
-            inbox.forget(effect)
+            inbox.forget(turn)
 
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one.
@@ -149,19 +149,18 @@ class Inbox:
         else:
             self._waiting.discard(pool)
 
-    def call_meanwhile(self, effect: Run) -> None:
-        """Call what is to be called until a function may start now and then, until it may, or the effect is forgotten."""
-        if effect.after is None or effect.meanwhile is None or effect.after.is_set():
+    def call_meanwhile(self, turn: Signal, meanwhile: Callable[[], object] | None) -> None:
+        """Call a function, where there is one, every now and then, until a signal is set or forgotten."""
+        if meanwhile is None or turn.is_set():
             return
-        self._turns[effect.after] = effect.meanwhile
+        self._turns[turn] = meanwhile
         if not self._is_looking:
             self._is_looking = True
             asyncio.get_running_loop().call_later(MEANWHILE, self._look)
 
-    def forget(self, effect: Run) -> None:
-        """The counterpart of `call_meanwhile`, where nobody waits for the effect any more."""
-        if effect.after is not None:
-            self._turns.pop(effect.after, None)
+    def forget(self, turn: Signal) -> None:
+        """The counterpart of `call_meanwhile`: nobody waits for the signal any more."""
+        self._turns.pop(turn, None)
 
     def _look(self) -> None:
         self._turns = {turn: meanwhile for turn, meanwhile in self._turns.items() if not turn.is_set()}

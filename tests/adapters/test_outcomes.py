@@ -111,6 +111,13 @@ def held() -> Iterator[Blocking]:
     model.leave.set()
 
 
+def responses_of(server: InferenceServer) -> dict[int, dict[str, int]]:
+    """The responses of the model "m" by their index and how they ended."""
+    responses = statistics_of(server, "m").snapshot().responses
+    ends = ("success", "fail", "cancel", "empty_response")
+    return {index: {end: ended[end].count for end in ends if end in ended} for index, ended in responses.items()}
+
+
 NAMES = [*ways_into(InferenceServer()), *SERVINGS]
 
 
@@ -206,9 +213,10 @@ def test_a_body_that_is_too_large_and_a_message_that_cannot_be_parsed_are_invali
 @pytest.mark.parametrize("action", ["infer", "infer_stream", "generate", "generate_stream"])
 def test_a_model_that_nobody_knows_is_counted_whatever_is_asked_of_it(action: str) -> None:
     server = InferenceServer()
-    for way in ways_into(server).values():
-        assert way(Request("POST", f"/models/unknown/{action}", (), b"{}")).status == 404
-    assert outcomes(server) == {"": {"invalid": len(ways_into(server))}}
+    request = Request("POST", f"/models/unknown/{action}", (), b"{}")
+    statuses = [way(request).status for way in ways_into(server).values()]
+    assert statuses == [404] * len(statuses)
+    assert outcomes(server) == {"": {"invalid": len(statuses)}}
 
 
 def test_calls_from_python_are_counted() -> None:
@@ -228,15 +236,8 @@ def test_responses_of_streams_are_counted_by_their_index(kind: str) -> None:
     next(iter(broken_off))
     broken_off.close()
     block_until(lambda: is_idle(server))
-    assert counted(server) == {0: {"success": 2}, 1: {"success": 1, "cancel": 1}, 2: {"empty_response": 1}}
+    assert responses_of(server) == {0: {"success": 2}, 1: {"success": 1, "cancel": 1}, 2: {"empty_response": 1}}
     server.stop()
-
-
-def counted(server: InferenceServer) -> dict[int, dict[str, int]]:
-    """The responses of the model "m" by their index and how they ended."""
-    responses = statistics_of(server, "m").snapshot().responses
-    outcomes = ("success", "fail", "cancel", "empty_response")
-    return {index: {outcome: ended[outcome].count for outcome in outcomes if outcome in ended} for index, ended in responses.items()}
 
 
 def test_a_stream_that_a_client_leaves_while_its_next_item_is_made_is_counted_once() -> None:
@@ -259,7 +260,7 @@ def test_a_stream_that_a_client_leaves_while_its_next_item_is_made_is_counted_on
         await until(lambda: is_idle(server))
 
     asyncio.run(main())
-    assert counted(server) == {0: {"success": 1}, 1: {"cancel": 1}}
+    assert responses_of(server) == {0: {"success": 1}, 1: {"cancel": 1}}
     server.stop()
 
 
@@ -285,7 +286,7 @@ def test_a_stream_that_is_cancelled_while_it_waits_is_counted_once(way: str) -> 
         await asyncio.wait_for(asyncio.wait([talk.task]), 20)
 
     asyncio.run(main())
-    assert counted(server) == {0: {"success": 1}, 1: {"cancel": 1}}
+    assert responses_of(server) == {0: {"success": 1}, 1: {"cancel": 1}}
     with pytest.raises(InferenceError, match="did not end its stream within"):
         list(server.infer_stream_sync("late", {}))
     late = statistics_of(server, "late").snapshot().responses
@@ -313,7 +314,7 @@ def test_large_items_are_counted_when_they_are_encoded_and_the_end_has_its_time(
     server.register("end", slow_to_end)
     answer = ways_into(server)["OIPApp"](Request("POST", "/models/m/generate_stream", (), b"{}"))
     assert (answer.status, answer.body.count(b"data: "), b"error" in answer.body) == (200, 2, True)
-    assert counted(server) == {0: {"success": 1}, 1: {"fail": 1}}
+    assert responses_of(server) == {0: {"success": 1}, 1: {"fail": 1}}
     assert len(list(server.infer_stream_sync("end", {}))) == 1
     assert statistics_of(server, "end").snapshot().responses[1]["empty_response"].seconds >= 0.015
     server.stop()

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from multiprocessing.shared_memory import SharedMemory as Block
@@ -21,6 +20,7 @@ from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, Reques
 from oip_asgi._core.datatypes import Array
 from oip_asgi._core.raw import to_raw
 from tests.support.asking import error
+from tests.support.talk import block_until
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="segments are files on Linux only")
@@ -53,13 +53,6 @@ class Segments:
         gc.collect()
         files = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
         return sum(os.path.realpath(file).startswith(str(self.path(""))) for file in files)
-
-    def wait_for_open_files(self, number: int) -> None:
-        """Wait until they are so many: the thread of a request that is answered may hold one a moment longer."""
-        end = time.monotonic() + 30
-        while self.open_files() != number:
-            assert time.monotonic() < end
-            time.sleep(0.01)
 
     def close(self) -> None:
         for block in self._blocks:
@@ -428,7 +421,7 @@ def test_a_region_that_is_unregistered_in_use_stays_until_the_request_ends(serve
     body = asked("FP32", [1], {}, more, data=[1])
     assert post(server, "/models/leaves/infer", body).status == 200
     assert bytes(block.buf[:4]) == np.float32(1).tobytes()
-    segments.wait_for_open_files(before)
+    block_until(lambda: segments.open_files() == before)  # the thread of the request may hold it a moment longer
     refused = error(post(server, "/models/leaves/infer", body))
     assert refused == (400, "output 'output_0' is in the region 'out', which is not registered")
 

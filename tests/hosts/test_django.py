@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
@@ -23,7 +22,7 @@ from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.inside import model_names
-from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.support.ways import Request, asked_together, over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
 BODY = inputs(GOOD)
@@ -258,10 +257,9 @@ def test_models_that_wait_run_many_at_once_beside_an_async_one() -> None:
     server = make_server([], with_async=True)
     meeting = threading.Barrier(8)
     server.register("waits", lambda: [meeting.wait(20) >= 0])  # for seven others
-    with served(server), ThreadPoolExecutor(8) as threads:
+    with served(server):
         way = over_asgi(staying(ASGIHandler()), "/v2")
-        statuses = list(threads.map(lambda _: way(infer("waits", b'{"inputs":[]}')).status, range(8), timeout=60))
-    assert statuses == [200] * 8
+        assert asked_together(way, infer("waits", b'{"inputs":[]}')) == [200] * 8
     server.stop()
 
 

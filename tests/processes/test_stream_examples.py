@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
 from tests.support.processes import ROOT, Served, free_port
 from tests.support.processes import serving as serving_process
+from tests.support.talk import block_until
 from tests.support.threads import serving
 
 pytestmark = pytest.mark.clients
@@ -45,15 +45,10 @@ def test_the_example_streams_and_stops() -> None:
     assert len(lines[3].removeprefix("gRPC: The value of").split()) >= 20
 
 
-def wait_for_cancelled(served: Served, number: int) -> None:
-    """Wait until so many streams were noted as left by their reader."""
-    end = time.monotonic() + 20
-    while True:
-        [model] = httpx.get(f"{served.url}/v2/models/writer/stats", timeout=30).json()["model_stats"]
-        if sum(each["cancel"]["count"] for each in model["response_stats"].values()) == number:
-            return
-        assert time.monotonic() < end, "the model goes on, though its reader has gone"
-        time.sleep(0.05)
+def cancelled(served: Served) -> int:
+    """How many streams were noted as left by their reader."""
+    [model] = httpx.get(f"{served.url}/v2/models/writer/stats", timeout=30).json()["model_stats"]
+    return sum(each["cancel"]["count"] for each in model["response_stats"].values())
 
 
 @pytest.mark.parametrize("name", ["hypercorn", "gunicorn"])
@@ -69,7 +64,7 @@ def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
     with serving_process([sys.executable, "-m", *command[name].split()], port, tmp_path / "log", environment) as served:
         with httpx.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
             assert json.loads(next(response.iter_lines()).removeprefix("data: "))["text_output"].strip()
-        wait_for_cancelled(served, 1)
+        block_until(lambda: cancelled(served) == 1)
         if name == "hypercorn":
             spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{port}", "The value of")
             assert len(spoken.removeprefix("The value of").split()) >= 20
@@ -82,7 +77,7 @@ def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
                 )
                 assert next(call).infer_response.raw_output_contents
                 call.cancel()
-            wait_for_cancelled(served, 2)
+            block_until(lambda: cancelled(served) == 2)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, TypeAlias
@@ -155,6 +156,12 @@ def other_wsgi_app(environ: Any, start_response: Any) -> list[bytes]:
     """What a middleware hands on to."""
     start_response("418 I'm a teapot", [])
     return [b"the host's own"]
+
+
+def asked_together(way: Way, request: Request) -> list[int]:
+    """The statuses of eight requests that are under way at once."""
+    with ThreadPoolExecutor(8) as threads:
+        return list(threads.map(lambda _: way(request).status, range(8), timeout=60))
 
 
 def ways_into(server: InferenceServer) -> dict[str, Way]:

@@ -129,7 +129,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
-    """Take a request for a call of gRPC. Where it is not one, the result is its answer.
+    """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it.
 
     Args:
         head: As in `Call`.

@@ -284,7 +284,7 @@ class _Pulled(Generic[T]):
             call.started = call.called = call.engine.clock()
 
     def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
-        """Note one response: how it ended, and how long the function took for it. One that nobody waits for any more is none."""
+        """Note one response: how it ended, and how long the function took for it. If nobody waits for it any more, do nothing."""
         if self._is_closing:
             return
         self._has_failed = outcome == "fail"
@@ -293,7 +293,7 @@ class _Pulled(Generic[T]):
         self._index += 1
 
     def note_end(self, outcome: ResponseOutcome) -> None:
-        """Note that no more responses come, and why, unless the function was not called, or one that failed is noted."""
+        """Note how the stream ended. If the function was not called, or the last response failed, there is nothing more to note."""
         if self._generator is not None and not self._has_failed:
             call, now = self._call, self._clock()
             seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from oip_asgi import InferenceServer
 from oip_asgi._core.models.limiter import Limiter, Slot
 from oip_asgi._core.models.uses import Uses
 from tests.support.inside import limiter_of
-from tests.support.ways import Request, Way, ways_into
+from tests.support.ways import Request, asked_together, ways_into
 
 
 class Clocks:
@@ -113,12 +112,6 @@ def test_a_number_that_the_user_says_stays() -> None:
         limiter.reconsider()
         time.sleep(0.006)
     assert limiter.max_concurrency == limiter.running == 3
-
-
-def asked_together(way: Way, request: Request) -> list[int]:
-    """The statuses of eight requests that are under way at once."""
-    with ThreadPoolExecutor(8) as threads:
-        return list(threads.map(lambda _: way(request).status, range(8), timeout=60))
 
 
 @pytest.mark.parametrize("name", ["OIPApp", "OIPWSGIApp"])
