@@ -94,7 +94,7 @@ class OIPApp:
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
-        if raw_path is None or b"%" in raw_path or "%" in path or path[-1:] == "/":
+        if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
             path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress, self._mount)
         engine, runtime = self._server._inside

@@ -29,6 +29,7 @@ from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
 from ._runtime.drive import drive, drive_async
+from ._runtime.faults import call_here
 from ._runtime.pieces import pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.shared_memory import SharedMemory
@@ -113,6 +114,7 @@ class InferenceServer:
             model_control=model_control,
             read_page=read_page if docs else None,
             regions=Regions(shared_memory),
+            call_here=call_here,
         )
         self._inside = Inside(engine, Runtime(worker_threads))
         self._shutdown_timeout = shutdown_timeout

@@ -37,7 +37,7 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
     }
 )
 
-NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES.items()}
+name_of: Final = {dtype: name for name, dtype in DTYPES.items()}.get
 """The inverse of `DTYPES`."""
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
@@ -75,7 +75,7 @@ def dtype_of(datatype: str) -> DType:
 
 def datatype_of(dtype: DType) -> str | None:
     """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
-    name = NAMES.get(dtype)
+    name = name_of(dtype)
     if name is None and dtype.name == "bfloat16":
         return "BF16"
     return name

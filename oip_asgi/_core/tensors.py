@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .datatypes import NAMES, NUMBERS, Array, Buffer, datatype_of
+from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
 from .errors import InvalidRequest, shown
 from .schemas import Parameters, RequestOutput
 
@@ -117,8 +118,8 @@ def as_array(value: Any) -> Array:
     Raises:
         TypeError: Elements of it are masked: what is behind a mask is no value, and the protocol has no word for that.
     """
-    if isinstance(value, np.ndarray):
-        if type(value) is not np.ndarray and np.ma.is_masked(value):
+    if isinstance(value, ndarray):
+        if type(value) is not ndarray and np.ma.is_masked(value):
             raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
         return np.asarray(value)
     return np.asarray(value, dtype=object if _holds_text(value) else None)
@@ -165,7 +166,7 @@ def shaped(array: Array, shape: tuple[int, ...]) -> Array:
     """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
     if len(shape) == 1:
         return array
-    return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else np.ndarray(shape, array.dtype, array.tobytes())
+    return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else ndarray(shape, array.dtype, array.tobytes())
 
 
 def plain(text: str) -> str:
@@ -212,7 +213,7 @@ def copying_effort(tensors: Iterable[Tensor]) -> int:
 def read_only(array: Array) -> None:
     """Let nobody write to an array, nor to what it is a view of."""
     part: Any = array
-    while isinstance(part, np.ndarray):
+    while isinstance(part, ndarray):
         part.setflags(write=False)
         part = part.base
 
@@ -238,7 +239,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
 
     def __post_init__(self) -> None:
         array = self.array
-        if type(array) is not np.ndarray or array.dtype not in NUMBERS:
+        if type(array) is not ndarray or array.dtype not in NUMBERS:
             self.array = wire_array(array)
 
     @property
@@ -249,7 +250,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     @property
     def datatype(self) -> str:
         """The protocol's name of the array's dtype."""
-        return NAMES.get(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
+        return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
 def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:

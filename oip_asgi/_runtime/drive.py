@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._core.effects import PIECES, Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, SendEach, Signal, Spawn, Start, Steps, Wait
-from .faults import as_failure, is_for_the_host
+from .faults import as_failure, call_here, is_for_the_host
 from .runtime import Runtime, wait_for
 from .waiting import ClientGone, Gone, attended, running_loop, signalled, until_set
 
@@ -113,7 +113,7 @@ def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | Non
     if leaving is not None and leaving.is_set():
         raise ClientGone
     if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
-        return _called(effect.function)
+        return call_here(effect.function)
     with runtime.waiting():
         if type(effect) is Wait:
             return wait_for(effect.signal, effect.deadline, leaving)
@@ -125,7 +125,7 @@ def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | Non
             wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
         if effect.deadline != math.inf:
             return runtime.call(effect, leaving)
-    return _called(effect.function)
+    return call_here(effect.function)
 
 
 async def drive_async(
@@ -161,7 +161,7 @@ async def advance_async(
         while True:
             try:
                 if type(effect) is Run:
-                    value = effect.function() if effect.work == "inline" else await threads.run(effect, gone)
+                    value = await threads.run(effect, gone)
                 elif type(effect) is Read:
                     assert read is not None  # only requests have bodies
                     value = await read(effect.body)
@@ -236,13 +236,3 @@ def _spawn(effect: Spawn, threads: Threads) -> None:
 async def _driven(effect: Spawn, threads: Threads) -> None:
     with suppress(ClientGone):
         await drive_async(effect.part, threads, gone=None if effect.unwanted is None else partial(until_set, effect.unwanted))
-
-
-def _called(function: Callable[[], Any]) -> Any:
-    """The result of a call in this thread."""
-    try:
-        return function()
-    except BaseException as error:
-        if isinstance(error, Exception) or is_for_the_host(error):
-            raise
-        raise as_failure(error) from error

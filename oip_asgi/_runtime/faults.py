@@ -1,12 +1,15 @@
-"""What is raised and is no `Exception`: whose it is. Knows no effects but the one that says so."""
+"""What user code raises and is no `Exception`: whose it is. Knows no effects but the one that says so."""
 
 from __future__ import annotations
 
 import threading
 from asyncio import CancelledError
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from .._core.effects import QuitWithin
+
+T = TypeVar("T")
 
 _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
 """What is no `Exception` and ends a thread, a task or the process."""
@@ -33,3 +36,18 @@ def as_failure(error: BaseException) -> Exception:
     failure = QuitWithin()
     failure.__cause__ = error
     return failure
+
+
+def call_here(function: Callable[[], T]) -> T:
+    """The result of a call in this thread.
+
+    Raises:
+        BaseException: What the function raised, where that is an `Exception` or the host's.
+        QuitWithin: It raised anything else, which is the cause.
+    """
+    try:
+        return function()
+    except BaseException as error:
+        if isinstance(error, Exception) or is_for_the_host(error):
+            raise
+        raise as_failure(error) from error

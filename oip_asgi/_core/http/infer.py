@@ -21,7 +21,7 @@ from .response import BINARY, JSON, Response, respond
 class RestForm(Incoming):
     """One inference request over HTTP: how its body is decoded, and its response encoded."""
 
-    timeout = math.inf
+    timeout: float = math.inf
     encoding_cost = staticmethod(costs.encoding_cost)
 
     @property

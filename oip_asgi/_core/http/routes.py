@@ -9,7 +9,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -94,7 +94,7 @@ class Routes:
             if name:
                 before, behind = route.pattern[: name.start()], route.pattern[name.end() :]
                 named = self._named.setdefault(before, _Named(name[1] == "region", behind.startswith(_VERSION), {}))
-                handlers = named.actions.setdefault(behind.removeprefix(_VERSION), {})
+                handlers = named.actions.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), {})
             else:
                 handlers = self._fixed.setdefault(route.pattern, {})
             handlers[route.method] = route.handler
@@ -112,31 +112,40 @@ class Routes:
             path: Behind the mount, percent-encoded. One slash at its end does not count.
         """
         path = path.removesuffix("/")
-        fixed = self._fixed.get(path if "%" not in path else unquote(path))
+        is_quoted = "%" in path
+        fixed = self._fixed.get(unquote(path) if is_quoted else path)
         if fixed is not None:
             return Match(fixed)
         for before, named in self._named.items():
             if not path.startswith(before) or len(path) == len(before):
                 continue
-            segments, actions = path[len(before) :].split("/"), named.actions
-            if "%" in path:
-                segments = list(map(unquote, segments))
-            action = "/" + segments[-1]
-            if len(segments) > 1 and action in actions:
-                del segments[-1]
-            elif len(segments) > 2 and (action := "/" + "/".join(segments[-2:])) in actions:
-                del segments[-2:]
-            elif "" in actions:
-                action = ""
-            else:
+            name, handlers = _action(path[len(before) :], named.actions)
+            if handlers is None:
                 continue
             version = None
-            if named.has_versions and len(segments) > 2 and segments[-2] == "versions":
-                version = segments[-1]
-                del segments[-2:]
             # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-            return Match(actions[action], "/".join(segments), version, len(segments) > 1, named.is_region)
+            is_split = "/" in name
+            if is_split and named.has_versions:
+                front, _, last = name.rpartition("/")
+                front, slash, word = front.rpartition("/")
+                if slash and unquote(word) == "versions":
+                    name, version, is_split = front, unquote(last), "/" in front
+            return Match(handlers, unquote(name) if is_quoted else name, version, is_split, named.is_region)
         return None
+
+
+def _action(path: str, actions: Mapping[str, dict[str, Handler]]) -> tuple[str, dict[str, Handler] | None]:
+    """A name with its version, still encoded, and the handlers of what is behind it: two segments at most, as in "docs/dataplane.json"."""
+    name, slash, action = path.rpartition("/")
+    if slash:
+        handlers = actions.get(unquote(action))
+        if handlers is not None:
+            return name, handlers
+        name, slash, first = name.rpartition("/")
+        handlers = actions.get(unquote(f"{first}/{action}")) if slash else None
+        if handlers is not None:
+            return name, handlers
+    return path, actions.get("")
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:

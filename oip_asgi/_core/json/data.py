@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from ..errors import InvalidRequest
@@ -260,7 +261,7 @@ def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int 
     if kind == "f":
         try:
             # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-            return np.ndarray(shape, dtype, _packer(len(flat), dtype.char)(*flat))
+            return ndarray(shape, dtype, _packer(len(flat), dtype)(*flat))
         except (struct.error, OverflowError):
             return shaped(_to_floats(flat, dtype, first), shape)
     if kind == "V":
@@ -273,8 +274,8 @@ def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int 
 
 
 @lru_cache(256)  # lengths repeat from request to request
-def _packer(size: int, code: str) -> Callable[..., bytes]:
-    return struct.Struct(f"<{size}{code}").pack
+def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
+    return struct.Struct(f"<{size}{dtype.char}").pack
 
 
 def _to_floats(flat: list[Any], dtype: DType, first: int) -> Array:
@@ -304,7 +305,7 @@ def to_json(array: Array) -> bytes:
     flat = array.ravel()
     if kind == "O":
         return chunks.write(flat, strings.write)
-    if flat.size > _MANY:
+    if len(flat) > _MANY:
         return chunks.write(flat, _many_numbers)
     text = _encode(flat.tolist())
     return _with_infinities(flat, text) if kind == "f" and text.find(_NULL) >= 0 else text

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from ..codecs.base import AnyInputCodec
 from ..codecs.column_writing import column_to_tensor
@@ -46,7 +47,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     if outputs.are_open and not asked:  # as nearly always
         spec = outputs.sole
         array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-        if type(array) is np.ndarray and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
+        if type(array) is ndarray and (spec is None or spec.describes(array)):
             name = "output_0" if spec is None else spec.name
             if array.dtype in NUMBERS:
                 return InferenceResponse([Tensor(name, array)])
@@ -202,7 +203,7 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
         array = wire_array(value)
     except (TypeError, ValueError) as error:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
-    if array.ndim == 0 and not isinstance(value, np.ndarray):
+    if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
     return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
@@ -223,7 +224,7 @@ def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
         value = _faults(as_array, value)
     elif is_series(value):
         value = value.tolist()
-    elif isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
+    elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
         tensor = _faults(codec.encode_output, name, _listed(name, _faults(as_array, value).reshape(-1)))
         if tensor.shape == value.shape[:1]:
             tensor.array = tensor.array.reshape(value.shape)

@@ -8,15 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from ..datatypes import MAX_RANK, Array, DType, dtype_of
 from ..errors import InvalidRequest, listed, shown
 from ..tensors import Tensor, known_tensor, plain_name
 
 
+class _Resolved:
+    """What follows from the fields of a `TensorSpec`, and is none of them."""
+
+    dtype: DType
+    """The numpy dtype of the datatype."""
+    _fixed: tuple[tuple[int, int], ...]
+    """The axes whose size is declared, and these sizes."""
+
+
 @dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(_Resolved):
     """A declared input or output tensor.
 
     Args:
@@ -50,7 +58,7 @@ class TensorSpec:
         if not isinstance(self.datatype, str):
             raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
         try:
-            dtype_of(self.datatype)
+            object.__setattr__(self, "dtype", dtype_of(self.datatype))
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
         if not isinstance(self.shape, (list, tuple)) or not all(type(dimension) is int for dimension in self.shape):
@@ -60,6 +68,7 @@ class TensorSpec:
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
         if self.labels is not None:
             self._check_labels(here)
             object.__setattr__(self, "labels", tuple(self.labels))
@@ -78,14 +87,10 @@ class TensorSpec:
         if -1 not in row and math.prod(row) != len(labels):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
-    @cached_property
-    def dtype(self) -> DType:
-        """The numpy dtype of the datatype."""
-        return dtype_of(self.datatype)
-
-    @cached_property
-    def _fixed(self) -> tuple[tuple[int, int], ...]:
-        return tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1)
+    def describes(self, array: Array) -> bool:
+        """Whether an array has the declared datatype, rank and fixed dimensions."""
+        dtype = array.dtype
+        return (dtype is self.dtype or dtype == self.dtype) and self.fits(array.shape)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
@@ -172,9 +177,9 @@ class InputNames:
                 array = tensor.array
                 if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
                     array = spec.of_list(array)
-                if array.dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
-                if not spec.fits(array.shape):
+                if not spec.describes(array):
+                    if array.dtype != spec.dtype:
+                        raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                     raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
                 if array is not tensor.array:
                     tensors[name] = known_tensor(name, array, tensor.parameters)

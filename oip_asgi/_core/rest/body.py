@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from .. import schemas
-from ..datatypes import NAMES, Array, Buffer, DType, dtype_of
+from ..datatypes import Array, Buffer, DType, dtype_of, name_of
 from ..errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from ..json import documents
 from ..json.data import from_json, read_closely, read_plain, to_json
@@ -55,6 +55,8 @@ _NO_OUTPUTS: Final = b'"outputs":[]'
 _FEW: Final = 2**12
 """Bytes of a body up to which parts of it are copied in less time than views of them are made."""
 
+_NULL_LENGTH: Final = len(b"null")
+
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
@@ -95,9 +97,10 @@ def _to_request(document: documents.Request, behind: Buffer | None, read: _Read,
     if document.number + len(document.outputs) > MAX_TENSORS:
         check_numbers(document.number, len(document.outputs))
     inputs = _decode_tensors(document.inputs, "inputs", behind, read, lend)
-    for place, output in enumerate(document.outputs):
-        if output.parameters:
-            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    if document.outputs:
+        for place, output in enumerate(document.outputs):
+            if output.parameters:
+                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     parameters = document.parameters or {}
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
@@ -184,7 +187,7 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: B
 def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, read: _Read, lend: Lend) -> Tensor:
     dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
     make = known_tensor if dtype.hasobject else Tensor
-    is_absent = len(data) <= len(b"null") and bytes(data) in (b"", b"null")
+    is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
     if "binary_data_size" not in parameters:
         if is_absent:
             if REGION in parameters:
@@ -309,7 +312,7 @@ def _encode_tensors(
                 texts.append(text)
                 text = _MARK
             data = msgspec.Raw(text)
-        datatype = NAMES.get(array.dtype) or tensor.datatype
+        datatype = name_of(array.dtype) or tensor.datatype
         written.append(schemas.ResponseOutput(name, array.shape, datatype, parameters, data))
     return written, texts, binary
 

@@ -107,7 +107,7 @@ def _lead(member: Member[T], batching: Batching) -> Steps[T]:
     while True:
         late = None if call.deadline == math.inf else call.failed_late
         if call.handler.kind == "inline":
-            answer: T | None = yield Run(work, "inline")
+            answer: T | None = call.engine.call_here(work)
         else:
             answer = yield Run(work, "model", deadline=call.deadline, for_client=True, late=late)
         if answer is not None:

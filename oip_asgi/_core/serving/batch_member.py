@@ -12,7 +12,7 @@ from ..models.batches import Waiting
 from ..tensors import InferenceResponse
 from .batch_rows import check_rows
 from .call import Call, ModelRaised
-from .nesting import HELD, Held, enter_within
+from .nesting import Held, enter_within, held
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Member(Generic[T]):
     def __init__(self, call: Call[T]) -> None:
         self.call = call
         self.rows: int | None = None
-        self.held: Held = HELD.get()
+        self.held: Held = held()
         self.waiting: Waiting | None = None
         self.execution: Shared | None = None
         self.wake: Callable[[], object] = _nothing

@@ -6,11 +6,12 @@ Plain functions: which of them runs in which thread, and when, is decided in `pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-import numpy as np
+from numpy import ndarray
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
@@ -39,7 +40,7 @@ from .delivery import SUPPORTED, Delivery, delivery_of
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL, is_new, lasting
-from .nesting import HELD, enter, leave
+from .nesting import enter, held, hold, leave, release
 from .observers import Span, ended
 from .reserved import check_priority, check_reserved
 from .shared_memory import check_no_place, place_of
@@ -50,6 +51,8 @@ E = TypeVar("E", bound=BaseException)
 
 _LATER: Final[Any] = None
 """What a member holds before the stage that sets it."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _MANY: Final = 1000
 """Inputs above which they are let go before the response is encoded. Each takes 250 bytes beside its elements."""
@@ -66,7 +69,8 @@ class ModelRaised(Exception):
     """Whether the log has it already, as that of a batch."""
 
 
-class Call(msgspec.Struct, Generic[T], eq=False):
+@dataclass(slots=True, eq=False)  # each stage sets something, which takes twenty times as long with a Struct
+class Call(Generic[T]):
     """One call of a model, from when its body is there.
 
     Args:
@@ -99,8 +103,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     content_type: str | None = None
     level: int = 0
     delivery: Delivery | None = None
-    _outputs: list[RequestOutput] = _LATER
-    _asked: dict[str, str] = {}
+    _outputs: Sequence[RequestOutput] = ()
+    _asked: dict[str, str] | None = None
     _is_at_once: bool = False
     _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
@@ -138,25 +142,27 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         Raises:
             InvalidRequest: The body is no request, or not one that the model takes.
         """
+        model = self.model
         assert self.body is not None  # each body is decoded once
         self._is_at_once = at_once
         try:
-            request = self.form.decode(self.body, self.model, self._lend)
+            request = self.form.decode(self.body, model, self._lend)
         except _NotAtOnce:
             return
         self.body = None
         if request.parameters:
             self._take_parameters(request.parameters)
-        is_writable = self.model.options.writable
+        is_writable = model.options.writable
         for tensor in request.inputs:
+            array = tensor.array
             if tensor.parameters:
                 self._check_input(tensor)
             if is_writable:
-                tensor.array = tensor.array.copy()
-            elif tensor.array.flags.writeable:
-                read_only(tensor.array)
-        self._outputs = request.outputs.copy()  # the model may change its request
-        if self._outputs:
+                tensor.array = array.copy()
+            elif array.flags.writeable:
+                read_only(array)
+        if request.outputs:
+            self._outputs = request.outputs.copy()  # the model may change its request
             self._check_outputs()
         if self.content_type is None:
             self.binding = self.handler.binding
@@ -202,13 +208,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
         regions, is_plain = self.engine.regions, True
+        asked: dict[str, str] = {}
         for output in self._outputs:
             if output.parameters:
                 supported = SUPPORTED if regions.are_allowed else (CLASSIFICATION,)
                 _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs, supported)
                 if "content_type" in output.parameters:
-                    self._asked[output.name] = str(output.parameters["content_type"])
+                    asked[output.name] = str(output.parameters["content_type"])
                 is_plain = is_plain and output.parameters.keys().isdisjoint(SUPPORTED)
+        self._asked = asked
         if self.handler.outputs:
             check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
         if not is_plain:
@@ -318,14 +326,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             InferenceError: The function raised it, or a tensor does not hold what its content type says.
             ModelRaised: It raised something else, or its result cannot be a response.
         """
-        # `enter` and `leave`, written out: a function that does not wait ends in the context in which it began
-        token = HELD.set((*HELD.get(), (self.model, self.slot)))
+        token = hold((*held(), (self.model, self.slot)))
         try:
             args, kwargs = self.binding.arguments(self) if self._arguments is None else self.arguments()
             self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
-            new = type(result) is np.ndarray and result.nbytes > SMALL and is_new(result)
+            new = type(result) is ndarray and result.nbytes > SMALL and is_new(result)
             del args, kwargs
             response = self.respond(result, new)
             if len(self.tensors) > _MANY:
@@ -336,7 +343,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            HELD.reset(token)
+            release(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
@@ -390,10 +397,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             InvalidRequest: It has not what the request asks for.
         """
         request, model = self.request, self.model
-        response = to_response(result, self.handler.answers, self._asked)
+        response = to_response(result, self.handler.answers, self._asked or _NOTHING)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
-        response.id, response.model_name, response.model_version = request.id, model.name, model.version
+        response.model_name = model.name
+        if request.id is not None:
+            response.id = request.id
+        if model.version is not None:
+            response.model_version = model.version
         if lasts:
             return response
         self.is_small = len(response.outputs) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from .. import schemas
 from ..codecs.registry import Codecs
@@ -35,6 +35,7 @@ class Engine:
     Args:
         read_page: Reads a file of the page; None where the page and the OpenAPI document are switched off.
         regions: Of shared memory, which clients may register.
+        call_here: Calls a function in this thread. What it raises is raised, as an `Exception` unless it is the host's.
         clock: Tells the time in seconds, as `time.monotonic`.
     """
 
@@ -50,6 +51,7 @@ class Engine:
         model_control: bool,
         read_page: Callable[[str], bytes] | None,
         regions: Regions,
+        call_here: Callable[[Callable[[], Any]], Any],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -61,6 +63,7 @@ class Engine:
         self.model_control = model_control
         self.read_page = read_page
         self.regions = regions
+        self.call_here = call_here
         self.clock = clock
         self.models = Repository()
         self.stopping = False

@@ -17,33 +17,39 @@ from ..models.model import Model
 Held: TypeAlias = tuple[tuple[Model, Slot], ...]
 """Models, and the slots that are held of them, the outermost first."""
 
-HELD: Final[ContextVar[Held]] = ContextVar("oip_asgi_held", default=())
+_HELD: Final[ContextVar[Held]] = ContextVar("oip_asgi_held", default=())
+
+held: Final = _HELD.get
 """The slots within which this runs."""
+
+hold: Final = _HELD.set
+release: Final = _HELD.reset
+"""What `enter` and `leave` do, for a call that does not wait, which ends in the context in which it began."""
 
 
 def enter(model: Model, slot: Slot) -> Token[Held]:
     """Note that user code runs from here on within a call of a model, until `leave`."""
-    return HELD.set((*HELD.get(), (model, slot)))
+    return hold((*held(), (model, slot)))
 
 
 def enter_together(model: Model, slot: Slot, of_each: Iterable[Held]) -> Token[Held]:
     """`enter`, for a call that answers several requests: it runs within the slots of all of them."""
-    return HELD.set((*dict.fromkeys(held for each in of_each for held in each), (model, slot)))
+    return hold((*dict.fromkeys(pair for each in of_each for pair in each), (model, slot)))
 
 
 def enter_within(within: Held) -> None:
     """Note that what follows in this context, which is thrown away behind it, runs within these slots."""
-    HELD.set(within)
+    hold(within)
 
 
 def leave(token: Token[Held]) -> None:
     """The counterpart of `enter`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
-        HELD.reset(token)
+        release(token)
     except ValueError:
         pass  # the garbage collector ends a coroutine in whatever context it finds
 
 
 def holders() -> list[Model]:
     """The models within whose calls this runs, the outermost first."""
-    return [model for model, slot in HELD.get() if not slot.is_left]
+    return [model for model, slot in held() if not slot.is_left]

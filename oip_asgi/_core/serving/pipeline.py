@@ -26,7 +26,7 @@ from .call import Call, ModelRaised
 from .engine import Engine
 from .form import Form
 from .lasting import SMALL
-from .nesting import HELD, holders
+from .nesting import held, holders
 from .observers import ended
 
 T = TypeVar("T")
@@ -38,6 +38,20 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 """What a model raises, or its result is, where its argument is of a type that it was not written for."""
 
 _logger: Final = logging.getLogger("oip_asgi")
+
+
+def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
+    """The only answer of a request.
+
+    Args:
+        engine: The server.
+        model: The model that is asked for.
+        form: How the request arrives and the response leaves.
+
+    Raises:
+        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
+    """
+    return (yield from answered((yield from opened(engine, model, form))))
 
 
 def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
@@ -72,7 +86,9 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = Fa
                 )
             read = form.read()
             body: Buffer = (yield read) if type(read) is Read else read
-            since, seconds = engine.clock(), min(model.timeout, form.timeout)
+            since, seconds = engine.clock(), model.timeout
+            if form.timeout < seconds:
+                seconds = form.timeout
             call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
             if form.decoding_cost(body) <= ON_LOOP:
                 call.decode(at_once=True)
@@ -121,11 +137,13 @@ def _enter(call: Call[Any]) -> Slot:
         NotReady: The server stops.
         Busy: All slots are taken, and the queue is full.
     """
-    engine, model, within = call.engine, call.model, holders() if HELD.get() else []
+    engine, model = call.engine, call.model
+    within = holders() if held() else ()
     if engine.stopping and not within:
         raise _stopping(model)
-    if model.batching is None or model in within:
-        slot = model.limiter.enter(call.handler.uses, may_wait=model not in within, level=call.level)
+    is_within = model in within if within else False
+    if model.batching is None or is_within:
+        slot = model.limiter.enter(call.handler.uses, may_wait=not is_within, level=call.level)
     else:
         slot = model.limiter.enter_to_share(call.handler.uses, may_run=not model.batching.delay)
     if slot is None:
@@ -148,8 +166,22 @@ def answered(call: Call[T]) -> Steps[T]:
     try:
         if call.model.batching is not None:
             answer = yield from batched(call, call.model.batching)
+        elif call.handler.kind == "thread":
+            answer = yield from _in_one_trip(call, slot)
         else:
-            answer = yield from (_in_one_trip if call.handler.kind == "thread" else _stage_by_stage)(call, slot)
+            if slot.turn is not None or not call.is_decoded:
+                yield from _prepare(call, slot)
+            if slot.is_left:
+                raise Stopped
+            if not call.started:
+                call.started = call.entered if slot.turn is None else call.engine.clock()
+            if call.handler.kind == "async":
+                run_async = call.run_async if call.span is None else call.run_async_in_span
+                response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
+            else:
+                response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
+            is_quick = call.delivery is None and (call.is_small or call.form.encoding_cost(call.request, response) <= ON_LOOP)
+            answer = call.encode(response) if is_quick else (yield from _encode_elsewhere(call, response))
     except FAILURES as failure:
         raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -221,23 +253,16 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
         # the decoded request asks for a shorter timeout than the trip had
 
 
-def _stage_by_stage(call: Call[T], slot: Slot) -> Steps[T]:
-    """A model on the event loop, or one that this thread calls: what may take long beside it runs in worker threads."""
+def _prepare(call: Call[Any], slot: Slot) -> Steps[None]:
+    """Wait for the turn of a call on the event loop, and have a long request decoded in a worker thread."""
     if not call.is_decoded:
         yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
     elif slot.turn is not None:
         yield Wait(slot.turn, call.deadline, for_client=True)
-    if slot.is_left:
-        raise Stopped
-    if not call.started:
-        call.started = call.entered if slot.turn is None else call.engine.clock()
-    if call.handler.kind == "async":
-        run_async = call.run_async if call.span is None else call.run_async_in_span
-        response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
-    else:
-        response = yield Run(call.run if call.span is None else call.run_in_span, "inline")
-    if call.delivery is None and (call.is_small or call.form.encoding_cost(call.request, response) <= ON_LOOP):
-        return call.encode(response)
+
+
+def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
+    """Encode a large response of a call on the event loop in a worker thread."""
     for tensor in response.outputs:
         if tensor.array.nbytes <= SMALL:
             tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
