@@ -67,12 +67,16 @@ def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float
     return Limiter(max_concurrency, max_queue, clock=clock)
 
 
+def in_use() -> Uses:
+    """What one request uses, which its slot ends."""
+    uses = Uses()
+    uses.begin()
+    return uses
+
+
 def entered(limiter: Limiter) -> AnySlot | None:
     """A slot for one more request; None where it is refused."""
-    uses = Uses()
-    with uses.lock:
-        uses.number += 1
-    return limiter.enter(uses)
+    return limiter.enter(in_use())
 
 
 def limiter_of(server: InferenceServer, name: str) -> Limiter:

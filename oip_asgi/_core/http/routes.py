@@ -112,37 +112,36 @@ class Routes:
             path: Behind the mount, percent-encoded. One slash at its end does not count.
         """
         path = path.removesuffix("/")
-        is_quoted = "%" in path
-        fixed = self._fixed.get(unquote(path) if is_quoted else path)
+        plain = unquote if "%" in path else str
+        fixed = self._fixed.get(plain(path))
         if fixed is not None:
             return Match(fixed)
         for before, named in self._named.items():
             if not path.startswith(before) or len(path) == len(before):
                 continue
-            name, handlers = _action(path[len(before) :], named.actions)
+            name, handlers = _action(path[len(before) :], named.actions, plain)
             if handlers is None:
                 continue
-            version = None
+            if "/" not in name:
+                return Match(handlers, plain(name), None, False, named.is_region)
+            front, _, version = name.rpartition("/")
+            front, slash, word = front.rpartition("/")
+            if slash and named.has_versions and plain(word) == "versions":
+                return Match(handlers, plain(front), plain(version), "/" in front, named.is_region)
             # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-            is_split = "/" in name
-            if is_split and named.has_versions:
-                front, _, last = name.rpartition("/")
-                front, slash, word = front.rpartition("/")
-                if slash and unquote(word) == "versions":
-                    name, version, is_split = front, unquote(last), "/" in front
-            return Match(handlers, unquote(name) if is_quoted else name, version, is_split, named.is_region)
+            return Match(handlers, plain(name), None, True, named.is_region)
         return None
 
 
-def _action(path: str, actions: Mapping[str, dict[str, Handler]]) -> tuple[str, dict[str, Handler] | None]:
-    """A name with its version, still encoded, and the handlers of what is behind it: two segments at most, as in "docs/dataplane.json"."""
+def _action(path: str, actions: Mapping[str, dict[str, Handler]], plain: Callable[[str], str]) -> tuple[str, dict[str, Handler] | None]:
+    """What is before an action, and the handlers of that action, which has two segments at most, as "docs/dataplane.json" has."""
     name, slash, action = path.rpartition("/")
     if slash:
-        handlers = actions.get(unquote(action))
+        handlers = actions.get(plain(action))
         if handlers is not None:
             return name, handlers
         name, slash, first = name.rpartition("/")
-        handlers = actions.get(unquote(f"{first}/{action}")) if slash else None
+        handlers = actions.get(plain(f"{first}/{action}")) if slash else None
         if handlers is not None:
             return name, handlers
     return path, actions.get("")

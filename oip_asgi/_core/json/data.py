@@ -99,7 +99,7 @@ def read_plain(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if _NESTED.match(text):
             flat = _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
         elif shape or _LIST.match(text):
-            flat = _decoder(kind, 1).decode(text)
+            flat = _FLAT[kind].decode(text)
         else:
             flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
         if len(flat) == size:
@@ -115,6 +115,10 @@ def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
     for _ in range(depth):
         element = types.GenericAlias(list, (element,))
     return msgspec.json.Decoder(element)
+
+
+_FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
+"""The decoders of flat arrays, which nearly all `data` is."""
 
 
 def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
@@ -209,7 +213,7 @@ def _decode_plain(chunk: bytes, dtype: DType) -> Array | list[bytes]:
         if array is None:
             raise NotPlain
         return array
-    flat = _decoder(kind, 1).decode(chunk)
+    flat = _FLAT[kind].decode(chunk)
     return _to_array(flat, dtype, (len(flat),))
 
 

@@ -104,12 +104,10 @@ class Life:
             handler = self._handler
             if handler is None:
                 return None
-            uses = handler.uses
-            with uses.lock:
-                uses.number += 1
+            handler.uses.begin()
             if handler is self._handler:
                 return handler
-            uses.end()  # it was replaced meanwhile, and may have been found idle
+            handler.uses.end()  # it was replaced meanwhile, and may have been found idle
 
     # Loading
 

@@ -17,6 +17,8 @@ from .durations import Duration, ResponseCounts, ResponseOutcome, Responses
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of every duration, in seconds; one more bucket takes what is longer."""
 
+_FIRST: Final = BUCKETS[0]
+
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Upper bounds of the buckets of rows in one execution; one more takes larger ones."""
 
@@ -203,10 +205,11 @@ class Statistics:
             stages.queue += queue
             stages.infer += infer
             stages.output += answered - returned
-            stages.queues[bisect_left(BUCKETS, queue)] += 1
-            stages.infers[bisect_left(BUCKETS, infer)] += 1
+            # as of most quick models, all is in the first bucket
+            stages.queues[bisect_left(BUCKETS, queue) if queue > _FIRST else 0] += 1
+            stages.infers[bisect_left(BUCKETS, infer) if infer > _FIRST else 0] += 1
             self._seconds += seconds
-            self._durations[bisect_left(BUCKETS, seconds)] += 1
+            self._durations[bisect_left(BUCKETS, seconds) if seconds > _FIRST else 0] += 1
             self._last = answered
             if rows is not None:
                 self._member_rows += rows

@@ -10,22 +10,33 @@ from ..effects import Signal
 
 @final
 class Uses:
-    """The requests that use one thing. May be called from any thread."""
+    """The requests that use one thing. May be called from any thread.
 
-    __slots__ = ("_idle", "_is_let_go", "lock", "number")
+    Each of them is an item of a list, which needs no lock: who looks for signals has taken its item out before, and who leaves a signal
+    looks for items behind it. So one of them sees the other.
+    """
+
+    __slots__ = ("_idle", "_is_let_go", "_items", "_lock")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.number = 0
-        """How many there are. Who begins one adds to it, under the lock, and `end`s it exactly once."""
+        self._items: list[None] = []
+        self._lock = threading.Lock()
         self._idle: list[Signal] = []
         self._is_let_go = False
 
+    def begin(self) -> None:
+        """A request uses it, until it `end`s that, exactly once."""
+        self._items.append(None)
+
     def end(self) -> None:
         """A request does not use it any more, and neither does a thread of that request."""
-        with self.lock:
-            self.number -= 1
-            if self.number or not self._idle:
+        self._items.pop()
+        if self._idle:
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            if self._items:
                 return
             idle, self._idle = self._idle, []
         for signal in idle:
@@ -33,16 +44,14 @@ class Uses:
 
     def let_go(self) -> bool:
         """Whether it may be let go now. True for the first caller only."""
-        with self.lock:
+        with self._lock:
             was_let_go, self._is_let_go = self._is_let_go, True
             return not was_let_go
 
     def idle(self) -> Signal:
         """Set as soon as no request uses it."""
         signal = Signal()
-        with self.lock:
-            if self.number:
-                self._idle.append(signal)
-                return signal
-        signal.set()
+        with self._lock:
+            self._idle.append(signal)
+        self._look()
         return signal

@@ -11,8 +11,7 @@ import pytest
 
 from oip_asgi import InferenceServer
 from oip_asgi._core.models.limiter import Limiter, Slot
-from oip_asgi._core.models.uses import Uses
-from tests.support.inside import limiter_of
+from tests.support.inside import in_use, limiter_of
 from tests.support.ways import Request, asked_together, ways_into
 
 
@@ -39,7 +38,7 @@ def limiter(clocks: Clocks) -> Limiter:
 
 
 def entered(limiter: Limiter, count: int) -> list[Slot]:
-    slots = [limiter.enter(Uses()) for _ in range(count)]
+    slots = [limiter.enter(in_use()) for _ in range(count)]
     assert None not in slots
     return [slot for slot in slots if slot is not None]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 from oip_asgi._core.models.batches import Batches, Waiting
 from oip_asgi._core.models.limiter import Limiter, Slot
-from oip_asgi._core.models.uses import Uses
+from tests.support.inside import in_use
 
 
 class Queue:
@@ -20,7 +20,7 @@ class Queue:
         self.slots: dict[str, Slot] = {}
 
     def enter(self, name: str, rows: int = 1, *, key: Hashable | None = "key", hold: float = 0.0) -> None:
-        slot = self.limiter.enter_to_share(Uses(), may_run=False)
+        slot = self.limiter.enter_to_share(in_use(), may_run=False)
         assert slot is not None
         self.slots[name] = slot
         self.limiter.share(slot, key, Waiting(rows, self.now + hold, name))
@@ -218,7 +218,7 @@ def test_no_more_wait_than_may() -> None:
     for name in "abcde":
         queue.enter(name, hold=5.0)
     assert queue.limiter.is_full()
-    assert queue.limiter.enter_to_share(Uses(), may_run=True) is None
+    assert queue.limiter.enter_to_share(in_use(), may_run=True) is None
     queue.limiter.tell_due(queue.slots["a"], 5.0)
     queue.begin("a")
     assert not queue.limiter.is_full()
@@ -231,10 +231,10 @@ def test_no_more_wait_than_may() -> None:
 
 def test_a_request_runs_at_once_where_a_slot_is_free_and_nobody_waits() -> None:
     limiter = Queue().limiter
-    slot = limiter.enter_to_share(Uses(), may_run=True)
+    slot = limiter.enter_to_share(in_use(), may_run=True)
     assert slot is not None
     assert slot.turn is None
-    other = limiter.enter_to_share(Uses(), may_run=True)
+    other = limiter.enter_to_share(in_use(), may_run=True)
     assert other is not None
     assert other.turn is not None
     assert (limiter.running, limiter.waiting) == (1, 1)
