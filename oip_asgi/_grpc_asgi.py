@@ -93,7 +93,7 @@ class OIPGRPCApp:
     async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
         engine, runtime = self._server._inside
         try:
-            reader = call.reader(engine.max_body_bytes, most=None)
+            reader = call.reader(engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
             await _send(self._methods.calls.refused(call, error), send, laid)
@@ -112,12 +112,12 @@ class OIPGRPCApp:
         """Answer each message as it comes."""
         engine, runtime = self._server._inside
         try:
-            reader = call.reader(engine.max_body_bytes, most=None)
+            reader = call.reader(engine.max_body_bytes)
         except InferenceError as error:
             await _send(self._methods.calls.refused(call, error), send, laid)
             return
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-        reply, more = Reply(()), True
+        reply, more = Reply(), True
         try:
             while more:
                 message = await receive()

@@ -6,7 +6,7 @@ Specification: gRPC, ModelInfer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
@@ -15,7 +15,7 @@ from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
 from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
-from .contents import Contents, without_contents
+from .contents import without_contents
 from .messages import decode_request, decoding_cost, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
@@ -52,7 +52,7 @@ class GRPCForm:
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
         self._message: Any = None
         if len(self._parsed) <= ON_LOOP:
-            self._message = method.parse(bytes(self._parsed))
+            self._message = method.parse(self._parsed)
             self.model_name, self.model_version = self._message.model_name, self._message.model_version
         else:
             self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))
