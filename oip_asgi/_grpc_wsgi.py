@@ -129,10 +129,10 @@ def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes
             except StopIteration as end:
                 reply: Reply = end.value
                 break
-            yield b"".join(call.written(call.framed([message])))
+            yield call.framed(message)
     finally:
         messages.close()
-    yield b"".join(call.written(call.ending(reply)[0]))
+    yield call.ending(reply)[0]
 
 
 def _messages(stream: Stream, reader: FrameReader, limit: int | None) -> list[bytes]:

@@ -125,8 +125,10 @@ class MethodsByPath:
         services = Services(metadata, health=health, reflection=reflection)
         self.service_paths = [f"/{name}" for name in services.names]
         """What the paths of each service begin with."""
-        self.calls = Calls(engine, {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)})
-        """What answers one message with one."""
+        self.unary = {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)}
+        """The methods that answer one message with one."""
+        self.calls = Calls(engine, self.unary)
+        """What answers these."""
         reflecting = [name for name in services.names if name in REFLECTION]
         self.reflect = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in reflecting}
         """What answers each message of a conversation."""

@@ -95,23 +95,25 @@ class Call(Incoming, kw_only=True):
         self.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
-    def framed(self, message: Sequence[Buffer], coding: Coding | None = None) -> list[Buffer]:
-        """A message of the response, which is compressed already where `coding` is given, as parts of its body."""
-        return [frame_head(_size(message), is_compressed=coding is not None), *message]
+    def framed(self, message: bytes) -> bytes:
+        """One message of several, as it travels."""
+        return b"".join(self._written([frame_head(len(message)), message]))
 
-    def ending(self, reply: Reply) -> tuple[list[Buffer], Fields | None]:
-        """The last parts of the body, and the trailers behind it."""
+    def ending(self, reply: Reply) -> tuple[bytes, Fields | None]:
+        """What the body has behind several messages, as it travels, and the trailers."""
         fields = status_fields(reply.code, reply.details)
-        return ([], fields) if self.protocol.has_trailers else ([trailers_frame(fields)], None)
+        return (b"", fields) if self.protocol.has_trailers else (b"".join(self._written([trailers_frame(fields)])), None)
 
-    def written(self, parts: list[Buffer]) -> list[Buffer]:
+    def _written(self, parts: list[Buffer]) -> list[Buffer]:
         """Parts of the body as they travel."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
     def answer(self, message: Sequence[Buffer], coding: Coding | None = None) -> Answer:
         """The answer that one message is, which is compressed already where `coding` is given."""
         fields = self.fields if coding is None else [*self.fields, (b"grpc-encoding", coding.encode())]
-        return self._ended(fields, self.framed(message, coding), _DONE)
+        size = _size(message)
+        head = frame_head(size, is_compressed=coding is not None)
+        return self._ended(fields, [head, *message], len(head) + size, _DONE)
 
     def refused(self, error: InferenceError) -> Answer:
         """The answer that an error is, where no message was sent."""
@@ -120,16 +122,16 @@ class Call(Incoming, kw_only=True):
         if self.protocol.has_trailers and not self.has_trailers:
             # the client reads the status here, if this server ends the response with its head
             return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
-        return self._ended(fields, [], reply)
+        return self._ended(fields, [], 0, reply)
 
-    def _ended(self, fields: Fields, parts: list[Buffer], reply: Reply) -> Answer:
-        """An answer that is sent as a whole."""
-        last, trailers = self.ending(reply)
-        parts = self.written(parts + last)
+    def _ended(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
+        """An answer that is sent as a whole: parts of `size` bytes, and how the call ended."""
+        status = status_fields(reply.code, reply.details)
+        if self.protocol.has_trailers:
+            return Answer(Response(200, fields, parts, size), status)
+        parts = self._written([*parts, trailers_frame(status)])
         size = _size(parts)
-        if trailers is None:
-            fields = [*fields, (b"content-length", b"%d" % size)]
-        return Answer(Response(200, fields, parts, size), trailers)
+        return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
