@@ -152,29 +152,27 @@ def _find(engine: Engine, name: str, version: str) -> Model:
     return engine.models.find(name, version or None)
 
 
-_FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
-    {
-        "ServerLive": _server_live,
-        "ServerReady": _server_ready,
-        "ServerMetadata": _server_metadata,
-        "ModelReady": _model_ready,
-        "ModelMetadata": _model_metadata,
-        "ModelStatistics": _model_statistics,
-        "ModelConfig": _model_config,
-        "RepositoryIndex": repository.index,
-        "RepositoryModelLoad": repository.load,
-        "RepositoryModelUnload": repository.unload,
-        "SystemSharedMemoryStatus": shared_memory.status,
-        "SystemSharedMemoryRegister": shared_memory.register,
-        "SystemSharedMemoryUnregister": shared_memory.unregister,
-        "CudaSharedMemoryStatus": shared_memory.cuda_status,
-        "CudaSharedMemoryRegister": shared_memory.cuda_register,
-        "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
-        "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
-        "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
-        "Check": _check,
-    }
-)
+_FILL: Final[Mapping[str, _Fill]] = {
+    "ServerLive": _server_live,
+    "ServerReady": _server_ready,
+    "ServerMetadata": _server_metadata,
+    "ModelReady": _model_ready,
+    "ModelMetadata": _model_metadata,
+    "ModelStatistics": _model_statistics,
+    "ModelConfig": _model_config,
+    "RepositoryIndex": repository.index,
+    "RepositoryModelLoad": repository.load,
+    "RepositoryModelUnload": repository.unload,
+    "SystemSharedMemoryStatus": shared_memory.status,
+    "SystemSharedMemoryRegister": shared_memory.register,
+    "SystemSharedMemoryUnregister": shared_memory.unregister,
+    "CudaSharedMemoryStatus": shared_memory.cuda_status,
+    "CudaSharedMemoryRegister": shared_memory.cuda_register,
+    "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
+    "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
+    "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
+    "Check": _check,
+}
 """What fills the response of each method but ModelInfer."""
 
 WITHOUT_MESSAGES: Final = ("TraceSetting", "LogSettings")

@@ -142,7 +142,9 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
         limit: The most bytes of its body.
         has_trailers: As in `Call`.
     """
-    headers = _by_name(head)
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
     content_type = headers.get(b"content-type", b"")
     protocol = protocol_of(content_type)
     if head.method != "POST":
@@ -151,11 +153,6 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
         text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         return Answer(http_refusal(InferenceError(text, status=415)))
     return Call(head, headers, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
-
-
-def _by_name(head: Head) -> dict[bytes, bytes]:
-    headers = dict(head.headers)
-    return headers if len(headers) == len(head.headers) else joined(head.headers, b",")
 
 
 class Calls:
@@ -176,7 +173,7 @@ class Calls:
         limit = self._engine.max_body_bytes
         call = begin(head, limit, has_trailers=has_trailers)
         if type(call) is Answer:
-            yield from Incoming(head, _by_name(head), limit).drop()
+            yield from Incoming(head, joined(head.headers, b","), limit).drop()
             return call
         try:
             reader = call.reader(limit, most=1)

@@ -52,8 +52,8 @@ class GRPCForm:
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
         self._message: Any = None
         if len(self._parsed) <= ON_LOOP:
-            self._message = method.parse(self._parsed)
-            self.model_name, self.model_version = self._message.model_name, self._message.model_version
+            message = self._message = method.parse(self._parsed)
+            self.model_name, self.model_version = message.model_name, message.model_version
         else:
             self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))
 

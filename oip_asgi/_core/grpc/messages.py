@@ -45,7 +45,7 @@ def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buf
         InvalidRequest: There are more or fewer.
     """
     if not raw or len(raw) == len(inputs):
-        return raw[:]
+        return raw
     left = iter(raw)
     of_inputs = [None if REGION in item.parameters else next(left, None) for item in inputs]
     expected = sum(REGION not in item.parameters for item in inputs)
