@@ -92,9 +92,10 @@ class FrameReader:
             self._left -= len(chunk)
         if self._is_text:
             chunk = self._decoded(chunk)
-        if self._body is None and not self._head and _HEAD <= len(chunk) <= _SHORT:
-            flag, size = _HEAD_FIELDS.unpack_from(chunk)
-            if flag == _PLAIN and size == len(chunk) - _HEAD and self._most and (self._limit is None or size <= self._limit):
+        size = len(chunk) - _HEAD
+        if self._body is None and not self._head and 0 <= size <= _SHORT:
+            is_whole = _HEAD_FIELDS.unpack_from(chunk) == (_PLAIN, size)
+            if is_whole and self._most and (self._limit is None or size <= self._limit):
                 # a short message in one chunk, as nearly always
                 self._most -= 1
                 self.messages.append(chunk[_HEAD:])

@@ -77,12 +77,8 @@ def decode_request(
     for item in inputs:
         place = len(tensors)
         tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place) if contents else None, lend))
-    return InferenceRequest(
-        tensors,
-        message.id or None,
-        _decode_parameters(parameters, "parameters") if parameters else {},
-        _asked(outputs[:]) if outputs else [],
-    )
+    asked = _asked(outputs[:]) if outputs else []
+    return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
 
 def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
