@@ -5,6 +5,7 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -26,6 +27,7 @@ _SMALL: Final = 4096
 """Bytes up to which an array is copied in less time than a view of it is made."""
 
 
+@lru_cache(256)  # shapes are short, and repeat from request to request
 def count(shape: tuple[int, ...]) -> int:
     """How many elements a tensor of this shape has, in exact arithmetic and before anything is allocated.
 
