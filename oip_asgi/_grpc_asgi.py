@@ -53,7 +53,8 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._compress = compress_responses
-        self._methods = MethodsByPath(server._inside.engine, _metadata, health=health, reflection=reflection)
+        self._engine, self._runtime = server._inside
+        self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
         self.paths = self._methods.service_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,24 +62,23 @@ class OIPGRPCApp:
             await self._answer_other(scope, receive, send)
             return
         path: str = scope["path"]
-        if path.count("/") != 2 or path[-1] == "/":  # else it is the service and the method
+        if path not in self._methods.unary:
             path = _method_path(scope)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
         laid: Fields | None = scope.get(_LAID)
         has_trailers = laid is not None or _has_trailers(scope)
-        engine, runtime = self._server._inside
-        respond = self._methods.reflect.get(head.path)
-        if respond is not None or head.path == INFER_STREAM:
-            call = begin(head, engine.max_body_bytes, has_trailers=has_trailers)
+        respond = self._methods.reflect.get(path)
+        if respond is not None or path == INFER_STREAM:
+            call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
                 if respond is not None:
                     await self._converse(call, respond, receive, send, laid)
                 else:
                     await self._stream(call, receive, send, laid)
                 return
-        client = ClientOf(receive, runtime)
+        steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
         try:
-            answer = await advance_async(self._methods.calls.answer(head, has_trailers=has_trailers), runtime, client.read, client.is_gone)
+            answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
         assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
@@ -91,41 +91,38 @@ class OIPGRPCApp:
             await own_lifespan(self._server, receive, send)
 
     async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
-        engine, runtime = self._server._inside
         try:
-            reader = call.reader(engine.max_body_bytes, most=None)
+            reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
             await _send(self._methods.calls.refused(call, error), send, laid)
             return
 
         async def put(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": b"".join(call.written(call.framed([message]))), "more_body": True})
+            await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
 
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-        requests = Requests(receive, reader, runtime)
-        steps = stream_exchange(engine, self._methods.infer_stream, call.head.transport, requests.next, in_turns(put))
+        requests = Requests(receive, reader, self._runtime)
+        steps = stream_exchange(self._engine, self._methods.infer_stream, call.head.transport, requests.next, in_turns(put))
         with suppress(ClientGone):
-            await _end(call, await answer_stream(steps, requests, runtime, deadline), send, laid)
+            await _end(call, await answer_stream(steps, requests, self._runtime, deadline), send, laid)
 
     async def _converse(self, call: Call, respond: Callable[[bytes], bytes], receive: Receive, send: Send, laid: Fields | None) -> None:
         """Answer each message as it comes."""
-        engine, runtime = self._server._inside
         try:
-            reader = call.reader(engine.max_body_bytes, most=None)
+            reader = call.reader(self._engine.max_body_bytes)
         except InferenceError as error:
             await _send(self._methods.calls.refused(call, error), send, laid)
             return
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-        reply, more = Reply(()), True
+        reply, more = Reply(), True
         try:
             while more:
                 message = await receive()
                 more = message.get("more_body", False)
-                await feed(reader, message.get("body", b""), runtime)
+                await feed(reader, message.get("body", b""), self._runtime)
                 for question in reader.take():
-                    body = b"".join(call.written(call.framed([respond(bytes(question))])))
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    await send({"type": "http.response.body", "body": call.framed(respond(bytes(question))), "more_body": True})
             reader.finish(cut_off=message["type"] == "http.disconnect")
         except InferenceError as error:
             reply = refusal(error)
@@ -150,7 +147,7 @@ async def _end(call: Call, reply: Reply, send: Send, laid: Fields | None) -> Non
     if laid is not None and trailers is not None:
         laid += trailers
         trailers = None
-    await send({"type": "http.response.body", "body": b"".join(call.written(last)), "more_body": False})
+    await send({"type": "http.response.body", "body": last, "more_body": False})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 

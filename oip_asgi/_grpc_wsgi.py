@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SLICE: Final = 2**14
 """Bytes of a body that are taken apart before the size of what came out is looked at: a compressed byte becomes 1,032 at most."""
 
-_STOPPED: Final = Reply((), "UNAVAILABLE", "the server is stopping")
+_STOPPED: Final = Reply(b"", "UNAVAILABLE", "the server is stopping")
 
 
 class OIPGRPCWSGIApp:
@@ -74,8 +74,8 @@ class OIPGRPCWSGIApp:
                 try:
                     pieces = self._conversed(call, respond_to, environ["wsgi.input"])
                 except InferenceError as error:
-                    if call.incoming.is_left:
-                        drive(call.incoming.drop(), runtime, read_here)
+                    if call.is_left:
+                        drive(call.drop(), runtime, read_here)
                     return respond(self._methods.calls.refused(call, error).response, start_response)
                 respond(Response(200, call.fields, [], 0), start_response)
                 return _body(call, pieces)
@@ -90,7 +90,7 @@ class OIPGRPCWSGIApp:
         """
         limit = self._server._inside.engine.max_body_bytes
         seconds = timeout_of(call.header(b"grpc-timeout"))
-        messages = _messages(stream, call.reader(limit, most=None), limit)
+        messages = _messages(stream, call.reader(limit), limit)
         if respond_to is not None:
             return _reflected(messages, respond_to)
         return self._inferred(call, messages, time.monotonic() + seconds)
@@ -117,7 +117,7 @@ def _reflected(messages: list[bytes], respond_to: Callable[[bytes], bytes]) -> G
         yield from map(respond_to, messages)
     except InferenceError as error:
         return refusal(error)
-    return Reply(())
+    return Reply()
 
 
 def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes]:
@@ -129,10 +129,10 @@ def _body(call: Call, messages: Generator[bytes, None, Reply]) -> Iterator[bytes
             except StopIteration as end:
                 reply: Reply = end.value
                 break
-            yield b"".join(call.written(call.framed([message])))
+            yield call.framed(message)
     finally:
         messages.close()
-    yield b"".join(call.written(call.ending(reply)[0]))
+    yield call.ending(reply)[0]
 
 
 def _messages(stream: Stream, reader: FrameReader, limit: int | None) -> list[bytes]:

@@ -21,6 +21,7 @@ try:
 except ImportError as error:
     raise needs(error, "google.protobuf", "grpc-asgi") from error
 
+from ._core.datatypes import Buffer
 from ._core.errors import InvalidRequest
 from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES
 from ._core.grpc.http import Calls
@@ -82,7 +83,7 @@ class Services:
         if len(data) > ON_LOOP:
             raise InvalidRequest(f"the question has {len(data)} bytes: expected {ON_LOOP} at most")
         [described] = self._pool.FindServiceByName(service).methods
-        question: Any = _parse(GetMessageClass(described.input_type), data)
+        question: Any = _parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
         asked = question.WhichOneof("message_request")
@@ -124,8 +125,10 @@ class MethodsByPath:
         services = Services(metadata, health=health, reflection=reflection)
         self.service_paths = [f"/{name}" for name in services.names]
         """What the paths of each service begin with."""
-        self.calls = Calls(engine, {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)})
-        """What answers one message with one."""
+        self.unary = {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)}
+        """The methods that answer one message with one."""
+        self.calls = Calls(engine, self.unary)
+        """What answers these."""
         reflecting = [name for name in services.names if name in REFLECTION]
         self.reflect = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in reflecting}
         """What answers each message of a conversation."""
@@ -147,14 +150,20 @@ def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
 
 def _method(described: MethodDescriptor, metadata: Metadata) -> Method:
     request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return Method(described.name, partial(_parse, request), response, metadata)
+    return Method(described.name, _parser(request), response, metadata)
 
 
-def _parse(kind: type[Message], data: bytes) -> Message:
-    try:
-        return kind.FromString(data)
-    except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
-        raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+def _parser(kind: type[Message]) -> Callable[[Buffer], Message]:
+    """What makes messages of their bytes."""
+    from_string = kind.FromString
+
+    def parse(data: Buffer) -> Message:
+        try:
+            return from_string(data if type(data) is bytes else bytes(data))
+        except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
+            raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+
+    return parse
 
 
 def _describe(answer: Any, file: FileDescriptor) -> None:

@@ -6,9 +6,11 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Final
 
 import numpy as np
+from numpy import ndarray
 
 from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
@@ -35,15 +37,10 @@ def count(shape: tuple[int, ...]) -> int:
     """
     if len(shape) > MAX_RANK:
         raise InvalidRequest(f"shape has {len(shape)} dimensions: at most {MAX_RANK} are possible")
-    elements, empty = 1, False
-    for dimension in shape:
-        if dimension == 0:
-            empty = True
-        else:
-            elements *= dimension
-            if elements > MAX_ELEMENTS:
-                raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
-    return 0 if empty else elements
+    elements = prod(shape)
+    if elements > MAX_ELEMENTS or (elements == 0 and prod(filter(None, shape)) > MAX_ELEMENTS):
+        raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
+    return elements
 
 
 def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -58,21 +55,21 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         InvalidRequest: The size of `data` is not that of the shape, a BOOL is neither 0 nor 1, or the lengths of
             BYTES elements do not add up.
     """
-    elements = count(shape)
-    if dtype.hasobject:
+    elements, kind = count(shape), dtype.kind
+    if kind == "O":
         return _bytes_array(data, shape, elements)
-    if len(data) != elements * dtype.itemsize:
+    size = elements * dtype.itemsize
+    if len(data) != size:
         raise InvalidRequest(
-            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {elements * dtype.itemsize} "
-            f"({elements} elements of {dtype.itemsize} bytes)"
+            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {size} ({elements} elements of {dtype.itemsize} bytes)"
         )
-    if dtype.kind == "b":
+    if kind == "b":
         codes = np.frombuffer(data, np.uint8)
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
     if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
-        return np.ndarray(shape, dtype, data)
+        return ndarray(shape, dtype, data)
     array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
     if not array.flags.aligned:
         array = array.copy()

@@ -42,9 +42,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 """Fills a response message, the last argument, for a request message."""
 
 
-def exchange(
-    engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
-) -> Steps[Reply]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
     """Answer one call. Raises nothing but what is not an `Exception`.
 
     Args:
@@ -52,37 +50,54 @@ def exchange(
         method: Which method.
         body: The serialized request message.
         transport: The adapter's own object, for `InferenceContext.transport`.
-        timeout: How many seconds the client gives it.
-        in_parts: As in `GRPCForm`.
     """
     try:
-        fill = _FILL.get(method.name)
-        if fill is None:
-            try:
-                form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
-                model = engine.models.find(form.model_name, form.model_version or None)
-            except InferenceError as error:
-                refused_unknown(engine.unknown, error)
-                raise
-            return Reply((yield from answered((yield from opened(engine, model, form)))))
-        response = method.response()
-        yield from fill(engine, (yield from _parsed(engine, method, body)), response)
-        return Reply([response.SerializeToString()])
+        return Reply(b"".join((yield from respond(engine, method, body, transport))))
     except InferenceError as error:
         return refusal(error)
     except Exception as error:
         return refusal(own_fault(error))
 
 
+def respond(
+    engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
+) -> Steps[list[Buffer]]:
+    """Answer one call with its response message, in parts.
+
+    Args:
+        engine: As in `exchange`.
+        method: As in `exchange`.
+        body: As in `exchange`.
+        transport: As in `exchange`.
+        timeout: How many seconds the client gives it.
+        in_parts: As in `GRPCForm`.
+
+    Raises:
+        InferenceError: The call is refused.
+    """
+    fill = _FILL.get(method.name)
+    if fill is not None:
+        response = method.response()
+        yield from fill(engine, (yield from _parsed(engine, method, body)), response)
+        return [response.SerializeToString()]
+    try:
+        form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
+        model = engine.models.find(form.model_name, form.model_version or None)
+    except InferenceError as error:
+        refused_unknown(engine.unknown, error)
+        raise
+    return (yield from answered((yield from opened(engine, model, form))))
+
+
 def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
     if len(body) <= ON_LOOP:
-        return method.parse(bytes(body))
+        return method.parse(body)
     if method.name != "RepositoryModelLoad" or not engine.model_control:
         raise InvalidRequest(f"the request has {len(body)} bytes: expected {ON_LOOP} at most")
     if has_more_fields(body, _MAX_FIELDS):
         raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
-    return (yield Run(partial(method.parse, bytes(body)), "conversion", for_client=True))
+    return (yield Run(partial(method.parse, body), "conversion", for_client=True))
 
 
 def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:
@@ -137,29 +152,27 @@ def _find(engine: Engine, name: str, version: str) -> Model:
     return engine.models.find(name, version or None)
 
 
-_FILL: Final[Mapping[str, _Fill]] = MappingProxyType(
-    {
-        "ServerLive": _server_live,
-        "ServerReady": _server_ready,
-        "ServerMetadata": _server_metadata,
-        "ModelReady": _model_ready,
-        "ModelMetadata": _model_metadata,
-        "ModelStatistics": _model_statistics,
-        "ModelConfig": _model_config,
-        "RepositoryIndex": repository.index,
-        "RepositoryModelLoad": repository.load,
-        "RepositoryModelUnload": repository.unload,
-        "SystemSharedMemoryStatus": shared_memory.status,
-        "SystemSharedMemoryRegister": shared_memory.register,
-        "SystemSharedMemoryUnregister": shared_memory.unregister,
-        "CudaSharedMemoryStatus": shared_memory.cuda_status,
-        "CudaSharedMemoryRegister": shared_memory.cuda_register,
-        "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
-        "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
-        "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
-        "Check": _check,
-    }
-)
+_FILL: Final[Mapping[str, _Fill]] = {
+    "ServerLive": _server_live,
+    "ServerReady": _server_ready,
+    "ServerMetadata": _server_metadata,
+    "ModelReady": _model_ready,
+    "ModelMetadata": _model_metadata,
+    "ModelStatistics": _model_statistics,
+    "ModelConfig": _model_config,
+    "RepositoryIndex": repository.index,
+    "RepositoryModelLoad": repository.load,
+    "RepositoryModelUnload": repository.unload,
+    "SystemSharedMemoryStatus": shared_memory.status,
+    "SystemSharedMemoryRegister": shared_memory.register,
+    "SystemSharedMemoryUnregister": shared_memory.unregister,
+    "CudaSharedMemoryStatus": shared_memory.cuda_status,
+    "CudaSharedMemoryRegister": shared_memory.cuda_register,
+    "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
+    "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
+    "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
+    "Check": _check,
+}
 """What fills the response of each method but ModelInfer."""
 
 WITHOUT_MESSAGES: Final = ("TraceSetting", "LogSettings")

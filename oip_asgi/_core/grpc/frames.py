@@ -7,6 +7,7 @@ Specification: gRPC over HTTP2, Length-Prefixed-Message; gRPC-Web, for the body 
 
 from __future__ import annotations
 
+import math
 import re
 from binascii import Error, a2b_base64
 from struct import Struct
@@ -48,7 +49,7 @@ class FrameReader:
         limit: The most bytes of one message, compressed and not; None for no limit.
         coding: How messages are compressed whose frame says that they are; None where the request names no coding.
         is_text: Whether the body is base64.
-        most: How many messages are expected at most; None for any number.
+        most: How many messages are expected at most, such as 1.
         length: How many bytes the body has; None where nobody says.
 
     Attributes:
@@ -62,7 +63,7 @@ class FrameReader:
     __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
 
     def __init__(
-        self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: int | None = None, length: int | None = None
+        self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: float = math.inf, length: int | None = None
     ) -> None:
         self.messages: list[Buffer] = []
         self.is_compressed = coding is not None
@@ -91,11 +92,12 @@ class FrameReader:
             self._left -= len(chunk)
         if self._is_text:
             chunk = self._decoded(chunk)
-        if self._body is None and not self._head and _HEAD <= len(chunk) <= _SHORT:
-            flag, size = _HEAD_FIELDS.unpack_from(chunk)
-            if flag == _PLAIN and size == len(chunk) - _HEAD and (self._limit is None or size <= self._limit):
+        size = len(chunk) - _HEAD
+        if self._body is None and not self._head and 0 <= size <= _SHORT:
+            is_whole = _HEAD_FIELDS.unpack_from(chunk) == (_PLAIN, size)
+            if is_whole and self._most and (self._limit is None or size <= self._limit):
                 # a short message in one chunk, as nearly always
-                self._count()
+                self._most -= 1
                 self.messages.append(chunk[_HEAD:])
                 return
         rest = memoryview(chunk)
@@ -117,7 +119,9 @@ class FrameReader:
     def _begin(self) -> Body:
         flag, size = _HEAD_FIELDS.unpack(self._head)
         self._head = b""
-        self._count()
+        if not self._most:
+            raise InferenceError("the request has more than one message: expected one", status=501)
+        self._most -= 1
         if flag not in (_PLAIN, _COMPRESSED):
             raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
         if flag == _COMPRESSED and self._coding is None:
@@ -125,12 +129,6 @@ class FrameReader:
         body = Body(size, self._limit, self._coding if flag == _COMPRESSED else None)
         body.check(size)
         return body
-
-    def _count(self) -> None:
-        if self._most is not None:
-            if not self._most:
-                raise InferenceError("the request has more than one message: expected one", status=501)
-            self._most -= 1
 
     def _decoded(self, chunk: bytes) -> bytes:
         text = self._rest + chunk
@@ -161,4 +159,4 @@ class FrameReader:
         """
         if cut_off or self._left or self._head or self._rest or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
-        return self.take()
+        return self.messages

@@ -10,7 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ..http.response import refusal as http_refusal
 from ..limits import ON_LOOP
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from .exchange import exchange
+from .exchange import respond
 from .frames import FrameReader, frame_head, trailers_frame
 from .method import Method, Reply, refusal
 from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
@@ -38,6 +38,7 @@ _NO_TRAILERS: Final = (
 _logger: Final = logging.getLogger("oip_asgi")
 
 
+@final
 class Answer(msgspec.Struct, frozen=True):
     """A response, and the trailers behind it; None where it has none."""
 
@@ -48,7 +49,9 @@ class Answer(msgspec.Struct, frozen=True):
 CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
-TOO_LATE: Final = Reply((), "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+_DONE: Final = Reply()
+
+TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
 """How a stream ends at the deadline of its client."""
 
 
@@ -58,28 +61,24 @@ class NoTrailers(InferenceError):
     status = 501
 
 
-class Call(msgspec.Struct, frozen=True, eq=False):
-    """A gRPC call that came as an HTTP request.
+class Call(Incoming, kw_only=True):
+    """A gRPC call that came as an HTTP request, whose path names service and method, such as "/inference.GRPCInferenceService/ModelInfer".
 
     Args:
-        head: The request's head; its `path` is the service's and method's, such as "/inference.GRPCInferenceService/ModelInfer".
-        incoming: What its headers say of its body.
         protocol: gRPC or gRPC-Web.
         has_trailers: Whether the server in front can send trailers.
         fields: The headers of its response.
     """
 
-    head: Head
-    incoming: Incoming
     protocol: Protocol
     has_trailers: bool
     fields: Fields
 
     def header(self, name: bytes) -> bytes:
         """A header of the request, empty where it is absent."""
-        return self.incoming.headers.get(name, b"")
+        return self.headers.get(name, b"")
 
-    def reader(self, limit: int | None, most: int | None) -> FrameReader:
+    def reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
         """What the body is fed into. `limit` and `most` are those of `FrameReader`.
 
         Raises:
@@ -90,24 +89,31 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         """
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
-        named = self.incoming.headers.get(b"grpc-encoding")
+        named = self.headers.get(b"grpc-encoding")
         coding = None if named is None else message_coding(named)
-        length = self.incoming.length()
-        self.incoming.is_left = False
+        length = self.length()
+        self.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
-    def framed(self, message: Sequence[Buffer], coding: Coding | None = None) -> list[Buffer]:
-        """A message of the response, which is compressed already where `coding` is given, as parts of its body."""
-        return [frame_head(sum(map(len, message)), is_compressed=coding is not None), *message]
+    def framed(self, message: bytes) -> bytes:
+        """One message of several, as it travels."""
+        return b"".join(self._written([frame_head(len(message)), message]))
 
-    def ending(self, reply: Reply) -> tuple[list[Buffer], Fields | None]:
-        """The last parts of the body, and the trailers behind it."""
+    def ending(self, reply: Reply) -> tuple[bytes, Fields | None]:
+        """What the body has behind several messages, as it travels, and the trailers."""
         fields = status_fields(reply.code, reply.details)
-        return ([], fields) if self.protocol.has_trailers else ([trailers_frame(fields)], None)
+        return (b"", fields) if self.protocol.has_trailers else (b"".join(self._written([trailers_frame(fields)])), None)
 
-    def written(self, parts: list[Buffer]) -> list[Buffer]:
+    def _written(self, parts: list[Buffer]) -> list[Buffer]:
         """Parts of the body as they travel."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
+
+    def answer(self, message: Sequence[Buffer], coding: Coding | None = None) -> Answer:
+        """The answer that one message is, which is compressed already where `coding` is given."""
+        fields = self.fields if coding is None else [*self.fields, (b"grpc-encoding", coding.encode())]
+        size = _size(message)
+        head = frame_head(size, is_compressed=coding is not None)
+        return self._ended(fields, [head, *message], len(head) + size, _DONE)
 
     def refused(self, error: InferenceError) -> Answer:
         """The answer that an error is, where no message was sent."""
@@ -116,16 +122,16 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         if self.protocol.has_trailers and not self.has_trailers:
             # the client reads the status here, if this server ends the response with its head
             return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
-        parts, trailers = self.ending(reply)
-        return self.answer(fields, parts, trailers)
+        return self._ended(fields, [], 0, reply)
 
-    def answer(self, fields: Fields, parts: list[Buffer], trailers: Fields | None) -> Answer:
-        """An answer that is sent as a whole."""
-        parts = self.written(parts)
-        size = sum(map(len, parts))
-        if not self.protocol.has_trailers:
-            fields = [*fields, (b"content-length", b"%d" % size)]
-        return Answer(Response(200, fields, parts, size), trailers)
+    def _ended(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
+        """An answer that is sent as a whole: parts of `size` bytes, and how the call ended."""
+        status = status_fields(reply.code, reply.details)
+        if self.protocol.has_trailers:
+            return Answer(Response(200, fields, parts, size), status)
+        parts = self._written([*parts, trailers_frame(status)])
+        size = _size(parts)
+        return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
@@ -136,22 +142,17 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
         limit: The most bytes of its body.
         has_trailers: As in `Call`.
     """
-    incoming = _incoming(head, limit)
-    content_type = incoming.headers.get(b"content-type", b"")
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    content_type = headers.get(b"content-type", b"")
     protocol = protocol_of(content_type)
     if head.method != "POST":
         return Answer(http_refusal(MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})))
     if protocol is None:
         text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         return Answer(http_refusal(InferenceError(text, status=415)))
-    return Call(head, incoming, protocol, has_trailers, [(b"content-type", content_type)])
-
-
-def _incoming(head: Head, limit: int | None) -> Incoming:
-    headers = dict(head.headers)
-    if len(headers) != len(head.headers):
-        headers = joined(head.headers, b",")
-    return Incoming(head, headers, limit)
+    return Call(head, headers, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
 
 
 class Calls:
@@ -169,19 +170,33 @@ class Calls:
 
     def answer(self, head: Head, *, has_trailers: bool) -> Steps[Answer]:
         """Answer one request, with the arguments of `begin`. Raises nothing but what is not an `Exception`."""
-        call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
+        limit = self._engine.max_body_bytes
+        call = begin(head, limit, has_trailers=has_trailers)
         if type(call) is Answer:
-            yield from _incoming(head, self._engine.max_body_bytes).drop()
+            yield from Incoming(head, joined(head.headers, b","), limit).drop()
             return call
-        assert type(call) is Call  # for mypy
         try:
-            answer = yield from self._called(call)
+            reader = call.reader(limit, most=1)
+            method = self._methods.get(head.path)
+            if method is None:
+                call.is_left = True
+                raise InferenceError(f"unknown method {shown(head.path)}", status=501)
+            given = call.headers.get(b"grpc-timeout")
+            timeout = math.inf if given is None else timeout_of(given)
+            messages: list[Buffer] = yield Read(reader)
+            if not messages:
+                raise InferenceError("the request has no message: expected one", status=501)
+            message = yield from respond(self._engine, method, messages[0], head.transport, timeout, in_parts=True)
+            coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if head.compress else None
+            if coding is not None:
+                message = [(yield from _compressed(message, coding))]
+            answer = call.answer(message, coding)
         except InferenceError as error:
             answer = self.refused(call, error)
         except Exception as error:
             answer = call.refused(own_fault(error))
-        if call.incoming.is_left:
-            yield from call.incoming.drop()
+        if call.is_left:
+            yield from call.drop()
         return answer
 
     def refused(self, call: Call, error: InferenceError) -> Answer:
@@ -191,34 +206,16 @@ class Calls:
             _logger.error("a gRPC call cannot be answered: %s", error)
         return call.refused(error)
 
-    def _called(self, call: Call) -> Steps[Answer]:
-        limit = self._engine.max_body_bytes
-        reader = call.reader(limit, most=1)
-        method = self._methods.get(call.head.path)
-        if method is None:
-            call.incoming.is_left = True
-            raise InferenceError(f"unknown method {shown(call.head.path)}", status=501)
-        given = call.incoming.headers.get(b"grpc-timeout")
-        timeout = math.inf if given is None else timeout_of(given)
-        messages: list[Buffer] = yield Read(reader)
-        if not messages:
-            raise InferenceError("the request has no message: expected one", status=501)
-        reply = yield from exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
-        fields = call.fields
-        parts: list[Buffer] = []
-        if reply.code == "OK":
-            coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if call.head.compress else None
-            parts = [*reply.parts]
-            if coding is not None:
-                fields = [*fields, (b"grpc-encoding", coding.encode())]
-                parts = [(yield from _compressed(parts, coding))]
-            parts = call.framed(parts, coding)
-        last, trailers = call.ending(reply)
-        return call.answer(fields, parts + last, trailers)
+
+def _size(parts: Sequence[Buffer]) -> int:
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size
 
 
 def _compressed(message: list[Buffer], coding: Coding) -> Steps[bytes]:
-    if sum(map(len, message)) <= ON_LOOP:
+    if _size(message) <= ON_LOOP:
         return encode(message, coding)
     compressed: bytes = yield Run(partial(encode, message, coding), "conversion", for_client=True)
     return compressed

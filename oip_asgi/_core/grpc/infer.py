@@ -6,8 +6,7 @@ Specification: gRPC, ModelInfer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
@@ -16,12 +15,11 @@ from ..limits import ON_LOOP
 from ..memory import keep_at_hand
 from ..models.model import Model
 from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
-from .contents import Contents, without_contents
-from .messages import check_message, decode_request, decoding_cost, encode_response
+from .contents import without_contents
+from .messages import decode_request, decoding_cost, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
 
-_NO_CONTENTS: Final[Mapping[int, Contents]] = MappingProxyType({})
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
@@ -54,8 +52,8 @@ class GRPCForm:
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
         self._message: Any = None
         if len(self._parsed) <= ON_LOOP:
-            self._message = method.parse(bytes(self._parsed))
-            self.model_name, self.model_version = self._message.model_name, self._message.model_version
+            message = self._message = method.parse(self._parsed)
+            self.model_name, self.model_version = message.model_name, message.model_version
         else:
             self.model_name, self.model_version = find_texts(self._parsed, (_MODEL_NAME, _MODEL_VERSION))
 
@@ -76,15 +74,13 @@ class GRPCForm:
         return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
 
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
-        message, contents = self._message, _NO_CONTENTS
+        message, contents = self._message, None
         if message is None:
             short, contents = without_contents(body)
             message = self._message = self._method.parse(short)
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
-        raw = self._raw or message.raw_input_contents
-        check_message(message, raw)
-        return decode_request(message, raw, contents, lend)
+        return decode_request(message, self._raw or message.raw_input_contents, contents, lend)
 
     def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
         return copying_effort(response.outputs)

@@ -9,7 +9,6 @@ Specification: gRPC, Message Contents and Tensor Data.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -39,56 +38,47 @@ _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_p
 _INT64_MAX: Final = 2**63 - 1
 
 
-def check_message(message: Any, raw: Sequence[Buffer]) -> None:
-    """Look at how many tensors a `ModelInferRequest` names, before anything is made of them.
-
-    Args:
-        message: The message.
-        raw: Its `raw_input_contents`.
+def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
+    """The raw contents of each input, where there are any: those in shared memory have none.
 
     Raises:
-        InvalidRequest: They are too many, or not as many as there are raw contents.
+        InvalidRequest: There are more or fewer.
     """
-    inputs = message.inputs
-    check_numbers(len(inputs), len(message.outputs))
-    if raw and len(raw) != len(inputs):
-        expected = sum(REGION not in item.parameters for item in inputs[:])
-        if len(raw) != expected:
-            beside = "" if expected == len(inputs) else ", but those in shared memory"
-            raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
-
-
-def _of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
-    """The raw contents of each input, where there are any: those in shared memory have none."""
     if not raw or len(raw) == len(inputs):
         return raw
     left = iter(raw)
-    return [None if REGION in item.parameters else next(left, None) for item in inputs]
+    of_inputs = [None if REGION in item.parameters else next(left, None) for item in inputs]
+    expected = sum(REGION not in item.parameters for item in inputs)
+    if len(raw) != expected:
+        beside = "" if expected == len(inputs) else ", but those in shared memory"
+        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
+    return of_inputs
 
 
 def decode_request(
-    message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] = MappingProxyType({}), lend: Lend = lend_nothing
+    message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] | None = None, lend: Lend = lend_nothing
 ) -> InferenceRequest:
     """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
 
     Args:
-        message: The message, which `check_message` has passed. `binary_data` and `binary_data_output`, which choose a form on REST, mean
-            nothing here.
+        message: The message. `binary_data` and `binary_data_output`, which choose a form on REST, mean nothing here.
         raw: Its `raw_input_contents`.
-        contents: The typed contents that were taken off it, by the number of their input.
+        contents: The typed contents that were taken off it, by the number of their input; None where none were.
         lend: Reads the inputs that are in shared memory.
 
     Raises:
         InvalidRequest: The message is not what the specification describes; the text names the place.
     """
-    inputs = message.inputs[:]
-    raw_of = _of_inputs(inputs, raw)
-    tensors = []
-    for place, item in enumerate(inputs):
-        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place), lend))
-    outputs = _asked(message.outputs[:]) if message.outputs else []
-    parameters = _decode_parameters(message.parameters, "parameters") if message.parameters else {}
-    return InferenceRequest(tensors, message.id or None, parameters, outputs)
+    inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
+    check_numbers(len(inputs), len(outputs))
+    inputs = inputs[:]
+    raw_of = _raw_of_inputs(inputs, raw)
+    tensors: list[Tensor] = []
+    for item in inputs:
+        place = len(tensors)
+        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place) if contents else None, lend))
+    asked = _asked(outputs[:]) if outputs else []
+    return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
 
 def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
@@ -98,10 +88,13 @@ def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
         message: The message.
         size: How many bytes it has without its raw contents, which is its typed contents mostly.
         raw: Its `raw_input_contents`.
+
+    Raises:
+        InvalidRequest: There are more or fewer of them than inputs.
     """
     return size + sum(
         len(content) if item.datatype == "BYTES" else len(content) // COPIED
-        for item, content in zip(message.inputs, _of_inputs(message.inputs, raw), strict=False)
+        for item, content in zip(message.inputs, _raw_of_inputs(message.inputs, raw), strict=False)
         if content is not None
     )
 
@@ -119,13 +112,15 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
         raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
-        parameters = _decode_parameters(item.parameters, "parameters") if item.parameters else {}
-        parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
+        given, parameters = item.parameters, {}
+        if given:
+            parameters = _decode_parameters(given, "parameters")
+            parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is None:
             if not item.HasField("contents"):
                 if REGION in parameters:
                     return known_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
-                check_supported(item.parameters, "it")
+                check_supported(given, "it")
             if contents is None:
                 array = _from_contents(item.contents, item.datatype, dtype, shape)
             else:
@@ -184,9 +179,10 @@ def encode_response(response: InferenceResponse, message: Any, elsewhere: Collec
     if response.parameters:
         _encode_parameters(response.parameters, message.parameters)
     contents: list[Buffer] = []
+    outputs = message.outputs
     for tensor in response.outputs:
         array = tensor.array
-        output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
+        output = outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
         if tensor.parameters:
             _encode_parameters(tensor.parameters, output.parameters)
         contents.append(b"" if tensor.name in elsewhere else view_raw(array))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -25,28 +25,23 @@ class Method(msgspec.Struct, frozen=True, eq=False):
     """
 
     name: str
-    parse: Callable[[bytes], Any]
+    parse: Callable[[Buffer], Any]
     response: Callable[[], Any]
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply: the response message in parts, or the name of an error's code and its text."""
+    """A reply: the response message, or the name of an error's code and its text."""
 
-    parts: Sequence[Buffer]
+    message: bytes = b""
     code: str = "OK"
     details: str = ""
-
-    @property
-    def message(self) -> bytes:
-        """The response message, without a copy where it is one part."""
-        return b"".join(self.parts)
 
 
 def refusal(error: InferenceError) -> Reply:
     """The reply that an error is."""
     text = as_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
-    return Reply((), error.grpc_code, text)
+    return Reply(b"", error.grpc_code, text)
 
 
 def as_text(error: InferenceError) -> str:

@@ -36,16 +36,14 @@ class Protocol(msgspec.Struct, frozen=True):
 
 _GRPC, _WEB, _WEB_TEXT = Protocol(True), Protocol(False), Protocol(False, is_text=True)
 
-PROTOCOLS: Final[Mapping[bytes, Protocol]] = MappingProxyType(
-    {
-        b"application/grpc": _GRPC,
-        b"application/grpc+proto": _GRPC,
-        b"application/grpc-web": _WEB,
-        b"application/grpc-web+proto": _WEB,
-        b"application/grpc-web-text": _WEB_TEXT,
-        b"application/grpc-web-text+proto": _WEB_TEXT,
-    }
-)
+PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
+    b"application/grpc": _GRPC,
+    b"application/grpc+proto": _GRPC,
+    b"application/grpc-web": _WEB,
+    b"application/grpc-web+proto": _WEB,
+    b"application/grpc-web-text": _WEB_TEXT,
+    b"application/grpc-web-text+proto": _WEB_TEXT,
+}
 """By content type, which a response has from its request."""
 
 _CODES: Final = (
@@ -53,7 +51,7 @@ _CODES: Final = (
     *("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
     "UNAUTHENTICATED",
 )
-_NUMBERS: Final[Mapping[str, bytes]] = MappingProxyType({name: b"%d" % number for number, name in enumerate(_CODES)})
+_NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 """What a text among headers may hold as it is."""

@@ -220,7 +220,7 @@ class _Stream:
                 raise broken
             finally:
                 del broken  # it knows this frame: together they would live until the next garbage collection
-        return Reply(()) if self._end is None else self._end
+        return Reply() if self._end is None else self._end
 
     def _part(self, steps: Steps[None]) -> Spawn:
         part = Spawn(steps)
