@@ -14,7 +14,7 @@ import numpy as np
 from oip_asgi._core.datatypes import Array
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.grpc.contents import TYPED, without_contents
-from oip_asgi._core.grpc.messages import check_message, decode_request
+from oip_asgi._core.grpc.messages import decode_request
 from oip_asgi._core.grpc.wire import bytes_head
 from oip_asgi._core.tensors import InferenceRequest
 from oip_asgi._services import Services
@@ -117,14 +117,12 @@ def values(array: Array) -> Any:
 
 def by_protobuf(data: bytes) -> InferenceRequest:
     parsed = PARSE(data)
-    check_message(parsed, parsed.raw_input_contents)
     return decode_request(parsed, parsed.raw_input_contents)
 
 
 def by_us(data: bytes) -> InferenceRequest:
     short, taken = without_contents(data)
     parsed = PARSE(short)
-    check_message(parsed, parsed.raw_input_contents)
     return decode_request(parsed, parsed.raw_input_contents, taken)
 
 

@@ -70,7 +70,7 @@ def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float
 def in_use() -> Uses:
     """What one request uses, which its slot ends."""
     uses = Uses()
-    uses.begin()
+    uses.items.append(None)
     return uses
 
 
@@ -199,7 +199,7 @@ class Messages(NamedTuple):
     """How a method of gRPC reads its request and makes its response: protobuf's classes, so that this module needs no protobuf."""
 
     method: str
-    read: Callable[[bytes], Any]
+    read: Callable[[Buffer], Any]
     make: Callable[[], Any]
 
 

@@ -24,7 +24,7 @@ from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
 from ..serving.observers import refused_unknown
-from ..serving.pipeline import infer
+from ..serving.pipeline import answered, opened
 from . import pages, repository, shared_memory
 from .generate import STREAMED, answer_once, answer_with_events
 from .infer import RestForm
@@ -133,7 +133,7 @@ def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
-    return infer(request.engine, model, request.form)
+    return (yield from answered((yield from opened(request.engine, model, request.form))))
 
 
 def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:

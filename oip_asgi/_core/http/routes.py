@@ -119,9 +119,13 @@ class Routes:
         for before, named in self._named.items():
             if not path.startswith(before) or len(path) == len(before):
                 continue
-            name, handlers = _action(path[len(before) :], named.actions, plain)
+            path, actions = path[len(before) :], named.actions
+            name, slash, action = path.rpartition("/")
+            handlers = actions.get(plain(action)) if slash else None
             if handlers is None:
-                continue
+                name, handlers = _longer_action(path, actions, plain)
+                if handlers is None:
+                    return None
             if "/" not in name:
                 return Match(handlers, plain(name), None, False, named.is_region)
             front, _, version = name.rpartition("/")
@@ -133,17 +137,15 @@ class Routes:
         return None
 
 
-def _action(path: str, actions: Mapping[str, dict[str, Handler]], plain: Callable[[str], str]) -> tuple[str, dict[str, Handler] | None]:
-    """What is before an action, and the handlers of that action, which has two segments at most, as "docs/dataplane.json" has."""
-    name, slash, action = path.rpartition("/")
-    if slash:
-        handlers = actions.get(plain(action))
+def _longer_action(
+    path: str, actions: Mapping[str, dict[str, Handler]], plain: Callable[[str], str]
+) -> tuple[str, dict[str, Handler] | None]:
+    """What is before an action of two segments, as "docs/dataplane.json" has, or of none, and its handlers."""
+    segments = path.rsplit("/", 2)
+    if len(segments) > 2:
+        handlers = actions.get(plain("/".join(segments[1:])))
         if handlers is not None:
-            return name, handlers
-        name, slash, first = name.rpartition("/")
-        handlers = actions.get(plain(f"{first}/{action}")) if slash else None
-        if handlers is not None:
-            return name, handlers
+            return segments[0], handlers
     return path, actions.get("")
 
 

@@ -104,7 +104,7 @@ class Life:
             handler = self._handler
             if handler is None:
                 return None
-            handler.uses.begin()
+            handler.uses.items.append(None)
             if handler is self._handler:
                 return handler
             handler.uses.end()  # it was replaced meanwhile, and may have been found idle

@@ -47,7 +47,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     if outputs.are_open and not asked:  # as nearly always
         spec = outputs.sole
         array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-        if type(array) is ndarray and (spec is None or spec.describes(array)):
+        if type(array) is ndarray and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
             name = "output_0" if spec is None else spec.name
             if array.dtype in NUMBERS:
                 return InferenceResponse([Tensor(name, array)])

@@ -87,11 +87,6 @@ class TensorSpec(_Resolved):
         if -1 not in row and math.prod(row) != len(labels):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
-    def describes(self, array: Array) -> bool:
-        """Whether an array has the declared datatype, rank and fixed dimensions."""
-        dtype = array.dtype
-        return (dtype is self.dtype or dtype == self.dtype) and self.fits(array.shape)
-
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
         if len(shape) != len(self.shape):
@@ -177,9 +172,10 @@ class InputNames:
                 array = tensor.array
                 if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
                     array = spec.of_list(array)
-                if not spec.describes(array):
-                    if array.dtype != spec.dtype:
-                        raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                dtype = array.dtype
+                if dtype is not spec.dtype and dtype != spec.dtype:
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                if not spec.fits(array.shape):
                     raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
                 if array is not tensor.array:
                     tensors[name] = known_tensor(name, array, tensor.parameters)

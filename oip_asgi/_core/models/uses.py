@@ -16,27 +16,24 @@ class Uses:
     looks for items behind it. So one of them sees the other.
     """
 
-    __slots__ = ("_idle", "_is_let_go", "_items", "_lock")
+    __slots__ = ("_idle", "_is_let_go", "_lock", "items")
 
     def __init__(self) -> None:
-        self._items: list[None] = []
+        self.items: list[None] = []
+        """One for each request. Who begins adds one, and `end`s it exactly once."""
         self._lock = threading.Lock()
         self._idle: list[Signal] = []
         self._is_let_go = False
 
-    def begin(self) -> None:
-        """A request uses it, until it `end`s that, exactly once."""
-        self._items.append(None)
-
     def end(self) -> None:
         """A request does not use it any more, and neither does a thread of that request."""
-        self._items.pop()
+        self.items.pop()
         if self._idle:
             self._look()
 
     def _look(self) -> None:
         with self._lock:
-            if self._items:
+            if self.items:
                 return
             idle, self._idle = self._idle, []
         for signal in idle:

@@ -40,20 +40,6 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, form: Form[T]) -> Steps[T]:
-    """The only answer of a request.
-
-    Args:
-        engine: The server.
-        model: The model that is asked for.
-        form: How the request arrives and the response leaves.
-
-    Raises:
-        InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
-    """
-    return (yield from answered((yield from opened(engine, model, form))))
-
-
 def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
     """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
 

@@ -29,7 +29,7 @@ from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor
 from .engine import Engine
 from .faults import own_fault
 from .lasting import SMALL, memory_of
-from .pipeline import infer
+from .pipeline import answered, opened
 from .stream import Stream
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def infer_values(engine: Engine, name: str, version: str | None, form: PythonFor
         InferenceError: As a client would be told.
     """
     try:
-        return (yield from infer(engine, engine.find_for_inference(name, version), form))
+        return (yield from answered((yield from opened(engine, engine.find_for_inference(name, version), form))))
     except InferenceError:
         raise
     except Exception as error:

@@ -132,7 +132,7 @@ def test_a_queue_with_levels_loses_and_doubles_nothing() -> None:
         assert len(running) <= 2
         action = chance.random()
         if action < 0.5:
-            uses.begin()
+            uses.items.append(None)
             slot = limiter.enter(uses, level=chance.randint(0, 4))
             if slot is not None:
                 entered += 1
