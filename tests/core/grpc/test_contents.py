@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from oip_asgi import InferenceServer
+from oip_asgi._core.datatypes import Buffer
 from oip_asgi._core.grpc.contents import without_contents
 from oip_asgi._core.grpc.wire import bytes_head
 from oip_asgi._core.limits import ON_LOOP
@@ -57,9 +58,9 @@ def server() -> Iterator[InferenceServer]:
 def test_what_is_too_many_never_reaches_the_parser(message: bytes, text: str, server: InferenceServer) -> None:
     parsed: list[int] = []
 
-    def parse(data: bytes) -> object:
+    def parse(data: Buffer) -> object:
         parsed.append(len(data))
-        return MESSAGES["ModelInferRequest"].FromString(data)
+        return MESSAGES["ModelInferRequest"].FromString(bytes(data))
 
     reply = answer_grpc(server, Messages("ModelInfer", parse, MESSAGES["ModelInferResponse"]), MODEL + message)
     assert reply.code == "INVALID_ARGUMENT"
