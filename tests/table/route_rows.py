@@ -95,6 +95,7 @@ def path_rows() -> Iterator[Row]:
         "/x",
         "/Models",
         "/health/live//",
+        "/models/echo//",
         "/../x",
     ):
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", "/models/{name}"))

@@ -121,7 +121,7 @@ class Routes:
                 continue
             path, actions = path[len(before) :], named.actions
             name, slash, action = path.rpartition("/")
-            handlers = actions.get(plain(action)) if slash else None
+            handlers = actions.get(plain(action)) if slash and action else None
             if handlers is None:
                 name, handlers = _longer_action(path, actions, plain)
                 if handlers is None:
