@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from ..effects import Abandoned
 from ..errors import InferenceError, ModelFailed, NotReady, TimedOut
 from ..log import escaped, log_fields
 from ..models.model import Model
@@ -45,7 +44,7 @@ class Span(Protocol):
         Args:
             outcome: How the request ended.
             call: Its call; None where it was refused before its body was there.
-            error: What was raised, `GeneratorExit` or `Abandoned` where its client went; None where it was answered.
+            error: What was raised; no `Exception` where its client went, or its host ends it; None where it was answered.
         """
 
 
@@ -69,10 +68,10 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     """How a request ended that was not answered.
 
     Args:
-        error: What was raised; `GeneratorExit` or `Abandoned` where its client went.
+        error: What was raised; no `Exception` where its client went, or its host ends it, as by a signal.
         has_entered: Whether it had a slot or waited for one.
     """
-    if isinstance(error, (GeneratorExit, Abandoned)):
+    if not isinstance(error, Exception):
         return "cancelled"
     if not isinstance(error, InferenceError):
         return "failed"
@@ -89,7 +88,7 @@ def ended(model: Model, call: Noted | None, error: BaseException, span: Span | N
     Args:
         model: The model that was asked for.
         call: Its call; None where it ended before its body was there.
-        error: Why it ended; `GeneratorExit` or `Abandoned` where its client went.
+        error: Why it ended, as in `outcome_of`.
         span: Its span, if it has one.
         clock: That of its moments.
     """

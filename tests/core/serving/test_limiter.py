@@ -8,12 +8,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from oip_asgi import OIPApp, OIPWSGIApp
-from tests.support.inside import bounds, is_idle
+from tests.support.inside import bounds, is_idle, outcomes
 from tests.support.limited import INFER, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi
@@ -181,7 +181,9 @@ ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, St
     [
         ("ASGI", "def"),
         ("ASGI", "def with a timeout"),
+        ("ASGI", "inline"),
         ("WSGI", "def"),
+        ("WSGI", "inline"),
         ("WSGI", "def with a timeout"),
         ("WSGI", "async def"),
         ("WSGI", "async def with a timeout"),
@@ -203,7 +205,11 @@ def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
         return 1
 
     server = serve(
-        awaits if kind.startswith("async") else blocks, max_concurrency=1, max_queue=0, timeout=20 if kind.endswith("timeout") else None
+        awaits if kind.startswith("async") else blocks,
+        run="inline" if kind == "inline" else "thread",
+        max_concurrency=1,
+        max_queue=0,
+        timeout=20 if kind.endswith("timeout") else None,
     )
     server.register("next", one)
     ask = over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), "")
@@ -219,14 +225,17 @@ def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
-def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseException]) -> None:
+@pytest.mark.parametrize(("way", "run"), [("WSGI", "thread"), ("WSGI", "inline"), ("ASGI", "inline")])
+def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseException], way: str, run: Literal["thread", "inline"]) -> None:
     def model() -> None:
         raise end
 
-    server = serve(model, max_concurrency=1, max_queue=0)
+    server = serve(model, run=run, max_concurrency=1, max_queue=0)
+    ask = over_wsgi(OIPWSGIApp(server), "") if way == "WSGI" else over_asgi(OIPApp(server), "")
     with pytest.raises(end):
-        over_wsgi(OIPWSGIApp(server), "")(INFER)
+        ask(INFER)
     assert is_idle(server)
+    assert outcomes(server)["m"] == {"cancelled": 1}
 
 
 def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
