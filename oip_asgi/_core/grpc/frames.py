@@ -49,7 +49,7 @@ class FrameReader:
         limit: The most bytes of one message, compressed and not; None for no limit.
         coding: How messages are compressed whose frame says that they are; None where the request names no coding.
         is_text: Whether the body is base64.
-        most: How many messages are expected at most, such as 1.
+        most: How many messages are expected at most; infinity for any number.
         length: How many bytes the body has; None where nobody says.
 
     Attributes:

@@ -111,7 +111,7 @@ class Call(Incoming, kw_only=True):
     def answer(self, message: Sequence[Buffer], coding: Coding | None = None) -> Answer:
         """The answer that one message is, which is compressed already where `coding` is given."""
         fields = self.fields if coding is None else [*self.fields, (b"grpc-encoding", coding.encode())]
-        size = _size(message)
+        size = sum(map(len, message))
         head = frame_head(size, is_compressed=coding is not None)
         return self._ended(fields, [head, *message], len(head) + size, _DONE)
 
@@ -130,7 +130,7 @@ class Call(Incoming, kw_only=True):
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
         parts = self._written([*parts, trailers_frame(status)])
-        size = _size(parts)
+        size = sum(map(len, parts))
         return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
 
@@ -207,15 +207,8 @@ class Calls:
         return call.refused(error)
 
 
-def _size(parts: Sequence[Buffer]) -> int:
-    size = 0
-    for part in parts:
-        size += len(part)
-    return size
-
-
 def _compressed(message: list[Buffer], coding: Coding) -> Steps[bytes]:
-    if _size(message) <= ON_LOOP:
+    if sum(map(len, message)) <= ON_LOOP:
         return encode(message, coding)
     compressed: bytes = yield Run(partial(encode, message, coding), "conversion", for_client=True)
     return compressed

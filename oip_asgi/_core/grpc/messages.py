@@ -46,13 +46,12 @@ def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buf
     """
     if not raw or len(raw) == len(inputs):
         return raw
-    left = iter(raw)
-    of_inputs = [None if REGION in item.parameters else next(left, None) for item in inputs]
     expected = sum(REGION not in item.parameters for item in inputs)
     if len(raw) != expected:
         beside = "" if expected == len(inputs) else ", but those in shared memory"
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
-    return of_inputs
+    left = iter(raw)
+    return [None if REGION in item.parameters else next(left) for item in inputs]
 
 
 def decode_request(

@@ -68,9 +68,7 @@ def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffe
         described: The headers that say what the parts are.
         parts: The body.
     """
-    size = 0
-    for part in parts:
-        size += len(part)
+    size = sum(map(len, parts))
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 

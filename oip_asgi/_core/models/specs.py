@@ -15,7 +15,7 @@ from ..tensors import Tensor, known_tensor, plain_name
 
 
 class _Resolved:
-    """What follows from the fields of a `TensorSpec`, and is none of them."""
+    """Values that a `TensorSpec` makes from its fields. They stand here so that the dataclass does not take them for fields."""
 
     dtype: DType
     """The numpy dtype of the datatype."""

@@ -205,7 +205,7 @@ class Statistics:
             stages.queue += queue
             stages.infer += infer
             stages.output += answered - returned
-            # as of most quick models, all is in the first bucket
+            # a quick model has all in the first bucket, and a search takes longer than this look
             stages.queues[bisect_left(BUCKETS, queue) if queue > _FIRST else 0] += 1
             stages.infers[bisect_left(BUCKETS, infer) if infer > _FIRST else 0] += 1
             self._seconds += seconds

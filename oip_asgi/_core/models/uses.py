@@ -12,8 +12,8 @@ from ..effects import Signal
 class Uses:
     """The requests that use one thing. May be called from any thread.
 
-    Each of them is an item of a list, which needs no lock: who looks for signals has taken its item out before, and who leaves a signal
-    looks for items behind it. So one of them sees the other.
+    Each request is an item of a list, which needs no lock. A request that ends takes its item out first, and then looks for signals.
+    `idle` leaves its signal first, and then looks for items. So if both happen at the same time, at least one of them sees the other.
     """
 
     __slots__ = ("_idle", "_is_let_go", "_lock", "items")

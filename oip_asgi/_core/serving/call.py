@@ -6,8 +6,7 @@ Plain functions: which of them runs in which thread, and when, is decided in `pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -51,8 +50,6 @@ E = TypeVar("E", bound=BaseException)
 
 _LATER: Final[Any] = None
 """What a member holds before the stage that sets it."""
-
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _MANY: Final = 1000
 """Inputs above which they are let go before the response is encoded. Each takes 250 bytes beside its elements."""
@@ -103,7 +100,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     level: int = 0
     delivery: Delivery | None = None
     _outputs: Sequence[RequestOutput] = ()
-    _asked: dict[str, str] | None = None
+    _asked: dict[str, str] = {}
     _is_at_once: bool = False
     _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
@@ -207,15 +204,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def _check_outputs(self) -> None:
         """Check the outputs that the request asks for, and note the content types that it asks for."""
         regions, is_plain = self.engine.regions, True
-        asked: dict[str, str] = {}
         for output in self._outputs:
             if output.parameters:
                 supported = SUPPORTED if regions.are_allowed else (CLASSIFICATION,)
                 _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs, supported)
                 if "content_type" in output.parameters:
-                    asked[output.name] = str(output.parameters["content_type"])
+                    self._asked[output.name] = str(output.parameters["content_type"])
                 is_plain = is_plain and output.parameters.keys().isdisjoint(SUPPORTED)
-        self._asked = asked
         if self.handler.outputs:
             check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
         if not is_plain:
@@ -396,14 +391,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             InvalidRequest: It has not what the request asks for.
         """
         request, model = self.request, self.model
-        response = to_response(result, self.handler.answers, self._asked or _NOTHING)
+        response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
-        response.model_name = model.name
-        if request.id is not None:
-            response.id = request.id
-        if model.version is not None:
-            response.model_version = model.version
+        response.id, response.model_name, response.model_version = request.id, model.name, model.version
         if lasts:
             return response
         self.is_small = len(response.outputs) == 1

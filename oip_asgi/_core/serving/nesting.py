@@ -23,8 +23,10 @@ held: Final = _HELD.get
 """The slots within which this runs."""
 
 hold: Final = _HELD.set
+"""Note within which slots this runs from here on. Returns what `release` takes."""
+
 release: Final = _HELD.reset
-"""What `enter` and `leave` do, for a call that does not wait, which ends in the context in which it began."""
+"""Undo what `hold` did. Only for calls that do not wait: they end in the context in which they began. For others there is `leave`."""
 
 
 def enter(model: Model, slot: Slot) -> Token[Held]:

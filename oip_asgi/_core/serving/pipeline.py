@@ -127,7 +127,7 @@ def _enter(call: Call[Any]) -> Slot:
     within = holders() if held() else ()
     if engine.stopping and not within:
         raise _stopping(model)
-    is_within = model in within if within else False
+    is_within = model in within
     if model.batching is None or is_within:
         slot = model.limiter.enter(call.handler.uses, may_wait=not is_within, level=call.level)
     else:
