@@ -6,19 +6,19 @@ Knows scopes, messages and protobuf's classes, and no gRPC library.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ._checks import check_server
 from ._core.errors import InferenceError
 from ._core.grpc.http import CANCELLED, Answer, Call, begin
-from ._core.grpc.method import Reply, refusal
+from ._core.grpc.method import Reply
 from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, timeout_of
 from ._core.grpc.stream import stream_exchange
 from ._core.http.request import Head
-from ._grpc_asgi_stream import Requests, answer_stream, feed, in_turns
-from ._runtime.drive import advance_async
+from ._grpc_asgi_stream import Requests, Respond, answer_each, ending, in_turns
+from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone
 from ._services import INFER_STREAM, MethodsByPath
 from .asgi import AnyASGIApp, ClientOf, own_lifespan
@@ -71,10 +71,7 @@ class OIPGRPCApp:
         if respond is not None or path == INFER_STREAM:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
-                if respond is not None:
-                    await self._converse(call, respond, receive, send, laid)
-                else:
-                    await self._stream(call, receive, send, laid)
+                await self._stream(call, respond, receive, send, laid)
                 return
         steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
         try:
@@ -90,7 +87,8 @@ class OIPGRPCApp:
         else:
             await own_lifespan(self._server, receive, send)
 
-    async def _stream(self, call: Call, receive: Receive, send: Send, laid: Fields | None) -> None:
+    async def _stream(self, call: Call, respond: Respond | None, receive: Receive, send: Send, laid: Fields | None) -> None:
+        """Answer a call of `ModelStreamInfer`, or one whose messages `respond` answers."""
         try:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
@@ -102,31 +100,14 @@ class OIPGRPCApp:
             await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
 
         await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-        requests = Requests(receive, reader, self._runtime)
-        steps = stream_exchange(self._engine, self._methods.infer_stream, call.head.transport, requests.next, in_turns(put))
+        requests, write = Requests(receive, reader, self._runtime), in_turns(put)
+        if respond is not None:
+            answering = answer_each(respond, requests, write)
+        else:
+            steps = stream_exchange(self._engine, self._methods.infer_stream, call.head.transport, requests.next, write)
+            answering = drive_async(steps, self._runtime)
         with suppress(ClientGone):
-            await _end(call, await answer_stream(steps, requests, self._runtime, deadline), send, laid)
-
-    async def _converse(self, call: Call, respond: Callable[[bytes], bytes], receive: Receive, send: Send, laid: Fields | None) -> None:
-        """Answer each message as it comes."""
-        try:
-            reader = call.reader(self._engine.max_body_bytes)
-        except InferenceError as error:
-            await _send(self._methods.calls.refused(call, error), send, laid)
-            return
-        await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
-        reply, more = Reply(), True
-        try:
-            while more:
-                message = await receive()
-                more = message.get("more_body", False)
-                await feed(reader, message.get("body", b""), self._runtime)
-                for question in reader.take():
-                    await send({"type": "http.response.body", "body": call.framed(respond(bytes(question))), "more_body": True})
-            reader.finish(cut_off=message["type"] == "http.disconnect")
-        except InferenceError as error:
-            reply = refusal(error)
-        await _end(call, reply, send, laid)
+            await _end(call, await ending(answering, requests, deadline), send, laid)
 
 
 async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:

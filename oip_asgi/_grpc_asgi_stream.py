@@ -1,24 +1,30 @@
-"""`ModelStreamInfer` over ASGI: the messages of one call, both ways. It translates messages and decides nothing."""
+"""gRPC calls of several messages over ASGI, both ways. It translates messages and decides nothing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from ._core.effects import DeadlinePassed, Run, Steps
+from ._core.effects import DeadlinePassed, Run
 from ._core.errors import InferenceError
 from ._core.grpc.frames import FrameReader
 from ._core.grpc.http import TOO_LATE
 from ._core.grpc.method import Reply, refusal
-from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, attended, until_gone
 from .asgi import ClientOf
 
 if TYPE_CHECKING:
     from starlette.types import Receive
+
+Respond: TypeAlias = Callable[[bytes], bytes]
+"""Makes the response message of a request message.
+
+Raises:
+    InferenceError: It is refused.
+"""
 
 
 @final
@@ -60,7 +66,7 @@ class Requests:
         more = True
         try:
             while more and (message := await self._receive())["type"] != "http.disconnect":
-                await feed(self._reader, message.get("body", b""), self._runtime)
+                await self._feed(message.get("body", b""))
                 for each in self._reader.take():
                     self._messages.put_nowait(bytes(each))
                 more = message.get("more_body", False)
@@ -75,17 +81,11 @@ class Requests:
         except InferenceError as error:
             self.error = error
 
-
-async def feed(reader: FrameReader, chunk: bytes, runtime: Runtime) -> None:
-    """Feed the next chunk of a body, in a worker thread where messages are to be decompressed.
-
-    Raises:
-        InferenceError: As `FrameReader.feed`.
-    """
-    if reader.is_compressed:
-        await runtime.run(Run(partial(reader.feed, chunk), "conversion"))
-    else:
-        reader.feed(chunk)
+    async def _feed(self, chunk: bytes) -> None:
+        if self._reader.is_compressed:
+            await self._runtime.run(Run(partial(self._reader.feed, chunk), "conversion"))
+        else:
+            self._reader.feed(chunk)
 
 
 def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Coroutine[Any, Any, None]]:
@@ -98,21 +98,29 @@ def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Corou
     return write
 
 
-async def answer_stream(steps: Steps[Reply], requests: Requests, runtime: Runtime, deadline: float) -> Reply:
-    """Answer a call, and return how it ended.
+async def answer_each(respond: Respond, requests: Requests, write: Callable[[bytes], Awaitable[None]]) -> Reply:
+    """Answer each message as it comes, with the message that `respond` makes of it, and return how the call ended."""
+    try:
+        while (message := await requests.next()) is not None:
+            await write(respond(message))
+    except InferenceError as error:
+        return refusal(error)
+    return Reply()
+
+
+async def ending(answering: Coroutine[Any, Any, Reply], requests: Requests, deadline: float) -> Reply:
+    """Wait until a call has been answered, and return how it ended.
 
     Args:
-        steps: What takes requests and sends messages.
+        answering: What answers the requests.
         requests: Where they come from.
-        runtime: What carries out the steps.
         deadline: When the call ends, in seconds of `time.monotonic`.
 
     Raises:
         ClientGone: The client has gone.
     """
-
     try:
-        return await attended(drive_async(steps, runtime), deadline, requests.is_gone)
+        return await attended(answering, deadline, requests.is_gone)
     except DeadlinePassed:
         return TOO_LATE
     except ClientGone:

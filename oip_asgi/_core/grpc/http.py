@@ -116,7 +116,11 @@ class Call(Incoming, kw_only=True):
         return self._ended(fields, [head, *message], len(head) + size, _DONE)
 
     def refused(self, error: InferenceError) -> Answer:
-        """The answer that an error is, where no message was sent."""
+        """The answer that an error is, where no message was sent.
+
+        Its status is in trailers, and not in the head alone (Trailers-Only): ASGI cannot end a response with its head, and clients of grpc
+        see no status in the head where an empty DATA frame follows it, as behind uvicorn and hypercorn.
+        """
         fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
         reply = refusal(error)
         if self.protocol.has_trailers and not self.has_trailers:

@@ -1,4 +1,4 @@
-"""`ModelStreamInfer` over ASGI, message by message: what each protocol carries, and how a call ends."""
+"""Calls of several messages over ASGI, message by message: what each protocol carries, and how a call ends."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.support.streaming import Noted
 from tests.support.talk import until
 
 PATH = f"/{SERVICE}/ModelStreamInfer"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
 def asked(model: str, n: int, request_id: str = "") -> bytes:
@@ -86,7 +87,7 @@ def test_headers_that_are_wrong_are_answered_before_any_message() -> None:
 class Line:
     """A call whose client goes, or takes nothing for a while, when a test says so."""
 
-    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = ()) -> None:
+    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = (), path: str = PATH) -> None:
         self.sent: list[Any] = []
         self.takes = asyncio.Event()
         self.takes.set()
@@ -96,7 +97,7 @@ class Line:
         scope: Any = {
             "type": "http",
             "method": "POST",
-            "path": PATH,
+            "path": path,
             "headers": [(b"content-type", GRPC.encode()), *headers],
             "extensions": {"http.response.trailers": {}},
         }
@@ -162,3 +163,20 @@ def test_the_time_of_a_call_is_its_grpc_timeout() -> None:
 
     asyncio.run(main())
     assert is_idle(server)
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["its time is over", "its client goes"])
+def test_a_conversation_with_reflection_ends(goes: bool) -> None:
+    async def main() -> None:
+        line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"1S")], path=REFLECTION)
+        await until(lambda: line.bodies == 1)
+        assert SERVICE.encode() in line.sent[1]["body"]
+        if goes:
+            line.messages.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait_for(line.task, 20)
+        if goes:
+            assert line.bodies == 1
+        else:
+            assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
+
+    asyncio.run(main())
