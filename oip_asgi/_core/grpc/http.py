@@ -17,7 +17,7 @@ import msgspec
 from ..codings import Coding, encode, preferred
 from ..datatypes import Buffer
 from ..effects import Read, Run, Steps
-from ..errors import InferenceError, MethodNotAllowed, shown
+from ..errors import InferenceError, MethodNotAllowed, TimedOut, shown
 from ..headers import joined
 from ..http.request import Head, Incoming
 from ..http.response import Response
@@ -51,7 +51,9 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 
 _DONE: Final = Reply()
 
-TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+_TOO_LATE: Final = "the call did not end within its grpc-timeout"
+
+TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", _TOO_LATE)
 """How a stream ends at the deadline of its client."""
 
 
@@ -187,9 +189,12 @@ class Calls:
                 raise InferenceError(f"unknown method {shown(head.path)}", status=501)
             given = call.headers.get(b"grpc-timeout")
             timeout = math.inf if given is None else timeout_of(given)
+            since = 0.0 if timeout == math.inf else self._engine.clock()
             messages: list[Buffer] = yield Read(reader)
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
+            if timeout != math.inf:
+                timeout = _left(timeout, self._engine.clock() - since)
             message = yield from respond(self._engine, method, messages[0], head.transport, timeout, in_parts=True)
             coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if head.compress else None
             if coding is not None:
@@ -209,6 +214,17 @@ class Calls:
             self._is_told = True
             _logger.error("a gRPC call cannot be answered: %s", error)
         return call.refused(error)
+
+
+def _left(timeout: float, passed: float) -> float:
+    """How many seconds are left of a timeout, to the next millisecond: texts name them.
+
+    Raises:
+        TimedOut: None.
+    """
+    if passed >= timeout:
+        raise TimedOut(_TOO_LATE)
+    return math.ceil((timeout - passed) * 1000) / 1000
 
 
 def _compressed(message: list[Buffer], coding: Coding) -> Steps[bytes]:

@@ -62,8 +62,8 @@ _SECONDS: Final[Mapping[bytes, float]] = MappingProxyType({b"H": 3600, b"M": 60,
 _CODINGS: Final[Mapping[bytes, Coding | None]] = MappingProxyType({b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"})
 ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
 
-_OWN: Final = (b"content-type", b"te", b"grpc-")
-"""How names of headers begin that belong to the protocol and are nobody's metadata."""
+_OWN: Final = (b"content-type", b"te")
+"""Headers that belong to the protocol and are nobody's metadata, beside all whose names begin with "grpc-"."""
 
 
 class UnknownCoding(InferenceError):
@@ -124,6 +124,6 @@ def message_coding(value: bytes) -> Coding | None:
 def metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
     """The metadata among a request's headers. Values of names that end in "-bin" are base64 with padding, which clients may leave out."""
     for name, value in headers:
-        if not name.startswith(_OWN):
+        if name not in _OWN and not name.startswith(b"grpc-"):
             text = value.decode("latin-1")
             yield name.decode("latin-1"), text + "=" * (-len(text) % 4) if name.endswith(b"-bin") else text
