@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ._core.effects import DeadlinePassed, Run
 from ._core.errors import InferenceError
@@ -18,6 +18,10 @@ from .asgi import ClientOf
 
 if TYPE_CHECKING:
     from starlette.types import Receive
+
+_PART: Final = 2**14
+"""Bytes of a body in which messages are looked for at once: all of them wait here, and what is compressed becomes larger. The others wait
+in the chunk, which is as large as the server likes, or on the connection."""
 
 Respond: TypeAlias = Callable[[bytes], bytes]
 """Makes the response message of a request message.
@@ -38,7 +42,6 @@ class Requests:
     """
 
     def __init__(self, receive: Receive, reader: FrameReader, runtime: Runtime) -> None:
-        self.error: InferenceError | None = None
         self._receive = receive
         self._reader = reader
         self._runtime = runtime
@@ -53,39 +56,50 @@ class Requests:
         return message
 
     async def is_gone(self) -> bool:
-        """Wait until the client has gone, or has sent what is no message."""
+        """Wait until the client has gone, or has sent what is no message, or the server breaks."""
         await asyncio.wait([self._reading])
         return True
+
+    def check(self) -> None:
+        """Raise what ended the reading, where that was not the client that went.
+
+        Raises:
+            InferenceError: The client has sent what is no message.
+        """
+        self._reading.result()
 
     async def end(self) -> None:
         """Read no more."""
         self._reading.cancel()
-        await asyncio.wait([self._reading])
+        await asyncio.gather(self._reading, return_exceptions=True)  # which takes what it raised: asyncio would log it
 
     async def _read(self) -> None:
         more = True
-        try:
-            while more and (message := await self._receive())["type"] != "http.disconnect":
-                await self._feed(message.get("body", b""))
+        while more and (message := await self._receive())["type"] != "http.disconnect":
+            chunk: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            for start in range(0, len(chunk), _PART):
+                await self._feed(chunk[start : start + _PART])
                 for each in self._reader.take():
                     self._messages.put_nowait(bytes(each))
-                more = message.get("more_body", False)
-                if not more:
-                    self._reader.finish()
-                    self._messages.put_nowait(None)
-                while not self._messages.empty():  # one message waits here, and others on the connection
-                    self._is_taken.clear()
-                    await self._is_taken.wait()
+                await self._all_taken()
             if not more:
-                await until_gone(ClientOf(self._receive, self._runtime).is_gone)
-        except InferenceError as error:
-            self.error = error
+                self._reader.finish()
+                self._messages.put_nowait(None)
+                await self._all_taken()
+        if not more:
+            await until_gone(ClientOf(self._receive, self._runtime).is_gone)
 
-    async def _feed(self, chunk: bytes) -> None:
+    async def _all_taken(self) -> None:
+        while not self._messages.empty():
+            self._is_taken.clear()
+            await self._is_taken.wait()
+
+    async def _feed(self, part: bytes) -> None:
         if self._reader.is_compressed:
-            await self._runtime.run(Run(partial(self._reader.feed, chunk), "conversion"))
+            await self._runtime.run(Run(partial(self._reader.feed, part), "conversion"))
         else:
-            self._reader.feed(chunk)
+            self._reader.feed(part)
 
 
 def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Coroutine[Any, Any, None]]:
@@ -99,12 +113,13 @@ def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Corou
 
 
 async def answer_each(respond: Respond, requests: Requests, write: Callable[[bytes], Awaitable[None]]) -> Reply:
-    """Answer each message as it comes, with the message that `respond` makes of it, and return how the call ended."""
-    try:
-        while (message := await requests.next()) is not None:
-            await write(respond(message))
-    except InferenceError as error:
-        return refusal(error)
+    """Answer each message as it comes, with the message that `respond` makes of it, and return how the call ended.
+
+    Raises:
+        InferenceError: One of them is refused.
+    """
+    while (message := await requests.next()) is not None:
+        await write(respond(message))
     return Reply()
 
 
@@ -120,12 +135,14 @@ async def ending(answering: Coroutine[Any, Any, Reply], requests: Requests, dead
         ClientGone: The client has gone.
     """
     try:
-        return await attended(answering, deadline, requests.is_gone)
+        try:
+            return await attended(answering, deadline, requests.is_gone)
+        except ClientGone:
+            requests.check()
+            raise
+        finally:
+            await requests.end()
     except DeadlinePassed:
         return TOO_LATE
-    except ClientGone:
-        if requests.error is None:
-            raise
-        return refusal(requests.error)
-    finally:
-        await requests.end()
+    except InferenceError as error:
+        return refusal(error)

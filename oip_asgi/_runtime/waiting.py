@@ -92,11 +92,21 @@ Reason: TypeAlias = type[DeadlinePassed | ClientGone]
 
 
 async def until_gone(gone: Gone) -> None:
-    """Wait until the client has gone. A server may say at once, and as often as it is asked, that nothing more comes, as pyvoy 1.3 does."""
-    is_gone = await gone()
+    """Wait until the client has gone.
+
+    A server may say at once, and as often as it is asked, that nothing more comes, as pyvoy 1.3 does. Middleware may take that for a
+    mistake and raise, as Starlette's `BaseHTTPMiddleware` does, and still tell later that the client has gone.
+    """
+    is_gone = await _says_gone(gone)
     while not is_gone:
         await asyncio.sleep(_ASKED_AGAIN_SECONDS)
-        is_gone = await gone()
+        is_gone = await _says_gone(gone)
+
+
+async def _says_gone(gone: Gone) -> bool:
+    with suppress(Exception):
+        return await gone()
+    return False
 
 
 async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | None = None) -> None:
@@ -245,9 +255,8 @@ class _Watch:
 
     async def _watch_client(self) -> None:
         assert self._gone is not None  # only then is there somebody to watch
-        with suppress(Exception):  # a server that breaks on the question cannot answer it
-            await until_gone(self._gone)
-            self._stop(ClientGone)
+        await until_gone(self._gone)
+        self._stop(ClientGone)
 
     async def end(self) -> None:
         """Watch no longer."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import tracemalloc
 from base64 import b64encode
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
@@ -180,3 +183,45 @@ def test_a_conversation_with_reflection_ends(goes: bool) -> None:
             assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
 
     asyncio.run(main())
+
+
+def test_the_time_that_a_body_takes_counts_too() -> None:
+    calls, server = list[int](), InferenceServer()
+
+    @server.model("m")
+    async def m(n: Any) -> int:
+        calls.append(1)
+        return 1
+
+    async def main() -> None:
+        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=f"/{SERVICE}/ModelInfer")
+        await asyncio.sleep(0.1)
+        line.messages.put_nowait({"type": "http.request", "body": asked("m", 1), "more_body": False})
+        await asyncio.wait_for(line.task, 20)
+        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
+
+    asyncio.run(main())
+    assert calls == []
+
+
+def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> None:
+    """100 messages of 1 MiB each, in one chunk of 110 KB."""
+    server, sizes = InferenceServer(max_body_bytes=2**21), list[int]()
+
+    @server.model("m")
+    async def m(x: np.ndarray) -> int:
+        sizes.append(x.nbytes)
+        return 1
+
+    message = wire_request("m", [{"name": "x", "datatype": "UINT8", "shape": [2**20]}], [bytes(2**20)]).SerializeToString()
+    body = frame(gzip.compress(message), 1) * 100
+    tracemalloc.start()
+    try:
+        got = asyncio.run(call(OIPGRPCApp(server), PATH, body, GRPC, [("grpc-encoding", "gzip")]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    server.stop()
+    assert got.refusal == ("OK", "")
+    assert sizes == [2**20] * 100
+    assert peak < 64 * 2**20

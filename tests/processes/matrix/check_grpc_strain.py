@@ -26,7 +26,7 @@ from tests.support.processes import Served, get
 from .grpc_servers import KINDS, started
 from .strain_site import MEBIBYTE
 
-APP = "tests.processes.matrix.strain_site:app"
+SITE = "tests.processes.matrix.strain_site"
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
 SECONDS = 20
 
@@ -38,7 +38,15 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def served(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with started(kind, APP, tmp_path_factory.mktemp("server")) as running:
+    with started(kind, f"{SITE}:app", tmp_path_factory.mktemp("server")) as running:
+        running.wait_until_ready()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def covered(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same behind Starlette's `BaseHTTPMiddleware`, as `@app.middleware("http")` is."""
+    with started(kind, f"{SITE}:covered", tmp_path_factory.mktemp("covered")) as running:
         running.wait_until_ready()
         yield running
 
@@ -116,7 +124,10 @@ def test_responses_that_nobody_reads(served: Served) -> None:
 
 @pytest.mark.parametrize(("path", "model", "is_last"), [(INFER, "waits", True), (STREAM, "ticks", True), (STREAM, "ticks", False)])
 @pytest.mark.parametrize("resets", [True, False], ids=["RST_STREAM", "closed"])
-def test_a_client_that_goes(served: Served, path: str, model: str, is_last: bool, resets: bool) -> None:
+@pytest.mark.usefixtures("kind")
+@pytest.mark.parametrize("site", ["served", "covered"])
+def test_a_client_that_goes(request: pytest.FixtureRequest, site: str, path: str, model: str, is_last: bool, resets: bool) -> None:
+    served: Served = request.getfixturevalue(site)
     begun, cancelled = noted(served, "begun"), noted(served, "cancelled")
     with Connection(served.port) as going:
         stream = going.call(path, framed(model, 600), is_last=is_last)
@@ -129,6 +140,12 @@ def test_a_client_that_goes(served: Served, path: str, model: str, is_last: bool
     with client.channel:
         # the only slot of the model is free
         assert client.ask("ModelInfer", numbered("waits", 0)).outputs[0].name == "output_0"
+
+
+def test_a_stream_that_takes_a_while_behind_middleware(covered: Served) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{covered.port}") as channel:
+        method: Any = channel.stream_stream(STREAM)
+        assert len(list(method(iter([numbered("ticks", 1).SerializeToString()]), timeout=SECONDS))) == 2
 
 
 @pytest.mark.skipif(not has_h2load(), reason="h2load is not installed")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from oip_asgi import InferenceServer, OIPApp
 
@@ -70,6 +71,16 @@ async def seen(_: Request) -> JSONResponse:
     return JSONResponse(noted)
 
 
-app = Starlette()
-app.add_route("/noted", seen)
-OIPApp(server).install(app, grpc=True)
+async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    return await call_next(request)
+
+
+def make_app() -> Starlette:
+    made = Starlette()
+    made.add_route("/noted", seen)
+    OIPApp(server).install(made, grpc=True)
+    return made
+
+
+app, covered = make_app(), make_app()
+covered.add_middleware(BaseHTTPMiddleware, dispatch=pass_on)
