@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from ._checks import check_server
 from ._core.errors import InferenceError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 _EXTENSION: Final = "http.response.trailers"
-_LAID: Final = "oip_asgi.trailers"
-"""The key in a scope of the list that `TrailersMiddleware` has laid there."""
+_CARRIED: Final = "oip_asgi.trailers"
+"""The key in a scope of the `_Carried` that `TrailersMiddleware` has put there."""
 
 
 class OIPGRPCApp:
@@ -65,13 +65,13 @@ class OIPGRPCApp:
         if path not in self._methods.unary:
             path = _method_path(scope)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
-        laid: Fields | None = scope.get(_LAID)
-        has_trailers = laid is not None or _has_trailers(scope)
+        carried: _Carried | None = scope.get(_CARRIED)
+        has_trailers = carried is not None or _has_trailers(scope)
         respond = self._methods.reflect.get(path)
         if respond is not None or path == INFER_STREAM:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
-                await self._stream(call, respond, receive, send, laid)
+                await self._stream(call, respond, receive, send, carried)
                 return
         steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
         try:
@@ -79,7 +79,7 @@ class OIPGRPCApp:
         except ClientGone:
             answer = CANCELLED
         assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
-        await _send(answer, send, laid)
+        await _send(answer, send, carried)
 
     async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -87,34 +87,35 @@ class OIPGRPCApp:
         else:
             await own_lifespan(self._server, receive, send)
 
-    async def _stream(self, call: Call, respond: Respond | None, receive: Receive, send: Send, laid: Fields | None) -> None:
+    async def _stream(self, call: Call, respond: Respond | None, receive: Receive, send: Send, carried: _Carried | None) -> None:
         """Answer a call of `ModelStreamInfer`, or one whose messages `respond` answers."""
         try:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
-            await _send(self._methods.calls.refused(call, error), send, laid)
+            await _send(self._methods.calls.refused(call, error), send, carried)
             return
 
         async def put(message: bytes) -> None:
             await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
 
-        await send(_start(200, call.fields, call.protocol.has_trailers and laid is None))
+        if carried is not None and call.protocol.has_trailers:
+            carried.fields = []
+        await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests, write = Requests(receive, reader, self._runtime), in_turns(put)
         if respond is not None:
             answering = answer_each(respond, requests, write)
         else:
             steps = stream_exchange(self._engine, self._methods.infer_stream, call.head.transport, requests.next, write)
             answering = drive_async(steps, self._runtime)
-        with suppress(ClientGone):
-            await _end(call, await ending(answering, requests, deadline), send, laid)
+        with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
+            await _end(call, await ending(answering, requests, deadline), send, carried)
 
 
-async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
+async def _send(answer: Answer, send: Send, carried: _Carried | None) -> None:
     response, trailers = answer.response, answer.trailers
-    if laid is not None and trailers is not None:
-        laid += trailers
-        trailers = None
+    if carried is not None:
+        carried.fields, trailers = trailers, None
     await send(_start(response.status, response.headers, trailers is not None))
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
@@ -122,12 +123,11 @@ async def _send(answer: Answer, send: Send, laid: Fields | None) -> None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
 
-async def _end(call: Call, reply: Reply, send: Send, laid: Fields | None) -> None:
+async def _end(call: Call, reply: Reply, send: Send, carried: _Carried | None) -> None:
     """End a response whose messages have been sent."""
     last, trailers = call.ending(reply)
-    if laid is not None and trailers is not None:
-        laid += trailers
-        trailers = None
+    if carried is not None:
+        carried.fields, trailers = trailers, None
     await send({"type": "http.response.body", "body": last, "more_body": False})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
@@ -157,10 +157,21 @@ def _method_path(scope: Scope) -> str:
     return method_of(path)
 
 
+@final
+class _Carried:
+    """The trailers of a response of gRPC that has begun, which `TrailersMiddleware` sends; None for any other."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self) -> None:
+        self.fields: Fields | None = None
+
+
 class TrailersMiddleware:
     """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do.
 
     `OIPApp(server).install(app, grpc=True)` puts it around the application by itself. By hand, it belongs outside all other middleware.
+    What other applications and middleware answer goes through as it is.
 
     Args:
         app: The application around which it is put, with an `OIPGRPCApp` somewhere inside.
@@ -170,30 +181,31 @@ class TrailersMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _LAID not in scope and _has_trailers(scope) and _is_grpc(scope["headers"]):
-            trailers: Fields = []
-            await self._app({**scope, _LAID: trailers}, receive, _Sender(send, trailers))
+        if scope["type"] == "http" and _CARRIED not in scope and _has_trailers(scope) and _is_grpc(scope["headers"]):
+            carried = _Carried()
+            await self._app({**scope, _CARRIED: carried}, receive, _Sender(send, carried))
         else:
             await self._app(scope, receive, send)
 
 
+@final
 class _Sender:
-    """Adds trailers to a response of gRPC."""
+    """Adds the trailers to a response."""
 
-    def __init__(self, send: Send, trailers: Fields) -> None:
+    def __init__(self, send: Send, carried: _Carried) -> None:
         self._send = send
-        self._trailers = trailers
-        self._is_grpc = False
+        self._carried = carried
+        self._is_ours = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            # what middleware answers itself, such as 401, has another type: clients read its status
-            self._is_grpc = _is_grpc(message.get("headers", ()))
-            if self._is_grpc:
+            # what middleware answers instead, such as 401, has another type: clients read its status
+            self._is_ours = self._carried.fields is not None and _is_grpc(message.get("headers", ()))
+            if self._is_ours:
                 message = {**message, "trailers": True}
         await self._send(message)
-        if self._is_grpc and message["type"] == "http.response.body" and not message.get("more_body", False):
-            await self._send({"type": _EXTENSION, "headers": self._trailers, "more_trailers": False})
+        if self._is_ours and message["type"] == "http.response.body" and not message.get("more_body", False):
+            await self._send({"type": _EXTENSION, "headers": self._carried.fields, "more_trailers": False})
 
 
 def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:

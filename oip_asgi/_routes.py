@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,23 +12,26 @@ _PROBE: Final = "oip_asgi-probe"
 """A name that only routes for any name match."""
 
 
-def check_reachable(app: Any, routes: Iterable[Any], prefix: str) -> None:
+def check_reachable(app: Any, routes: Iterable[Any], prefix: str, services: Sequence[str] = ()) -> None:
     """Check that no route answers what is under a path before the protocol would.
 
     Args:
         app: The application.
         routes: Its routes that come before the protocol's.
         prefix: The protocol's path, such as "/v2".
+        services: The paths of gRPC's services, where they are served too. They are asked by POST only.
 
     Raises:
         ValueError: One does; the text says which.
     """
+    probes = [(prefix or "/", [*_probes(app, prefix, ("GET", "POST"))]), *((path, [*_probes(app, path, ("POST",))]) for path in services)]
     for route in routes:
-        if not any(_matches(route, scope) for scope in _probes(app, prefix)):
+        at = next((at for at, scopes in probes if any(_matches(route, scope) for scope in scopes)), None)
+        if at is None:
             continue
-        at = prefix or "/"
-        if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):
-            raise ValueError(f"OIPApp is there already, at {route.path or '/'}, and answers {at} too: leave one of the two out")
+        kind = next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
+        if kind is not None:
+            raise ValueError(f"{kind} is there already, at {route.path or '/'}, and answers {at} too: leave one of the two out")
         path = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
         called = "an included router" if path is None else f"the route {path or '/'!r}"
         raise ValueError(
@@ -49,8 +52,8 @@ def check_mounts(app: Any) -> None:
             check_reachable(app, routes[:place], route.path)
 
 
-def _probes(app: Any, prefix: str) -> Iterator[dict[str, Any]]:
-    for method in ("GET", "POST"):
+def _probes(app: Any, prefix: str, methods: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for method in methods:
         for path in (f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"):
             yield {
                 "type": "http",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -33,6 +33,8 @@ from .server import InferenceServer
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Message, Receive, Scope, Send
+
+    from .grpc import OIPGRPCApp
 
 AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An application of any framework: each has its own types for the same three arguments."""
@@ -129,7 +131,7 @@ class OIPApp:
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
-            ValueError: The path does not begin with a slash, or an earlier route answers everything under it.
+            ValueError: The path does not begin with a slash, or an earlier route answers everything under it or a service of gRPC.
             ImportError: `grpc` is asked for, and protobuf is not installed.
         """
         check_installs_in(app)
@@ -139,9 +141,11 @@ class OIPApp:
             raise TypeError("dependencies= is for FastAPI applications: for Starlette, use middleware")
         prefix = prefix_of(path)
         before = list(app.router.routes)
-        check_reachable(app, before, prefix)
-        if grpc:
-            self._install_grpc(app, dependencies)
+        grpc_app = _grpc_app(self._server, self._compress) if grpc else None
+        services = grpc_app.paths if grpc_app is not None else ()
+        check_reachable(app, before, prefix, services)
+        if grpc_app is not None:
+            _install_grpc(app, grpc_app, dependencies)
         if openapi:
             self._install_openapi(app, path)
         if dependencies or dependencies_of(app):
@@ -154,7 +158,8 @@ class OIPApp:
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
             routes = app.router.routes
-            check_reachable(app, routes[: routes.index(ours)] if ours in routes else routes, prefix)  # some may have come meanwhile
+            # some may have come meanwhile
+            check_reachable(app, routes[: routes.index(ours)] if ours in routes else routes, prefix, services)
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
 
@@ -169,20 +174,22 @@ class OIPApp:
     async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.answer(scope, receive, send, _path(scope))
 
-    def _install_grpc(self, app: Starlette, dependencies: Sequence[Any]) -> None:
-        from starlette.routing import Mount
 
-        from .grpc import OIPGRPCApp, TrailersMiddleware
+def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:
+    from starlette.routing import Mount
 
-        grpc_app = OIPGRPCApp(self._server, compress_responses=self._compress)
-        if dependencies or dependencies_of(app):
-            for path in grpc_app.paths:
-                add_routes(app, path, grpc_app, dependencies)
-        else:
-            app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
-        build = app.build_middleware_stack
-        # around all middleware, also what is added later
-        app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
+    from .grpc import TrailersMiddleware
+
+    if dependencies or dependencies_of(app):
+        for path in grpc_app.paths:
+            add_routes(app, path, grpc_app, dependencies)
+    else:
+        app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
+    build = app.build_middleware_stack
+    # around all middleware, also what is added later
+    app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
+    if app.middleware_stack is not None:  # it has answered requests before
+        app.middleware_stack = TrailersMiddleware(app.middleware_stack)
 
 
 async def _send(response: Response, send: Send) -> None:
@@ -201,7 +208,7 @@ async def _send_pieces(steps: Steps[Response], start: Start, client: ClientOf, s
         client: Who asked.
         send: ASGI's `send`.
     """
-    watch = asyncio.ensure_future(client.leaves())
+    watch = asyncio.ensure_future(until_gone(client.is_gone))
     try:
         await send({"type": "http.response.start", "status": start.status, "headers": [*start.headers]})
         async with aclosing(pieces_async(steps, client.runtime, partial(_ended, watch))) as pieces:
@@ -264,7 +271,7 @@ class OIPMiddleware:
             )
         self._app = OIPApp(server, path=path, compress_responses=compress_responses)
         self._prefix = prefix_of(path)
-        self._host = _beside(app, server, compress_responses) if grpc else app
+        self._host = _beside(app, _grpc_app(server, compress_responses)) if grpc else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -278,11 +285,14 @@ class OIPMiddleware:
         await self._host(scope, receive, send)
 
 
-def _beside(host: AnyASGIApp, server: InferenceServer, compress_responses: bool) -> AnyASGIApp:
-    """An application with gRPC's services beside its own paths."""
+def _grpc_app(server: InferenceServer, compress_responses: bool) -> OIPGRPCApp:
     from .grpc import OIPGRPCApp
 
-    grpc_app = OIPGRPCApp(server, compress_responses=compress_responses)
+    return OIPGRPCApp(server, compress_responses=compress_responses)
+
+
+def _beside(host: AnyASGIApp, grpc_app: OIPGRPCApp) -> AnyASGIApp:
+    """An application with gRPC's services beside its own paths."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and any(behind(_path(scope), path) is not None for path in grpc_app.paths):
@@ -346,13 +356,6 @@ class ClientOf(msgspec.Struct, frozen=True, eq=False):
             message = await self.receive()
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)
-
-    async def leaves(self) -> None:
-        """Wait until it has gone, or for ever where the server does not tell."""
-        with suppress(Exception):  # a server that breaks on the question cannot answer it
-            await until_gone(self.is_gone)
-            return
-        await asyncio.get_running_loop().create_future()
 
     async def is_gone(self) -> bool:
         """Wait for the next word, and tell whether it is that."""

@@ -1,0 +1,187 @@
+"""gRPC in an application beside what else is there: middleware, routes, other applications that speak gRPC, and a second server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi.grpc import OIPGRPCApp
+from tests.support.asking import exactly
+from tests.support.grpc_asgi import GRPC, Got, call, frame
+from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
+from tests.support.running import send
+from tests.support.ways import Request as AnyRequest
+
+INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
+
+
+def covered(server: InferenceServer) -> FastAPI:
+    """An application with the protocol behind middleware that drops trailers, and reads what comes behind the body."""
+    app = FastAPI()
+    OIPApp(server).install(app, "/v2", grpc=True)
+
+    @app.middleware("http")
+    async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        return await call_next(request)
+
+    return app
+
+
+def asked(model: str) -> bytes:
+    return frame(wire_request(model).SerializeToString())
+
+
+# behind pyvoy, a body ends as often as it is asked for: the middleware takes the second end for a mistake, and raises
+@pytest.mark.parametrize("ends", [1, 5])
+def test_a_slow_stream_behind_middleware(ends: int) -> None:
+    server = InferenceServer()
+
+    @server.model("ticks")
+    async def ticks() -> AsyncIterator[int]:
+        for number in range(3):
+            await asyncio.sleep(0.1)
+            yield number
+
+    got = asyncio.run(call(covered(server), STREAM, asked("ticks"), ends=ends))
+    server.stop()
+    assert got.refusal == ("OK", "")
+    answers = [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response for message in got.messages]
+    assert [answer.raw_output_contents[0][0] for answer in answers] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ends", [1, 5])
+@pytest.mark.parametrize("path", [INFER, STREAM])
+def test_a_client_that_goes_behind_middleware(path: str, ends: int) -> None:
+    async def main() -> None:
+        server, begun, gone, cancelled = InferenceServer(), asyncio.Event(), asyncio.Event(), list[str]()
+
+        @server.model("held")
+        async def held() -> int:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append("held")
+                raise
+            return 1
+
+        calling = asyncio.ensure_future(call(covered(server), path, asked("held"), gone=gone, ends=ends))
+        await begun.wait()
+        gone.set()
+        await asyncio.wait([calling], timeout=20)
+        assert cancelled == ["held"]
+        await asyncio.gather(calling, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+async def other_grpc_app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers every call with one message, and one in two by its head alone."""
+    message = await receive()
+    if scope["path"].endswith("Refused"):
+        head = [(b"content-type", b"application/grpc"), (b"grpc-status", b"16")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/grpc")], "trailers": True})
+    await send({"type": "http.response.body", "body": message["body"]})
+    await send({"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")]})
+
+
+@pytest.mark.parametrize("method", ["Answered", "Refused"])
+def test_other_applications_keep_their_trailers(method: str) -> None:
+    def answered(*, grpc: bool) -> list[Any]:
+        app, server = Starlette(), InferenceServer()
+        OIPApp(server).install(app, "/v2", grpc=grpc)
+        app.mount("/my.Other", other_grpc_app)
+        return asyncio.run(call(app, f"/my.Other/{method}", frame(b"x"))).sent
+
+    assert answered(grpc=True) == answered(grpc=False)
+
+
+def test_a_second_server_in_one_application_is_refused() -> None:
+    app = Starlette()
+    OIPApp(InferenceServer()).install(app, "/one", grpc=True)
+    before = list(app.router.routes)
+    text = f"OIPGRPCApp is there already, at /{SERVICE}, and answers /{SERVICE} too: leave one of the two out"
+    with pytest.raises(ValueError, match=exactly(text)):
+        OIPApp(InferenceServer()).install(app, "/two", grpc=True)
+    assert app.router.routes == before
+    OIPApp(InferenceServer()).install(app, "/two")
+
+
+def page(_: Any) -> JSONResponse:
+    return JSONResponse("the host's page")
+
+
+def test_a_route_that_answers_in_the_place_of_grpc_is_refused() -> None:
+    def installed(*methods: str) -> Starlette:
+        app = Starlette(routes=[Route("/{tenant}/{page}", page, methods=[*methods])])
+        OIPApp(InferenceServer("demo")).install(app, "/models/v2", grpc=True)
+        return app
+
+    text = (
+        f"the route '/{{tenant}}/{{page}}' comes first and answers everything under /{SERVICE} in the place of oip_asgi, "
+        "health probes too: add it after the install or mount of oip_asgi"
+    )
+    with pytest.raises(ValueError, match=exactly(text)):
+        installed("POST")
+    # calls are never asked by GET
+    assert live(installed("GET")).refusal == ("OK", "")
+
+
+def test_an_application_that_has_answered_before() -> None:
+    app = Starlette(routes=[Route("/", page)])
+    assert asyncio.run(send(app, AnyRequest("GET", "/")))[0] == 200
+    OIPApp(InferenceServer()).install(app, "/v2", grpc=True)
+    assert live(app).refusal == ("OK", "")
+
+
+def live(app: Any) -> Got:
+    return asyncio.run(call(app, f"/{SERVICE}/ServerLive", frame(b"")))
+
+
+def test_what_servers_raise_from_send_means_that_the_client_has_gone() -> None:
+    server, ended = InferenceServer(), list[str]()
+
+    @server.model("ticks")
+    async def ticks() -> AsyncIterator[int]:
+        try:
+            for number in range(10**6):
+                yield number
+                await asyncio.sleep(0)
+        finally:
+            ended.append("ticks")
+
+    scope: Any = {
+        "type": "http",
+        "method": "POST",
+        "path": STREAM,
+        "headers": [(b"content-type", GRPC.encode())],
+        "extensions": {"http.response.trailers": {}},
+    }
+    messages = [{"type": "http.request", "body": asked("ticks"), "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        return await asyncio.Event().wait()
+
+    async def take(message: Any) -> None:
+        if len(sent) == 3:
+            raise OSError
+        sent.append(message)
+
+    asyncio.run(asyncio.wait_for(OIPGRPCApp(server)(scope, receive, take), 20))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body", "http.response.body"]
+    assert ended == ["ticks"]
+    server.stop()
