@@ -39,9 +39,13 @@ class Requests:
         receive: ASGI's `receive`.
         reader: What takes the messages out of the body.
         runtime: What decompresses long ones.
+
+    Attributes:
+        error: What is wrong with the body behind the last message; None where nothing is.
     """
 
     def __init__(self, receive: Receive, reader: FrameReader, runtime: Runtime) -> None:
+        self.error: InferenceError | None = None
         self._receive = receive
         self._reader = reader
         self._runtime = runtime
@@ -56,16 +60,12 @@ class Requests:
         return message
 
     async def is_gone(self) -> bool:
-        """Wait until the client has gone, or has sent what is no message, or the server breaks."""
+        """Wait until the client has gone, or the server has failed to say so."""
         await asyncio.wait([self._reading])
         return True
 
     def check(self) -> None:
-        """Raise what ended the reading, where that was not the client that went.
-
-        Raises:
-            InferenceError: The client has sent what is no message.
-        """
+        """Raise what the server raised, where it was not the client that went."""
         self._reading.result()
 
     async def end(self) -> None:
@@ -76,19 +76,23 @@ class Requests:
     async def _read(self) -> None:
         more = True
         while more and (message := await self._receive())["type"] != "http.disconnect":
-            chunk: bytes = message.get("body", b"")
             more = message.get("more_body", False)
-            for start in range(0, len(chunk), _PART):
-                await self._feed(chunk[start : start + _PART])
-                for each in self._reader.take():
-                    self._messages.put_nowait(bytes(each))
-                await self._all_taken()
-            if not more:
-                self._reader.finish()
-                self._messages.put_nowait(None)
-                await self._all_taken()
+            try:
+                await self._take(message.get("body", b""), is_last=not more)
+            except InferenceError as error:
+                self.error, more = error, False
         if not more:
+            self._messages.put_nowait(None)
             await until_gone(ClientOf(self._receive, self._runtime).is_gone)
+
+    async def _take(self, chunk: bytes, *, is_last: bool) -> None:
+        for start in range(0, len(chunk), _PART):
+            await self._feed(chunk[start : start + _PART])
+            for each in self._reader.take():
+                self._messages.put_nowait(bytes(each))
+            await self._all_taken()
+        if is_last:
+            self._reader.finish()
 
     async def _all_taken(self) -> None:
         while not self._messages.empty():
@@ -135,14 +139,14 @@ async def ending(answering: Coroutine[Any, Any, Reply], requests: Requests, dead
         ClientGone: The client has gone.
     """
     try:
-        try:
-            return await attended(answering, deadline, requests.is_gone)
-        except ClientGone:
-            requests.check()
-            raise
-        finally:
-            await requests.end()
+        reply = await attended(answering, deadline, requests.is_gone)
     except DeadlinePassed:
         return TOO_LATE
     except InferenceError as error:
         return refusal(error)
+    except ClientGone:
+        requests.check()
+        raise
+    finally:
+        await requests.end()
+    return reply if requests.error is None or reply.code != "OK" else refusal(requests.error)

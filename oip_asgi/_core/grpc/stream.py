@@ -277,7 +277,7 @@ class _Stream:
                 yield from self._fail(error, request, turn)
             except Exception as error:
                 yield from self._fail(own_fault(error), request, turn)
-            except Abandoned:
+            except BaseException:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
                     self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it cancelled the task that runs it"))
                     self._news.set()

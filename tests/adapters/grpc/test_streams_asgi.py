@@ -225,3 +225,30 @@ def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> 
     assert got.refusal == ("OK", "")
     assert sizes == [2**20] * 100
     assert peak < 64 * 2**20
+
+
+def test_an_inline_model_that_raises_what_is_for_the_host_has_failed() -> None:
+    def cancelled(n: Any) -> int:
+        raise asyncio.CancelledError
+
+    server = InferenceServer()
+    server.register("m", cancelled, run="inline")
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("m", 1)))
+    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it cancelled the task that runs it"), [])
+    server.stop()
+
+
+def test_what_comes_before_a_wrong_frame_is_answered() -> None:
+    async def main() -> None:
+        line = Line(InferenceServer(), path=REFLECTION)
+        await until(lambda: line.sent)
+        line.takes.clear()
+        for body in (frame(b"\x3a\x00"), b"\x07\0\0\0\0"):
+            line.messages.put_nowait({"type": "http.request", "body": body, "more_body": True})
+        await asyncio.sleep(0.1)  # longer than a call goes unwatched
+        line.takes.set()
+        await asyncio.wait_for(line.task, 20)
+        assert SERVICE.encode() in line.sent[1]["body"]
+        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"3")
+
+    asyncio.run(main())
