@@ -1,10 +1,12 @@
 """A FastAPI application whose model is served over the Open Inference Protocol.
 
     uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app
+    hypercorn --bind 127.0.0.1:8000 examples/hosts/fastapi_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 FastAPI's dependencies, such as `Depends(HTTPBasic())`, do not reach mounted applications. Its middleware does, so that is where
-authentication is; health is open, for probes have no password.
+authentication is, for gRPC too; health is open, for probes have no password. gRPC on the same port needs a server with HTTP/2 trailers,
+such as hypercorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
-OPEN = ("/v2/health/live", "/v2/health/ready")
+OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
 FLOWERS: dict[str, int] = {}
 
 app = FastAPI()
@@ -83,4 +85,4 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-OIPApp(server).install(app, "/v2")
+OIPApp(server).install(app, "/v2", grpc=True)

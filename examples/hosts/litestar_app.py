@@ -3,7 +3,8 @@
     uvicorn --app-dir examples/hosts --port 8000 litestar_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Litestar's middleware covers its mount at /v2 as it covers every handler; health is open, for probes have no password.
+Litestar's middleware covers its mounts, of /v2 and of gRPC, as it covers every handler; health is open, for probes have no password. gRPC
+on the same port needs a server with HTTP/2 trailers, such as hypercorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.grpc import OIPGRPCApp
 
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
+OPEN = [r"^/v2/health/(live|ready)$", r"^/grpc\.health\.v1\.Health/Check$"]
 FLOWERS: dict[str, int] = {}
 
 
@@ -57,7 +60,7 @@ def history(request: Request[str, str, Any]) -> dict[str, Any]:
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())
 server = InferenceServer("litestar-example")
-oip_app = OIPApp(server)
+oip_app, grpc_app = OIPApp(server), OIPGRPCApp(server)
 
 
 def fit() -> None:
@@ -82,8 +85,13 @@ async def v2(scope: Scope, receive: Receive, send: Send) -> None:
     await oip_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
 
 
+@asgi(grpc_app.paths, is_mount=True, copy_scope=False)
+async def services(scope: Scope, receive: Receive, send: Send) -> None:
+    await grpc_app(scope, receive, send)  # type: ignore[arg-type]
+
+
 app = Litestar(
-    [history, v2],
-    middleware=[DefineMiddleware(BasicAuth, exclude=["^/v2/health/(live|ready)$"], exclude_http_methods=[])],
+    [history, v2, services],
+    middleware=[DefineMiddleware(BasicAuth, exclude=OPEN, exclude_http_methods=[])],
     lifespan=[lambda _: server.lifespan()],
 )

@@ -3,8 +3,8 @@
     hypercorn --bind 127.0.0.1:8000 examples/hosts/quart_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around both; health is open, for probes
-have no password.
+Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around them, /v2 and gRPC; health is open, for
+probes have no password.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware, TensorSpe
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
-OPEN = ("/v2/health/live", "/v2/health/ready")
+OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
 FLOWERS: dict[str, int] = {}
 
 
@@ -88,4 +88,4 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-app.asgi_app = BasicAuth(OIPMiddleware(app.asgi_app, server))  # type: ignore[method-assign]  # as Quart's documentation has it
+app.asgi_app = BasicAuth(OIPMiddleware(app.asgi_app, server, grpc=True))  # type: ignore[method-assign]  # as Quart's documentation has it

@@ -3,7 +3,8 @@
     uvicorn --app-dir examples/hosts --port 8000 starlette_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Starlette's AuthenticationMiddleware covers /v2 as it covers every route; health is open, for probes have no password.
+Starlette's AuthenticationMiddleware covers /v2 and gRPC as it covers every route; health is open, for probes have no password. gRPC on the
+same port needs a server with HTTP/2 trailers, such as hypercorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
-OPEN = ("/v2/health/live", "/v2/health/ready")
+OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
 
 
 class Base(DeclarativeBase):
@@ -118,4 +119,4 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-OIPApp(server).install(app, "/v2")
+OIPApp(server).install(app, "/v2", grpc=True)

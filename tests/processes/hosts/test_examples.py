@@ -9,20 +9,29 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import grpc
+import numpy as np
 import pytest
 
+from tests.support.grpc_asgi import WEB, frame, frames_of
+from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.processes import ROOT, Served, environment, free_port, get, head, post, serving
 
 EXAMPLES = sorted((ROOT / "examples" / "hosts").glob("*.py"))
+WITH_GRPC = ["fastapi_app", "litestar_app", "quart_app", "starlette_app"]
 WITH_DATABASE = ["django_app", "flask_blueprint", "starlette_app"]
 ADA = ("ada", "lovelace")
 FLOWERS = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 4], "data": [[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]]}]}
+VALUES = np.array(FLOWERS["inputs"][0]["data"], "<f8").tobytes()
+IRIS = wire_request("iris", [{"name": "x", "datatype": "FP64", "shape": [2, 4]}], [VALUES]).SerializeToString()
+SPECIES = b"\x06\0\0\0setosa\x09\0\0\0virginica"
 
 
 def documented(example: Path) -> list[str]:
@@ -124,6 +133,42 @@ def test_probes_need_no_password(example: tuple[str, Served, Path]) -> None:
     for path, body in {"live": {"live": True}, "ready": {"ready": True, "live": True}}.items():
         found = get(f"{served.url}/v2/health/{path}")
         assert (found.status_code, found.json()) == (200, body)
+
+
+def test_grpc_web_is_behind_the_same_password(example: tuple[str, Served, Path]) -> None:
+    name, served, _ = example
+    if name not in WITH_GRPC:
+        pytest.skip("WSGI applications and Django have no gRPC in their examples")
+    before = history(served)
+
+    def ask(method: str, message: bytes = b"", **given: Any) -> Any:
+        return post(f"{served.url}/{method}", content=frame(message), headers={"content-type": WEB}, **given)
+
+    infer = f"{SERVICE}/ModelInfer"
+    assert [ask(infer, IRIS, **given).status_code for given in ({}, {"auth": ("ada", "byron")})] == [401, 401]
+    assert history(served) == before, "the model was called"
+    [(_, answer), (_, trailers)] = frames_of(ask(infer, IRIS, auth=ADA).content)
+    assert MESSAGES["ModelInferResponse"].FromString(answer).raw_output_contents == [SPECIES]
+    assert trailers == b"grpc-status:0\r\n"
+    assert history(served) == {"user": "ada", "flowers": before["flowers"] + 2}
+    [(_, healthy), _] = frames_of(ask("grpc.health.v1.Health/Check").content)
+    assert healthy == b"\x08\x01"  # SERVING, without a password as for other probes
+
+
+def test_grpc_is_behind_the_same_password(example: tuple[str, Served, Path]) -> None:
+    name, served, _ = example
+    if name not in WITH_GRPC or "hypercorn" not in str(served.process.args):
+        pytest.skip("its server sends no HTTP/2 trailers")
+    before = history(served)
+    with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        infer: Any = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refused:
+            infer(IRIS, timeout=30)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert history(served) == before, "the model was called"
+        answer = infer(IRIS, timeout=30, metadata=[("authorization", "Basic " + b64encode(":".join(ADA).encode()).decode())])
+    assert MESSAGES["ModelInferResponse"].FromString(answer).raw_output_contents == [SPECIES]
+    assert history(served) == {"user": "ada", "flowers": before["flowers"] + 2}
 
 
 def test_with_a_password_the_model_answers_and_reaches_the_host(example: tuple[str, Served, Path]) -> None:
