@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ import tritonclient.grpc
 import tritonclient.grpc.aio
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.support.grpc_ways import SERVICE
+from tests.support.grpc_ways import SERVICE, wire_request
 
 from .grpc_servers import KINDS, make_certificate, started
 
@@ -127,6 +128,29 @@ def test_a_client_that_knows_no_messages_asks_for_them(address: str) -> None:
 def test_rest_is_on_the_same_port(address: str) -> None:
     assert httpx.get(f"http://{address}/v2", headers=PLEASE, verify=False).json()["name"]
     assert httpx.get(f"http://{address}/v2", verify=False).status_code == 401
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_is_told_to_stop(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "in flight"
+    message = wire_request(
+        "slow", [{"name": "mark", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [str(mark).encode()]}}]
+    )
+    with started(kind, APP, tmp_path) as served:
+        served.wait_until_ready()
+        with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            infer: Any = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+            call = infer.future(message.SerializeToString(), metadata=[*PLEASE.items()], timeout=30)
+            end = time.monotonic() + 30
+            while not mark.exists():
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            served.ask_to_end()
+            if KINDS[kind].finishes:
+                assert str(mark).encode() in call.result()
+            else:
+                assert call.code() is grpc.StatusCode.UNAVAILABLE
+            served.process.wait(20)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,6 +18,8 @@ class Kind(NamedTuple):
     tls: str
     waits_for_readers: bool = False
     """Whether it takes no more of a response than it can send to a client that reads slowly."""
+    finishes: bool = True
+    """Whether it finishes calls that run when it is told to stop."""
     requests: int = 1_000_000
     """After how many it closes a connection."""
 
@@ -29,7 +31,7 @@ KINDS: Final = {
         "--ssl-certfile CERTIFICATE --ssl-keyfile KEY",
         requests=4096,
     ),
-    "pyvoy": Kind("pyvoy --port PORT", "--tls-cert CERTIFICATE --tls-key KEY", waits_for_readers=True),
+    "pyvoy": Kind("pyvoy --port PORT", "--tls-cert CERTIFICATE --tls-key KEY", waits_for_readers=True, finishes=False),
 }
 
 _SETTINGS: Final = "keep_alive_max_requests = 1000000000\n"
