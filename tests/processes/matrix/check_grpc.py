@@ -133,14 +133,13 @@ def test_rest_is_on_the_same_port(address: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_told_to_stop(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "in flight"
-    message = wire_request(
-        "slow", [{"name": "mark", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [str(mark).encode()]}}]
-    )
+    tensor = {"name": "mark", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [str(mark).encode()]}}
+    message = wire_request("slow", [tensor]).SerializeToString()
     with started(kind, APP, tmp_path) as served:
         served.wait_until_ready()
         with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
             infer: Any = channel.unary_unary(f"/{SERVICE}/ModelInfer")
-            call = infer.future(message.SerializeToString(), metadata=[*PLEASE.items()], timeout=30)
+            call = infer.future(message, metadata=[*PLEASE.items()], timeout=30)
             end = time.monotonic() + 30
             while not mark.exists():
                 assert time.monotonic() < end
