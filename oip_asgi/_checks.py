@@ -148,6 +148,17 @@ def _of_routers(router: object, mounted: object) -> list[object]:
     return found
 
 
+def drops_trailers(host: object) -> bool:
+    """Whether middleware of a Starlette or FastAPI application drops the trailers of what is mounted, or of an `OIPMiddleware` inside it."""
+    for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
+        kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
+        if "OIPMiddleware" in kinds:
+            return False
+        if "BaseHTTPMiddleware" in kinds:
+            return True
+    return False
+
+
 def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
     """The error for a module of this package whose extra is not installed.
 

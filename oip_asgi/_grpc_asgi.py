@@ -5,12 +5,13 @@ Knows scopes, messages and protobuf's classes, and no gRPC library.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from ._checks import check_server
+from ._checks import check_server, drops_trailers
 from ._core.errors import InferenceError
 from ._core.grpc.http import CANCELLED, Answer, Call, begin
 from ._core.grpc.method import Reply
@@ -27,6 +28,8 @@ from .server import InferenceServer
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
+_logger: Final = logging.getLogger("oip_asgi")
+
 _EXTENSION: Final = "http.response.trailers"
 _CARRIED: Final = "oip_asgi.trailers"
 """The key in a scope of the `_Carried` that `TrailersMiddleware` has put there."""
@@ -42,8 +45,8 @@ class OIPGRPCApp:
         server: The server whose models it serves.
         health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready.
         reflection: Whether server reflection, v1 and v1alpha, describes the services.
-        compress_responses: Whether responses are compressed for clients that accept gzip or deflate. Clients of grpcio always do, and
-            numbers hardly compress: leave it to text, or to a slow line.
+        compress_responses: Whether responses are compressed for clients that accept gzip or deflate; those of streams never are. Clients
+            of grpcio always do, and numbers hardly compress: leave it to text, or to a slow line.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -56,6 +59,18 @@ class OIPGRPCApp:
         self._engine, self._runtime = server._inside
         self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
         self.paths = self._methods.service_paths
+        self._host: object = None
+
+    def _meet(self, scope: Scope) -> None:
+        """Look at the application that a call over HTTP/2 comes through."""
+        if not _is_grpc(scope["headers"]):
+            return
+        self._host = scope["app"]
+        if drops_trailers(self._host):
+            _logger.warning(
+                'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
+                "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,6 +82,8 @@ class OIPGRPCApp:
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
+        if carried is None and has_trailers and scope.get("app") is not self._host:
+            self._meet(scope)
         respond = self._methods.reflect.get(path)
         if respond is not None or path == INFER_STREAM:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)

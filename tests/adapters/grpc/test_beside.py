@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from oip_asgi import InferenceServer, OIPApp
-from oip_asgi.grpc import OIPGRPCApp
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.asking import exactly
-from tests.support.grpc_asgi import GRPC, Got, call, frame
+from tests.support.grpc_asgi import GRPC, WEB, Got, call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
@@ -23,15 +25,15 @@ from tests.support.ways import Request as AnyRequest
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
 
 
+async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    return await call_next(request)
+
+
 def covered(server: InferenceServer) -> FastAPI:
     """An application with the protocol behind middleware that drops trailers, and reads what comes behind the body."""
     app = FastAPI()
     OIPApp(server).install(app, "/v2", grpc=True)
-
-    @app.middleware("http")
-    async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        return await call_next(request)
-
+    app.middleware("http")(pass_on)
     return app
 
 
@@ -81,6 +83,38 @@ def test_a_client_that_goes_behind_middleware(path: str, ends: int) -> None:
         await asyncio.gather(calling, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def mounted_behind(server: InferenceServer) -> Any:
+    app = Starlette(middleware=[Middleware(BaseHTTPMiddleware, dispatch=pass_on)])
+    app.mount(f"/{SERVICE}", OIPGRPCApp(server))
+    return app
+
+
+def inside(server: InferenceServer) -> Any:
+    return FastAPI(middleware=[Middleware(BaseHTTPMiddleware, dispatch=pass_on), Middleware(OIPMiddleware, server=server, grpc=True)])
+
+
+def outside(server: InferenceServer) -> Any:
+    return FastAPI(middleware=[Middleware(OIPMiddleware, server=server, grpc=True), Middleware(BaseHTTPMiddleware, dispatch=pass_on)])
+
+
+def carried(server: InferenceServer) -> Any:
+    return TrailersMiddleware(mounted_behind(server))
+
+
+@pytest.mark.parametrize(("make", "drops"), [(mounted_behind, True), (inside, True), (outside, False), (carried, False), (covered, False)])
+def test_middleware_that_drops_trailers_is_told_once(
+    make: Callable[[InferenceServer], Any], drops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make(InferenceServer())
+    web = asyncio.run(call(app, f"/{SERVICE}/ServerLive", frame(b""), WEB))
+    assert (web.refusal, caplog.records) == (("OK", ""), [])
+    for _ in range(2):
+        got = live(app)
+        assert (got.sent[-1]["type"] == "http.response.trailers") is not drops
+    assert len(caplog.records) == drops
+    assert all("write OIPApp(server).install(app, grpc=True)" in record.getMessage() for record in caplog.records)
 
 
 async def other_grpc_app(scope: Any, receive: Any, send: Any) -> None:
