@@ -149,7 +149,7 @@ def _of_routers(router: object, mounted: object) -> list[object]:
 
 
 def drops_trailers(host: object) -> bool:
-    """Whether middleware of a Starlette or FastAPI application drops the trailers of what is mounted, or of an `OIPMiddleware` inside it."""
+    """Whether middleware of a Starlette application drops the trailers of what is mounted in it, or of an `OIPMiddleware` inside it."""
     for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
         kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
         if "OIPMiddleware" in kinds:
