@@ -60,12 +60,12 @@ class Requests:
         return message
 
     async def is_gone(self) -> bool:
-        """Wait until the client has gone, or the server has failed to say so."""
+        """Wait until the client has gone, or cannot be read."""
         await asyncio.wait([self._reading])
         return True
 
     def check(self) -> None:
-        """Raise what the server raised, where it was not the client that went."""
+        """Raise what `receive` raised, where the client cannot be read."""
         self._reading.result()
 
     async def end(self) -> None:
@@ -87,9 +87,11 @@ class Requests:
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
         for start in range(0, len(chunk), _PART):
-            await self._feed(chunk[start : start + _PART])
-            for each in self._reader.take():
-                self._messages.put_nowait(bytes(each))
+            try:
+                await self._feed(chunk[start : start + _PART])
+            finally:  # there are messages in front of a wrong frame too
+                for each in self._reader.take():
+                    self._messages.put_nowait(bytes(each))
             await self._all_taken()
         if is_last:
             self._reader.finish()

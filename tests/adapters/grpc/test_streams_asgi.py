@@ -23,6 +23,9 @@ PATH = f"/{SERVICE}/ModelStreamInfer"
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
+WRONG = b"\x07\0\0\0\0"
+
+
 def asked(model: str, n: int, request_id: str = "") -> bytes:
     numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [n]}}
     return frame(wire_request(model, [numbers], id=request_id).SerializeToString())
@@ -77,7 +80,7 @@ def test_a_call_without_requests_ends_at_once() -> None:
 
 
 def test_what_is_no_frame_ends_the_call() -> None:
-    assert ask(b"\x07\0\0\0\0").refusal == ("INVALID_ARGUMENT", "a frame begins with the byte 7: expected 0, or 1 for a compressed message")
+    assert ask(WRONG).refusal == ("INVALID_ARGUMENT", "a frame begins with the byte 7: expected 0, or 1 for a compressed message")
     assert ask(asked("plain", 1)[:-1]).refusal[0] == "INVALID_ARGUMENT"
 
 
@@ -238,12 +241,13 @@ def test_an_inline_model_that_raises_what_is_for_the_host_has_failed() -> None:
     server.stop()
 
 
-def test_what_comes_before_a_wrong_frame_is_answered() -> None:
+@pytest.mark.parametrize("chunks", [[frame(b"\x3a\x00"), WRONG], [frame(b"\x3a\x00") + WRONG]])
+def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> None:
     async def main() -> None:
         line = Line(InferenceServer(), path=REFLECTION)
         await until(lambda: line.sent)
         line.takes.clear()
-        for body in (frame(b"\x3a\x00"), b"\x07\0\0\0\0"):
+        for body in chunks:
             line.messages.put_nowait({"type": "http.request", "body": body, "more_body": True})
         await asyncio.sleep(0.1)  # longer than a call goes unwatched
         line.takes.set()
