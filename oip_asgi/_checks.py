@@ -152,7 +152,7 @@ def drops_trailers(host: object) -> bool:
     """Whether middleware of a Starlette application drops the trailers of what is mounted in it, or of an `OIPMiddleware` inside it."""
     for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
         kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
-        if "OIPMiddleware" in kinds:
+        if "OIPMiddleware" in kinds and middleware.kwargs.get("grpc"):
             return False
         if "BaseHTTPMiddleware" in kinds:
             return True

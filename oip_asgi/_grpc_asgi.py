@@ -60,13 +60,15 @@ class OIPGRPCApp:
         self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
         self.paths = self._methods.service_paths
         self._host: object = None
+        self._is_told = False
 
     def _meet(self, scope: Scope) -> None:
         """Look at the application that a call over HTTP/2 comes through."""
         if not _is_grpc(scope["headers"]):
             return
         self._host = scope["app"]
-        if drops_trailers(self._host):
+        if drops_trailers(self._host) and not self._is_told:
+            self._is_told = True
             _logger.warning(
                 'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
                 "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
@@ -116,7 +118,7 @@ class OIPGRPCApp:
         async def put(message: bytes) -> None:
             await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
 
-        if carried is not None and call.protocol.has_trailers:
+        if carried is not None:
             carried.fields = []
         await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests, write = Requests(receive, reader, self._runtime), in_turns(put)
@@ -216,8 +218,10 @@ class _Sender:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            # what middleware answers instead, such as 401, has another type: clients read its status
-            self._is_ours = self._carried.fields is not None and _is_grpc(message.get("headers", ()))
+            # what middleware answers instead has another type, such as 401, or a status of its own
+            headers = message.get("headers", ())
+            has_status = any(name.lower() == b"grpc-status" for name, _ in headers)
+            self._is_ours = self._carried.fields is not None and _is_grpc(headers) and not has_status
             if self._is_ours:
                 message = {**message, "trailers": True}
         await self._send(message)

@@ -24,11 +24,7 @@ _PART: Final = 2**14
 in the chunk, which is as large as the server likes, or on the connection."""
 
 Respond: TypeAlias = Callable[[bytes], bytes]
-"""Makes the response message of a request message.
-
-Raises:
-    InferenceError: It is refused.
-"""
+"""Makes the response message of a request message, or raises an `InferenceError`."""
 
 
 @final
@@ -77,29 +73,29 @@ class Requests:
         more = True
         while more and (message := await self._receive())["type"] != "http.disconnect":
             more = message.get("more_body", False)
-            try:
+            if self.error is None:
                 await self._take(message.get("body", b""), is_last=not more)
-            except InferenceError as error:
-                self.error, more = error, False
         if not more:
-            self._messages.put_nowait(None)
             await until_gone(ClientOf(self._receive, self._runtime).is_gone)
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
-        for start in range(0, len(chunk), _PART):
-            try:
-                await self._feed(chunk[start : start + _PART])
-            finally:  # there are messages in front of a wrong frame too
-                for each in self._reader.take():
-                    self._messages.put_nowait(bytes(each))
-            await self._all_taken()
-        if is_last:
-            self._reader.finish()
-
-    async def _all_taken(self) -> None:
-        while not self._messages.empty():
-            self._is_taken.clear()
-            await self._is_taken.wait()
+        """Take the messages out of a chunk, those of each part when the ones before are taken."""
+        try:
+            for start in range(0, len(chunk), _PART):
+                while not self._messages.empty():
+                    self._is_taken.clear()
+                    await self._is_taken.wait()
+                try:
+                    await self._feed(chunk[start : start + _PART])
+                finally:  # there are messages in front of a wrong frame too
+                    for each in self._reader.take():
+                        self._messages.put_nowait(bytes(each))
+            if is_last:
+                self._reader.finish()
+                self._messages.put_nowait(None)
+        except InferenceError as error:
+            self.error = error
+            self._messages.put_nowait(None)
 
     async def _feed(self, part: bytes) -> None:
         if self._reader.is_compressed:

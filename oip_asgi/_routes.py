@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ _PROBE: Final = "oip_asgi-probe"
 """A name that only routes for any name match."""
 
 
-def check_reachable(app: Any, routes: Iterable[Any], prefix: str, services: Sequence[str] = ()) -> None:
+def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequence[str] = ()) -> None:
     """Check that no route answers what is under a path before the protocol would.
 
     Args:
@@ -24,20 +24,35 @@ def check_reachable(app: Any, routes: Iterable[Any], prefix: str, services: Sequ
     Raises:
         ValueError: One does; the text says which.
     """
-    probes = [(prefix or "/", [*_probes(app, prefix, ("GET", "POST"))]), *((path, [*_probes(app, path, ("POST",))]) for path in services)]
+    paths = f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"
+    for method in ("GET", "POST"):
+        for path in paths:
+            _check(routes, _probe(app, method, path), prefix or "/", ", health probes too", "leave one of the two out")
+    for service in services:
+        advice = "leave grpc=True out, as an application has one server for gRPC"
+        _check(routes, _probe(app, "POST", f"{service}/{_PROBE}"), service, "", advice)
+
+
+def _check(routes: Sequence[Any], probe: dict[str, Any], at: str, beside: str, advice: str) -> None:
     for route in routes:
-        at = next((at for at, scopes in probes if any(_matches(route, scope) for scope in scopes)), None)
-        if at is None:
+        if not _matches(route, probe):
             continue
-        kind = next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
-        if kind is not None:
-            raise ValueError(f"{kind} is there already, at {route.path or '/'}, and answers {at} too: leave one of the two out")
         path = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
+        ours = _ours(route)
+        if ours is not None:
+            raise ValueError(f"{ours} is there already, at {path or '/'}, and answers {at} too: {advice}")
         called = "an included router" if path is None else f"the route {path or '/'!r}"
         raise ValueError(
-            f"{called} comes first and answers everything under {at} in the place of oip_asgi, health probes too: add it after the install "
+            f"{called} comes first and answers everything under {at} in the place of oip_asgi{beside}: add it after the install "
             "or mount of oip_asgi"
         )
+
+
+def _ours(route: Any) -> str | None:
+    """What of this package a route leads to, None for others."""
+    if getattr(getattr(route, "endpoint", None), "__module__", "") == "oip_asgi._dependencies":
+        return "oip_asgi"
+    return next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
 
 
 def check_mounts(app: Any) -> None:
@@ -52,22 +67,21 @@ def check_mounts(app: Any) -> None:
             check_reachable(app, routes[:place], route.path)
 
 
-def _probes(app: Any, prefix: str, methods: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for method in methods:
-        for path in (f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"):
-            yield {
-                "type": "http",
-                "method": method,
-                "path": path,
-                "raw_path": path.encode(),
-                "root_path": "",
-                "query_string": b"",
-                "headers": [],
-                "path_params": {},
-                "app": app,
-                "scheme": "http",
-                "http_version": "1.1",
-            }
+def _probe(app: Any, method: str, path: str) -> dict[str, Any]:
+    """The scope of a request."""
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [],
+        "path_params": {},
+        "app": app,
+        "scheme": "http",
+        "http_version": "1.1",
+    }
 
 
 def _matches(route: Any, scope: dict[str, Any]) -> bool:

@@ -4,9 +4,9 @@
     hypercorn --bind 127.0.0.1:8000 examples/hosts/fastapi_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-FastAPI's dependencies, such as `Depends(HTTPBasic())`, do not reach mounted applications. Its middleware does, so that is where
-authentication is, for gRPC too; health is open, for probes have no password. gRPC on the same port needs a server with HTTP/2 trailers,
-such as hypercorn; gRPC-Web works with each.
+Middleware covers /v2 and gRPC as it covers every route, so that is where authentication is; health is open, for probes have no password.
+Dependencies, as in `FastAPI(dependencies=[Depends(check)])`, would cover all three too. gRPC on the same port needs a server with HTTP/2
+trailers, such as hypercorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ async def until_gone(gone: Gone) -> None:
     """Wait until the client has gone.
 
     A server may say at once, and as often as it is asked, that nothing more comes, as pyvoy 1.3 does. Middleware may take that for a
-    mistake and raise, as Starlette's `BaseHTTPMiddleware` does, and still tell later that the client has gone.
+    mistake and raise, as Starlette's `BaseHTTPMiddleware` does, and still tell later that the client has gone. If this is cancelled while
+    it raises, the cancellation may be lost there: anyio's task groups raise the error alone.
     """
     is_gone = await _says_gone(gone)
     while not is_gone:
@@ -104,9 +105,12 @@ async def until_gone(gone: Gone) -> None:
 
 
 async def _says_gone(gone: Gone) -> bool:
+    is_gone = False
     with suppress(Exception):
-        return await gone()
-    return False
+        is_gone = await gone()
+    if _task().cancelling():
+        raise asyncio.CancelledError
+    return is_gone
 
 
 async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | None = None) -> None:

@@ -220,7 +220,7 @@ def _left(timeout: float, passed: float) -> float:
     """How many seconds are left of a timeout, to the next millisecond: texts name them.
 
     Raises:
-        TimedOut: None.
+        TimedOut: No time is left.
     """
     if passed >= timeout:
         raise TimedOut(_TOO_LATE)

@@ -277,9 +277,10 @@ class _Stream:
                 yield from self._fail(error, request, turn)
             except Exception as error:
                 yield from self._fail(own_fault(error), request, turn)
-            except BaseException:  # also what an inline model raises that is for the host
+            except BaseException as error:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
-                    self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it cancelled the task that runs it"))
+                    did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
+                    self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it {did}"))
                     self._news.set()
                 raise
             else:

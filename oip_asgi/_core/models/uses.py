@@ -13,8 +13,8 @@ class Uses:
     """The requests that use one thing. May be called from any thread.
 
     Each request is an item of a list, which needs no lock. A request that ends takes its item out first, and then looks for signals.
-    `idle` leaves its signal first, and then looks for items. So if both happen at the same time, at least one of them sees the other. That
-    needs Python's global lock: with it, each thread sees the steps of another in their order.
+    `idle` leaves its signal first, and then looks for items. So if both happen at the same time, at least one of them sees the other. This
+    relies on Python's global lock: with it, threads see each other's steps in order.
     """
 
     __slots__ = ("_idle", "_is_let_go", "_lock", "items")

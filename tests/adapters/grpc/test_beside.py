@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -17,12 +17,14 @@ from starlette.routing import Route
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.asking import exactly
+from tests.support.client import Client
 from tests.support.grpc_asgi import GRPC, WEB, Got, call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
 async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -57,6 +59,57 @@ def test_a_slow_stream_behind_middleware(ends: int) -> None:
     assert got.refusal == ("OK", "")
     answers = [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response for message in got.messages]
     assert [answer.raw_output_contents[0][0] for answer in answers] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", [STREAM, REFLECTION])
+def test_a_quick_stream_behind_middleware_ends(path: str) -> None:
+    """The body is said to have ended when the answer is on its way: the middleware raises, and loses that it is cancelled."""
+    server = InferenceServer()
+
+    @server.model("quick")
+    async def quick() -> int:
+        return 1
+
+    async def main() -> None:
+        body = asked("quick") if path == STREAM else frame(b"\x3a\x00")
+        got = await asyncio.wait_for(call(covered(server), path, body, ends=10**4), 20)
+        assert (got.refusal, len(got.messages)) == (("OK", ""), 1)
+
+    asyncio.run(main())
+    server.stop()
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_call_behind_middleware_ends_while_it_asks_for_the_client(turns: int) -> None:
+    async def main() -> None:
+        server, asks, done = InferenceServer(), asyncio.Event(), asyncio.Event()
+
+        @server.model("held")
+        async def held() -> int:
+            await done.wait()
+            return 1
+
+        async def asking(scope: Any, receive: Any, send: Any) -> None:
+            count = 0
+
+            async def counted() -> Any:
+                nonlocal count
+                count += 1
+                if count == 3:
+                    asks.set()
+                return await receive()
+
+            await covered(server)(scope, counted, send)
+
+        calling = asyncio.ensure_future(call(asking, INFER, asked("held"), ends=10**4))
+        await asks.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        done.set()
+        got = await asyncio.wait_for(calling, 20)
+        assert got.refusal == ("OK", "")
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("ends", [1, 5])
@@ -99,11 +152,20 @@ def outside(server: InferenceServer) -> Any:
     return FastAPI(middleware=[Middleware(OIPMiddleware, server=server, grpc=True), Middleware(BaseHTTPMiddleware, dispatch=pass_on)])
 
 
+def rest_inside(server: InferenceServer) -> Any:
+    rest, dropping = Middleware(OIPMiddleware, server=server), Middleware(BaseHTTPMiddleware, dispatch=pass_on)
+    app = FastAPI(middleware=[rest, dropping])
+    app.mount(f"/{SERVICE}", OIPGRPCApp(server))
+    return app
+
+
 def carried(server: InferenceServer) -> Any:
     return TrailersMiddleware(mounted_behind(server))
 
 
-@pytest.mark.parametrize(("make", "drops"), [(mounted_behind, True), (inside, True), (outside, False), (carried, False), (covered, False)])
+@pytest.mark.parametrize(
+    ("make", "drops"), [(mounted_behind, True), (inside, True), (rest_inside, True), (outside, False), (carried, False), (covered, False)]
+)
 def test_middleware_that_drops_trailers_is_told_once(
     make: Callable[[InferenceServer], Any], drops: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,15 +203,42 @@ def test_other_applications_keep_their_trailers(method: str) -> None:
     assert answered(grpc=True) == answered(grpc=False)
 
 
+@pytest.mark.parametrize("own", [JSONResponse({"error": "say please"}, 401), Response(headers={"grpc-status": "16"}, media_type=GRPC)])
+def test_what_middleware_answers_instead_is_left_alone(own: Response) -> None:
+    async def instead(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        await call_next(request)
+        return own
+
+    app = Starlette(middleware=[Middleware(BaseHTTPMiddleware, dispatch=instead)])
+    OIPApp(InferenceServer()).install(app, "/v2", grpc=True)
+    start, *rest = live(app).sent
+    assert (start["status"], start["headers"], start.get("trailers")) == (own.status_code, own.raw_headers, None)
+    assert {message["type"] for message in rest} == {"http.response.body"}
+
+
 def test_a_second_server_in_one_application_is_refused() -> None:
     app = Starlette()
     OIPApp(InferenceServer()).install(app, "/one", grpc=True)
     before = list(app.router.routes)
-    text = f"OIPGRPCApp is there already, at /{SERVICE}, and answers /{SERVICE} too: leave one of the two out"
+    text = (
+        f"OIPGRPCApp is there already, at /{SERVICE}, and answers /{SERVICE} too: "
+        "leave grpc=True out, as an application has one server for gRPC"
+    )
     with pytest.raises(ValueError, match=exactly(text)):
         OIPApp(InferenceServer()).install(app, "/two", grpc=True)
     assert app.router.routes == before
     OIPApp(InferenceServer()).install(app, "/two")
+
+
+def test_a_second_server_behind_dependencies_is_refused() -> None:
+    app = FastAPI(dependencies=[Depends(lambda: None)])
+    OIPApp(InferenceServer()).install(app, "/one", grpc=True)
+    text = (
+        f"oip_asgi is there already, at /{SERVICE}/{{oip_path:path}}, and answers /{SERVICE} too: "
+        "leave grpc=True out, as an application has one server for gRPC"
+    )
+    with pytest.raises(ValueError, match=exactly(text)):
+        OIPApp(InferenceServer()).install(app, "/two", grpc=True)
 
 
 def page(_: Any) -> JSONResponse:
@@ -163,17 +252,27 @@ def test_a_route_that_answers_in_the_place_of_grpc_is_refused() -> None:
         return app
 
     text = (
-        f"the route '/{{tenant}}/{{page}}' comes first and answers everything under /{SERVICE} in the place of oip_asgi, "
-        "health probes too: add it after the install or mount of oip_asgi"
+        f"the route '/{{tenant}}/{{page}}' comes first and answers everything under /{SERVICE} in the place of oip_asgi: "
+        "add it after the install or mount of oip_asgi"
     )
     with pytest.raises(ValueError, match=exactly(text)):
         installed("POST")
     # calls are never asked by GET
-    assert live(installed("GET")).refusal == ("OK", "")
+    app = installed("GET")
+    assert live(app).refusal == ("OK", "")
+    app.router.routes.insert(0, Route("/{tenant}/{page}", page, methods=["POST"]))
+    with pytest.raises(ValueError, match=exactly(text)), Client(app):
+        pass
+
+
+def test_a_route_that_no_call_matches_may_come_first() -> None:
+    app = Starlette(routes=[Route("/{a}/{b}/{c}/{d}", page, methods=["POST"])])
+    OIPApp(InferenceServer()).install(app, "/api/v2", grpc=True)
+    assert live(app).refusal == ("OK", "")
 
 
 def test_an_application_that_has_answered_before() -> None:
-    app = Starlette(routes=[Route("/", page)])
+    app = Starlette(routes=[Route("/", page)], middleware=[Middleware(BaseHTTPMiddleware, dispatch=pass_on)])
     assert asyncio.run(send(app, AnyRequest("GET", "/")))[0] == 200
     OIPApp(InferenceServer()).install(app, "/v2", grpc=True)
     assert live(app).refusal == ("OK", "")

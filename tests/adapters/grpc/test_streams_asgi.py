@@ -237,7 +237,7 @@ def test_an_inline_model_that_raises_what_is_for_the_host_has_failed() -> None:
     server = InferenceServer()
     server.register("m", cancelled, run="inline")
     got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("m", 1)))
-    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it cancelled the task that runs it"), [])
+    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it raised CancelledError"), [])
     server.stop()
 
 
