@@ -20,6 +20,9 @@ GRPC: Final = "application/grpc"
 WEB: Final = "application/grpc-web+proto"
 WEB_TEXT: Final = "application/grpc-web-text"
 
+REFLECTION: Final = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+"""A method of a stream that every application of ours has."""
+
 
 def frame(message: bytes, flag: int = 0) -> bytes:
     return bytes([flag]) + len(message).to_bytes(4, "big") + message

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -77,6 +77,14 @@ class Served:
     def ask_to_end(self) -> None:
         """What an operator or Kubernetes does."""
         self.process.send_signal(signal.SIGTERM)
+
+
+def until(is_so: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until something is so, which a process has to do."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @contextmanager

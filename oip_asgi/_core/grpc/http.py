@@ -51,9 +51,7 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 
 _DONE: Final = Reply()
 
-_TOO_LATE: Final = "the call did not end within its grpc-timeout"
-
-TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", _TOO_LATE)
+TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
 """How a stream ends at the deadline of its client."""
 
 
@@ -223,7 +221,7 @@ def _left(timeout: float, passed: float) -> float:
         TimedOut: No time is left.
     """
     if passed >= timeout:
-        raise TimedOut(_TOO_LATE)
+        raise TimedOut(TOO_LATE.details)
     return math.ceil((timeout - passed) * 1000) / 1000
 
 

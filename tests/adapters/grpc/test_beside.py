@@ -18,13 +18,12 @@ from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.asking import exactly
 from tests.support.client import Client
-from tests.support.grpc_asgi import GRPC, WEB, Got, call, frame
+from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, Got, call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
-REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
 async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -280,41 +279,3 @@ def test_an_application_that_has_answered_before() -> None:
 
 def live(app: Any) -> Got:
     return asyncio.run(call(app, f"/{SERVICE}/ServerLive", frame(b"")))
-
-
-def test_what_servers_raise_from_send_means_that_the_client_has_gone() -> None:
-    server, ended = InferenceServer(), list[str]()
-
-    @server.model("ticks")
-    async def ticks() -> AsyncIterator[int]:
-        try:
-            for number in range(10**6):
-                yield number
-                await asyncio.sleep(0)
-        finally:
-            ended.append("ticks")
-
-    scope: Any = {
-        "type": "http",
-        "method": "POST",
-        "path": STREAM,
-        "headers": [(b"content-type", GRPC.encode())],
-        "extensions": {"http.response.trailers": {}},
-    }
-    messages = [{"type": "http.request", "body": asked("ticks"), "more_body": False}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        return await asyncio.Event().wait()
-
-    async def take(message: Any) -> None:
-        if len(sent) == 3:
-            raise OSError
-        sent.append(message)
-
-    asyncio.run(asyncio.wait_for(OIPGRPCApp(server)(scope, receive, take), 20))
-    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body", "http.response.body"]
-    assert ended == ["ticks"]
-    server.stop()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import tracemalloc
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,13 @@ import pytest
 
 from oip_asgi import InferenceServer
 from oip_asgi.grpc import OIPGRPCApp
-from tests.support.grpc_asgi import GRPC, WEB, WEB_TEXT, Got, call, frame
+from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, Got, call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.inside import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import until
 
 PATH = f"/{SERVICE}/ModelStreamInfer"
-REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
 WRONG = b"\x07\0\0\0\0"
@@ -91,10 +92,11 @@ def test_headers_that_are_wrong_are_answered_before_any_message() -> None:
 
 
 class Line:
-    """A call whose client goes, or takes nothing for a while, when a test says so."""
+    """A call whose client goes, or takes nothing for a while, when a test says so. Behind `most` messages, `send` says that it has gone."""
 
-    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = (), path: str = PATH) -> None:
+    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = (), path: str = PATH, most: float = math.inf) -> None:
         self.sent: list[Any] = []
+        self._most = most
         self.takes = asyncio.Event()
         self.takes.set()
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
@@ -111,6 +113,8 @@ class Line:
 
     async def _send(self, message: Any) -> None:
         await self.takes.wait()
+        if len(self.sent) == self._most:
+            raise OSError
         self.sent.append(message)
 
     @property
@@ -134,6 +138,28 @@ def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
 
     asyncio.run(main())
     assert is_idle(server)
+
+
+def test_what_servers_raise_from_send_means_that_the_client_has_gone() -> None:
+    server, ended = InferenceServer(), list[str]()
+
+    @server.model("ticks")
+    async def ticks(n: Any) -> AsyncIterator[int]:
+        try:
+            for number in range(int(n[0])):
+                yield number
+                await asyncio.sleep(0)
+        finally:
+            ended.append("ticks")
+
+    async def main() -> None:
+        line = Line(server, asked("ticks", 10**6), most=3)
+        await asyncio.wait_for(line.task, 20)
+        assert [message["type"] for message in line.sent] == ["http.response.start", "http.response.body", "http.response.body"]
+
+    asyncio.run(main())
+    assert ended == ["ticks"]
+    server.stop()
 
 
 def test_the_next_item_is_made_when_the_last_was_taken() -> None:

@@ -14,7 +14,7 @@ from werkzeug.wsgi import LimitedStream
 
 from oip_asgi import InferenceContext, InferenceServer, OIPWSGIMiddleware
 from oip_asgi.grpc import OIPGRPCWSGIApp
-from tests.support.grpc_asgi import GRPC, WEB, WEB_TEXT, ASGIClient, Got, call_wsgi, frame
+from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, ASGIClient, Got, call_wsgi, frame
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import MESSAGES, SERVICE, made, wire_request
 from tests.support.inside import is_idle
@@ -119,7 +119,7 @@ def test_a_call_of_many_messages_both_ways(server: InferenceServer, content_type
         (asked("echo", 1)[:-1], "INVALID_ARGUMENT", "the body ended within a message, or before its end: expected more"),
     ],
 )
-@pytest.mark.parametrize("path", [STREAM, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"])
+@pytest.mark.parametrize("path", [STREAM, REFLECTION])
 def test_how_a_call_of_many_messages_ends(server: InferenceServer, path: str, body: bytes, code: str, text: str) -> None:
     assert call_wsgi(OIPGRPCWSGIApp(server), path, body).refusal == (code, text)
 
@@ -152,7 +152,7 @@ def test_a_client_that_goes_ends_the_generator(server: InferenceServer, noted: N
 
 def test_reflection_names_the_services(server: InferenceServer) -> None:
     # field 7 of a question asks for the list
-    got = call_wsgi(OIPGRPCWSGIApp(server), "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", frame(b"\x3a\x01*") * 2)
+    got = call_wsgi(OIPGRPCWSGIApp(server), REFLECTION, frame(b"\x3a\x01*") * 2)
     assert got.refusal == ("OK", "")
     assert [SERVICE.encode() in message for message in got.messages] == [True, True]
 
@@ -179,7 +179,7 @@ def test_a_body_ends_at_its_length_where_the_stream_does_not(server: InferenceSe
         assert b"grpc-status:0" in b"".join(pieces)
 
 
-@pytest.mark.parametrize("path", [STREAM, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"])
+@pytest.mark.parametrize("path", [STREAM, REFLECTION])
 def test_a_stream_of_the_host_that_says_that_the_client_has_gone(server: InferenceServer, path: str) -> None:
     environ = EnvironBuilder(path, method="POST", headers=OF_WEB).get_environ()
     environ.update({"CONTENT_LENGTH": "100", "wsgi.input": LimitedStream(BytesIO(b""), 100)})

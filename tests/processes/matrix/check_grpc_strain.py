@@ -21,7 +21,7 @@ from tests.bench.rows import GRPC, LoadFailed, Row
 from tests.support.grpc_asgi import frame
 from tests.support.grpc_ways import SERVICE, UNLIMITED, Client, wire_request
 from tests.support.http2 import Connection
-from tests.support.processes import Served, get
+from tests.support.processes import Served, get, until
 
 from .grpc_servers import KINDS, started
 from .strain_site import MEBIBYTE
@@ -62,13 +62,6 @@ def framed(model: str, number: int) -> bytes:
 def noted(served: Served, what: str) -> int:
     """What the models have noted, which a server tells beside everything else that it does."""
     return int(get(f"{served.url}/noted", timeout=SECONDS).json().get(what, 0))
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def held(served: Served) -> int:

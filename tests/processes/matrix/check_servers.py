@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
-from tests.support.processes import Served, free_port, serving
+from tests.support.processes import Served, free_port, serving, until
 from tests.support.ways import EXTENSIONS
 
 from .models import MAX_BODY_BYTES
@@ -247,10 +247,7 @@ def test_shutdown_with_a_request_in_flight(kind: Kind, tmp_path: Path) -> None:
 
         asking = Thread(target=request)
         asking.start()
-        end = time.monotonic() + 30
-        while not mark.exists():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(mark.exists, 30)
         served.ask_to_end()
         try:
             served.process.wait(20)
