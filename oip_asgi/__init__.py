@@ -5,14 +5,13 @@ from ._core.models.cache import ResponseCache
 from ._core.models.loader import LoadParameters
 from ._core.models.specs import TensorSpec
 from ._core.schemas import RequestOutput
-from ._core.serving.lives import ModelStatus
+from ._core.serving.repository import ModelStatus
 from ._core.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from ._runtime.shared_memory import SharedMemory
+from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ErrorResponse",

@@ -38,30 +38,13 @@ def called(value: object) -> str:
 
 
 def check_server(server: object, taker: str, written: str) -> None:
-    """Check that something is an `InferenceServer`.
-
-    Args:
-        server: What was given as one.
-        taker: What it was given to.
-        written: What the user should have written.
-
-    Raises:
-        TypeError: It is none.
-    """
+    """Check that something is an `InferenceServer`."""
     if ("oip_asgi.server", "InferenceServer") not in names_of(server):
         raise TypeError(f"{taker} takes an InferenceServer, not {called(server)}: write {written}")
 
 
 def check_asgi(app: object, written: str) -> None:
-    """Check that something may be an ASGI application.
-
-    Args:
-        app: What was given as one.
-        written: What the user should have written.
-
-    Raises:
-        TypeError: It cannot be called, or is a WSGI application.
-    """
+    """Check that something may be an ASGI application."""
     if names_of(app) & _FOR_WSGI:
         raise TypeError(f"{called(app)} is a WSGI application, and this is for ASGI: write {_wsgi_instead(app)}")
     if not callable(app) or isinstance(app, type):
@@ -75,11 +58,7 @@ def _wsgi_instead(app: object) -> str:
 
 
 def check_installs_in(app: object) -> None:
-    """Check that something is an application of Starlette or FastAPI.
-
-    Raises:
-        TypeError: It is none; the text says what to write instead.
-    """
+    """Check that something is an application of Starlette or FastAPI."""
     if ("starlette.applications", "Starlette") in names_of(app):
         return
     if is_framework(app, "flask", "Flask"):
@@ -98,11 +77,7 @@ def check_installs_in(app: object) -> None:
 
 
 def check_wsgi(app: object, written: str) -> None:
-    """`check_asgi` for WSGI.
-
-    Raises:
-        TypeError: It cannot be called, or is an ASGI application.
-    """
+    """`check_asgi` for WSGI."""
     if is_asgi(app):
         raise TypeError(f'{called(app)} is an ASGI application, and this is for WSGI: write OIPMiddleware(app, server, "/v2")')
     if not callable(app) or isinstance(app, type):
@@ -160,17 +135,7 @@ def drops_trailers(host: object) -> bool:
 
 
 def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
-    """The error for a module of this package whose extra is not installed.
-
-    Args:
-        error: What importing it raised.
-        package: The package of the extra that the module imports.
-        extra: The extra.
-        beside: What comes with that package, and is imported too.
-
-    Raises:
-        ImportError: `error` itself, where something else is missing.
-    """
+    """The error for a module of this package whose extra is not installed."""
     if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
         raise error  # it is there, and something that it needs is not
     return ImportError(f"{package} is not installed: pip install 'oip_asgi[{extra}]'", name=error.name)

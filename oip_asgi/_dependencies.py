@@ -16,14 +16,7 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "
 
 
 def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any]) -> None:
-    """Add routes to a FastAPI application for a path and all that is under it.
-
-    Args:
-        app: The application, whose own dependencies run too.
-        prefix: The path.
-        serve: Answers a request, after the dependencies, as a mounted application: `root_path` names the prefix.
-        dependencies: More of them.
-    """
+    """Add routes to a FastAPI application for a path and all that is under it."""
     from starlette.requests import Request
     from starlette.responses import Response
 

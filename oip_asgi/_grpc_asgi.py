@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
+from urllib.parse import unquote
 
 from ._checks import check_server, drops_trailers
 from ._core.errors import InferenceError
 from ._core.grpc.http import CANCELLED, Answer, Call, begin
 from ._core.grpc.method import Reply
-from ._core.grpc.protocols import Fields, metadata, method_of, protocol_of, timeout_of
-from ._core.grpc.stream import stream_exchange
+from ._core.grpc.protocols import Fields, metadata, protocol_of, timeout_of
 from ._core.http.request import Head
-from ._grpc_asgi_stream import Requests, Respond, answer_each, ending, in_turns
+from ._grpc_asgi_stream import Requests, ending, in_turns
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone
-from ._services import INFER_STREAM, MethodsByPath
-from .asgi import AnyASGIApp, ClientOf, own_lifespan
+from ._services import Converse, MethodsByPath
+from .asgi import AnyASGIApp, ClientOf, own_lifespan, path_of
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -36,26 +36,11 @@ _CARRIED: Final = "oip_asgi.trailers"
 
 
 class OIPGRPCApp:
-    """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service.
+    """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service."""
 
-    `OIPApp(server).install(app, grpc=True)` mounts it at its `paths`; the first is "/inference.GRPCInferenceService". gRPC needs a server
-    that speaks HTTP/2 and sends trailers; gRPC-Web works with every server.
-
-    Args:
-        server: The server whose models it serves.
-        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready.
-        reflection: Whether server reflection, v1 and v1alpha, describes the services.
-        compress_responses: Whether responses are compressed for clients that accept gzip or deflate; those of streams never are. Clients
-            of grpcio always do, and numbers hardly compress: leave it to text, or to a slow line.
-
-    Raises:
-        TypeError: `server` is no `InferenceServer`.
-    """
-
-    def __init__(self, server: InferenceServer, *, health: bool = True, reflection: bool = True, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, health: bool = True, reflection: bool = True) -> None:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
-        self._compress = compress_responses
         self._engine, self._runtime = server._inside
         self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
         self.paths = self._methods.service_paths
@@ -78,19 +63,17 @@ class OIPGRPCApp:
         if scope["type"] != "http":
             await self._answer_other(scope, receive, send)
             return
-        path: str = scope["path"]
-        if path not in self._methods.unary:
-            path = _method_path(scope)
-        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress)
+        path = _method_of(scope, self.paths)
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
         if carried is None and has_trailers and scope.get("app") is not self._host:
             self._meet(scope)
-        respond = self._methods.reflect.get(path)
-        if respond is not None or path == INFER_STREAM:
+        converse = self._methods.conversations.get(path)
+        if converse is not None:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
-                await self._stream(call, respond, receive, send, carried)
+                await self._stream(call, converse, receive, send, carried)
                 return
         steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
         try:
@@ -106,8 +89,8 @@ class OIPGRPCApp:
         else:
             await own_lifespan(self._server, receive, send)
 
-    async def _stream(self, call: Call, respond: Respond | None, receive: Receive, send: Send, carried: _Carried | None) -> None:
-        """Answer a call of `ModelStreamInfer`, or one whose messages `respond` answers."""
+    async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
+        """Answer a call of any number of messages."""
         try:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
@@ -122,11 +105,7 @@ class OIPGRPCApp:
             carried.fields = []
         await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests, write = Requests(receive, reader, self._runtime), in_turns(put)
-        if respond is not None:
-            answering = answer_each(respond, requests, write)
-        else:
-            steps = stream_exchange(self._engine, self._methods.infer_stream, call.head.transport, requests.next, write)
-            answering = drive_async(steps, self._runtime)
+        answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
         with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
             await _end(call, await ending(answering, requests, deadline), send, carried)
 
@@ -165,15 +144,18 @@ def _has_trailers(scope: Scope) -> bool:
     return _EXTENSION in (scope.get("extensions") or ())
 
 
-def _method_path(scope: Scope) -> str:
-    """Service and method. Some hosts have cut the mount's part off `path`: it is in `root_path`, or with Litestar in `raw_path` only."""
-    path: str = scope["path"]
-    raw_path: bytes | None = scope.get("raw_path")
-    if path.endswith("/") and raw_path:
-        path = raw_path.decode("latin-1")
-    if path.count("/") < 2:
-        path = scope.get("root_path", "").rstrip("/") + path
-    return method_of(path)
+def _method_of(scope: Scope, services: Collection[str]) -> str:
+    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path behind the mount."""
+    sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
+    if sent and scope["path"].endswith("/"):
+        # Litestar has added the slash, and cut off its mount's part without a word
+        scope = {**scope, "path": unquote(sent)}
+    path, mount = path_of(scope), scope.get("root_path", "").rstrip("/")
+    service = mount[mount.rfind("/") :]
+    if service in services:
+        path = service + path
+    # another spelling of the same path may have passed a rule on the path that was sent
+    return sent if "%" in sent and not sent.endswith(path) else path
 
 
 @final
@@ -187,14 +169,7 @@ class _Carried:
 
 
 class TrailersMiddleware:
-    """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do.
-
-    `OIPApp(server).install(app, grpc=True)` puts it around the application by itself. By hand, it belongs outside all other middleware.
-    What other applications and middleware answer goes through as it is.
-
-    Args:
-        app: The application around which it is put, with an `OIPGRPCApp` somewhere inside.
-    """
+    """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do."""
 
     def __init__(self, app: AnyASGIApp) -> None:
         self._app = app

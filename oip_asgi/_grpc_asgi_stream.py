@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ._core.effects import DeadlinePassed, Run
 from ._core.errors import InferenceError
@@ -23,22 +23,10 @@ _PART: Final = 2**14
 """Bytes of a body in which messages are looked for at once: all of them wait here, and what is compressed becomes larger. The others wait
 in the chunk, which is as large as the server likes, or on the connection."""
 
-Respond: TypeAlias = Callable[[bytes], bytes]
-"""Makes the response message of a request message, or raises an `InferenceError`."""
-
 
 @final
 class Requests:
-    """The messages that a client sends, and then the message that it has gone.
-
-    Args:
-        receive: ASGI's `receive`.
-        reader: What takes the messages out of the body.
-        runtime: What decompresses long ones.
-
-    Attributes:
-        error: What is wrong with the body behind the last message; None where nothing is.
-    """
+    """The messages that a client sends, and then the message that it has gone."""
 
     def __init__(self, receive: Receive, reader: FrameReader, runtime: Runtime) -> None:
         self.error: InferenceError | None = None
@@ -114,34 +102,12 @@ def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Corou
     return write
 
 
-async def answer_each(respond: Respond, requests: Requests, write: Callable[[bytes], Awaitable[None]]) -> Reply:
-    """Answer each message as it comes, with the message that `respond` makes of it, and return how the call ended.
-
-    Raises:
-        InferenceError: One of them is refused.
-    """
-    while (message := await requests.next()) is not None:
-        await write(respond(message))
-    return Reply()
-
-
 async def ending(answering: Coroutine[Any, Any, Reply], requests: Requests, deadline: float) -> Reply:
-    """Wait until a call has been answered, and return how it ended.
-
-    Args:
-        answering: What answers the requests.
-        requests: Where they come from.
-        deadline: When the call ends, in seconds of `time.monotonic`.
-
-    Raises:
-        ClientGone: The client has gone.
-    """
+    """Wait until a call has been answered, and return how it ended."""
     try:
         reply = await attended(answering, deadline, requests.is_gone)
     except DeadlinePassed:
         return TOO_LATE
-    except InferenceError as error:
-        return refusal(error)
     except ClientGone:
         requests.check()
         raise

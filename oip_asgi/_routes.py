@@ -13,17 +13,7 @@ _PROBE: Final = "oip_asgi-probe"
 
 
 def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequence[str] = ()) -> None:
-    """Check that no route answers what is under a path before the protocol would.
-
-    Args:
-        app: The application.
-        routes: Its routes that come before the protocol's.
-        prefix: The protocol's path, such as "/v2".
-        services: The paths of gRPC's services, where they are served too. They are asked by POST only.
-
-    Raises:
-        ValueError: One does; the text says which.
-    """
+    """Check that no route answers what is under a path before the protocol would."""
     paths = f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"
     for method in ("GET", "POST"):
         for path in paths:
@@ -56,11 +46,7 @@ def _ours(route: Any) -> str | None:
 
 
 def check_mounts(app: Any) -> None:
-    """Check that each `OIPApp` that is mounted in an application is reachable.
-
-    Raises:
-        ValueError: As `check_reachable`.
-    """
+    """Check that each `OIPApp` that is mounted in an application is reachable."""
     routes = list(getattr(app, "routes", None) or ())
     for place, route in enumerate(routes):
         if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):

@@ -22,16 +22,20 @@ except ImportError as error:
     raise needs(error, "google.protobuf", "grpc-asgi") from error
 
 from ._core.datatypes import Buffer
+from ._core.effects import Steps
 from ._core.errors import InvalidRequest
-from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES
+from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
 from ._core.grpc.http import Calls
-from ._core.grpc.method import Method
-from ._core.grpc.stream import STREAM
-from ._core.limits import ON_LOOP
+from ._core.grpc.method import Method, Reply
+from ._core.grpc.stream import STREAM, Receive, Write, stream_exchange
+from ._core.limits import MAX_QUESTION
 from ._core.serving.engine import Engine
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
+
+Converse = Callable[[Any, Receive, Write], Steps[Reply]]
+"""Answers a call of any number of messages: the adapter's own object, what gives the requests, and what takes the responses."""
 
 _V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
 REFLECTION: Final = (f"{_V1}.ServerReflection", f"{_V1ALPHA}.ServerReflection")
@@ -40,13 +44,7 @@ _INVALID_ARGUMENT, _NOT_FOUND = 3, 5
 
 
 class Services:
-    """What is served over gRPC.
-
-    Args:
-        metadata: As in `Method`.
-        health: Whether `grpc.health.v1.Health/Check` is served.
-        reflection: Whether server reflection is.
-    """
+    """What is served over gRPC."""
 
     def __init__(self, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
@@ -62,6 +60,8 @@ class Services:
 
     def methods(self, service: str) -> list[Method]:
         """The methods of a service that answer one message with one."""
+        if service not in METHODS:
+            return []
         described = self._pool.FindServiceByName(service).methods_by_name
         methods = [_method(described[name], self._metadata) for name in METHODS[service]]
         return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
@@ -70,18 +70,18 @@ class Services:
         """One method of a service, whatever it takes and answers."""
         return _method(self._pool.FindServiceByName(service).methods_by_name[name], self._metadata)
 
+    def conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
+        """The methods of a service whose calls have any number of messages, both ways."""
+        if service == SERVICE:
+            return {STREAM: partial(stream_exchange, engine, self.method(SERVICE, STREAM))}
+        if service in REFLECTION:
+            return {"ServerReflectionInfo": partial(_reflect, partial(self.reflect, service))}
+        return {}
+
     def reflect(self, service: str, data: bytes) -> bytes:
-        """The answer to one question of server reflection.
-
-        Args:
-            service: One of `REFLECTION`.
-            data: The serialized question.
-
-        Raises:
-            InvalidRequest: It is no question.
-        """
-        if len(data) > ON_LOOP:
-            raise InvalidRequest(f"the question has {len(data)} bytes: expected {ON_LOOP} at most")
+        """The answer to one question of server reflection."""
+        if len(data) > MAX_QUESTION:
+            raise InvalidRequest(f"the question has {len(data)} bytes: expected {MAX_QUESTION} at most")
         [described] = self._pool.FindServiceByName(service).methods
         question: Any = _parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
@@ -107,19 +107,8 @@ class Services:
         return bytes(answer.SerializeToString())
 
 
-INFER_STREAM: Final = f"/{SERVICE}/{STREAM}"
-"""The path of `ModelStreamInfer`."""
-
-
 class MethodsByPath:
-    """What answers each method, by its path, for applications over HTTP.
-
-    Args:
-        engine: The server.
-        metadata: As in `Method`.
-        health: As in `Services`.
-        reflection: As in `Services`.
-    """
+    """What answers each method, by its path, for applications over HTTP."""
 
     def __init__(self, engine: Engine, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         services = Services(metadata, health=health, reflection=reflection)
@@ -129,10 +118,14 @@ class MethodsByPath:
         """The methods that answer one message with one."""
         self.calls = Calls(engine, self.unary)
         """What answers these."""
-        reflecting = [name for name in services.names if name in REFLECTION]
-        self.reflect = {f"/{name}/ServerReflectionInfo": partial(services.reflect, name) for name in reflecting}
-        """What answers each message of a conversation."""
-        self.infer_stream = services.method(SERVICE, STREAM)
+        self.conversations = {
+            f"/{name}/{method}": converse for name in services.names for method, converse in services.conversations(engine, name).items()
+        }
+        """The methods whose calls have any number of messages."""
+
+
+def _reflect(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write: Write) -> Steps[Reply]:
+    return answer_each(respond, receive, write)
 
 
 def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -16,16 +16,16 @@ from urllib.parse import unquote
 import msgspec
 
 from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
-from ._core.effects import Fed, Run, Start, Steps
+from ._core.effects import Fed, Piece, Run, Start
 from ._core.http.exchange import exchange
+from ._core.http.generate import STREAMED
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import CLIENT_GONE, Response, not_under
-from ._core.pages.openapi import merged
+from ._core.pages.openapi import basis, merged
 from ._dependencies import add_routes
 from ._routes import check_reachable
-from ._runtime.drive import abandon_async, advance_async
-from ._runtime.pieces import pieces_async
+from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, until_gone
 from .server import InferenceServer
@@ -52,19 +52,16 @@ class OIPApp:
     Args:
         server: The server whose models it serves.
         path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
-        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate. It costs time, and
-            numbers hardly compress: leave it to text, or to a slow line.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
         ValueError: The path does not begin with a slash.
     """
 
-    def __init__(self, server: InferenceServer, *, path: str = "/", compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer, *, path: str = "/") -> None:
         check_server(server, "OIPApp", "OIPApp(server), and app.mount or OIPApp(server).install(app)")
         self._server = server
         self._prefix = prefix_of(path)
-        self._compress = compress_responses
         self._mount = partial(_mount, self._prefix)
         self._host: object = None
 
@@ -79,7 +76,7 @@ class OIPApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path = _path(scope) if scope.get("root_path") else scope["path"]
+            path = path_of(scope) if scope.get("root_path") else scope["path"]
             rest = behind(path, self._prefix) if self._prefix else path
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
@@ -98,19 +95,22 @@ class OIPApp:
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
             path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
-        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._compress, self._mount)
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
-        steps = exchange(engine, head)
+        client = _StreamClient(receive, runtime, send)
         try:
-            client = ClientOf(receive, runtime)
-            answer = await advance_async(steps, runtime, client.read, client.is_gone)
+            answer = await advance_async(exchange(engine, head), runtime, client.read, client.is_gone, client.write)
         except ClientGone:
             answer = CLIENT_GONE
-        if type(answer) is Response:
+        finally:
+            if client.watch is not None:
+                await client.leave(client.watch)
+        assert type(answer) is Response  # `write` takes the pieces
+        if client.watch is None:
             await _send(answer, send)
-        else:
-            assert type(answer) is Start  # before any piece
-            await _send_pieces(steps, answer, client, send)
+        elif answer is STREAMED:
+            with suppress(OSError):  # how servers say that the client has gone
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def install(
         self, app: Starlette, path: str = "/v2", *, grpc: bool = False, dependencies: Sequence[Any] = (), openapi: bool = True
@@ -121,7 +121,8 @@ class OIPApp:
         application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol as before its own routes.
 
         Args:
-            app: The application; its routes, middleware and lifespan stay as they are.
+            app: The application. The new routes come after its own, and its lifespan starts and ends the server too. Its middleware stays
+                as it is; with `grpc`, one more is put around it, which passes trailers on.
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
@@ -141,7 +142,7 @@ class OIPApp:
             raise TypeError("dependencies= is for FastAPI applications: for Starlette, use middleware")
         prefix = prefix_of(path)
         before = list(app.router.routes)
-        grpc_app = _grpc_app(self._server, self._compress) if grpc else None
+        grpc_app = _grpc_app(self._server) if grpc else None
         services = grpc_app.paths if grpc_app is not None else ()
         check_reachable(app, before, prefix, services)
         if grpc_app is not None:
@@ -166,13 +167,24 @@ class OIPApp:
         app.router.lifespan_context = lifespan
 
     def _install_openapi(self, app: Any, path: str) -> None:
-        server = self._server
+        server, engine = self._server, self._server._inside.engine
         host_openapi = getattr(app, "openapi", None)  # FastAPI has it
-        if host_openapi is not None and server._inside.engine.read_page is not None:
-            app.openapi = lambda: merged(host_openapi(), server.openapi(path))
+        if host_openapi is None or engine.read_page is None:
+            return
+        made_of: list[object] | None = None
+        ours: dict[str, Any] = {}
+
+        def openapi() -> dict[str, Any]:
+            nonlocal made_of, ours
+            registered = basis(engine)
+            if made_of != registered:  # FastAPI asks for each GET, on the event loop
+                made_of, ours = registered, server.openapi(path)
+            return merged(host_openapi(), ours)
+
+        app.openapi = openapi
 
     async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(scope, receive, send, _path(scope))
+        await self.answer(scope, receive, send, path_of(scope))
 
 
 def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:
@@ -199,37 +211,6 @@ async def _send(response: Response, send: Send) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-async def _send_pieces(steps: Steps[Response], start: Start, client: ClientOf, send: Send) -> None:
-    """Send a response in pieces, the next of which is made when the server has taken the last.
-
-    Args:
-        steps: What hands on the pieces.
-        start: The head of the response.
-        client: Who asked.
-        send: ASGI's `send`.
-    """
-    watch = asyncio.ensure_future(until_gone(client.is_gone))
-    try:
-        await send({"type": "http.response.start", "status": start.status, "headers": [*start.headers]})
-        async with aclosing(pieces_async(steps, client.runtime, partial(_ended, watch))) as pieces:
-            async for piece in pieces:
-                if watch.done():  # fast items never wait, so nobody else would look whether the client is still there
-                    return
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-    except (ClientGone, OSError):
-        pass  # how servers say from `send` that the client has gone
-    finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-        await abandon_async(steps, client.runtime)
-
-
-async def _ended(watch: asyncio.Future[None]) -> bool:
-    await asyncio.wait([watch])
-    return True
-
-
 class _Bare:
     """What a bare `/v2` is routed to: Starlette hands every method to an endpoint that is no function."""
 
@@ -250,7 +231,6 @@ class OIPMiddleware:
         server: The server whose models it serves.
         path: Where to, such as "/v2".
         grpc: As in `OIPApp.install`.
-        compress_responses: As in `OIPApp`.
 
     Raises:
         TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, as where they are swapped.
@@ -258,9 +238,7 @@ class OIPMiddleware:
         ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
-    def __init__(
-        self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
-    ) -> None:
+    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False) -> None:
         self._server = server
         check_asgi(app, "OIPMiddleware(app, server), the application first")
         check_server(server, "OIPMiddleware", "OIPMiddleware(app, server), the application first")
@@ -269,33 +247,33 @@ class OIPMiddleware:
                 "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
                 f'write OIPApp(server).install(app, "{path}"), to which they apply'
             )
-        self._app = OIPApp(server, path=path, compress_responses=compress_responses)
+        self._app = OIPApp(server, path=path)
         self._prefix = prefix_of(path)
-        self._host = _beside(app, _grpc_app(server, compress_responses)) if grpc else app
+        self._host = _beside(app, _grpc_app(server)) if grpc else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = behind(_path(scope), self._prefix)
+            path = behind(path_of(scope), self._prefix)
             if path is not None:
                 await self._app.answer(scope, receive, send, path)
                 return
         await self._host(scope, receive, send)
 
 
-def _grpc_app(server: InferenceServer, compress_responses: bool) -> OIPGRPCApp:
+def _grpc_app(server: InferenceServer) -> OIPGRPCApp:
     from .grpc import OIPGRPCApp
 
-    return OIPGRPCApp(server, compress_responses=compress_responses)
+    return OIPGRPCApp(server)
 
 
 def _beside(host: AnyASGIApp, grpc_app: OIPGRPCApp) -> AnyASGIApp:
     """An application with gRPC's services beside its own paths."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and any(behind(_path(scope), path) is not None for path in grpc_app.paths):
+        if scope["type"] == "http" and any(behind(path_of(scope), path) is not None for path in grpc_app.paths):
             await grpc_app(scope, receive, send)
         else:
             await host(scope, receive, send)
@@ -304,11 +282,7 @@ def _beside(host: AnyASGIApp, grpc_app: OIPGRPCApp) -> AnyASGIApp:
 
 
 def _mount(prefix: str, head: Head) -> str:
-    """The path of the mount as clients see it.
-
-    That is `root_path`, and the prefix of a middleware or of the application itself. A host that has cut off its part of the path without
-    telling, as Litestar does, has left it in `raw_path`.
-    """
+    """The path of the mount as clients see it."""
     scope = head.transport
     told: str = scope.get("root_path", "").rstrip("/") + prefix
     asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
@@ -316,7 +290,7 @@ def _mount(prefix: str, head: Head) -> str:
     return in_front if in_front != asked and in_front.startswith(told) else told
 
 
-def _path(scope: Scope) -> str:
+def path_of(scope: Scope) -> str:
     """The path behind the mount.
 
     Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
@@ -334,7 +308,7 @@ def _path(scope: Scope) -> str:
     return path
 
 
-class ClientOf(msgspec.Struct, frozen=True, eq=False):
+class ClientOf(msgspec.Struct, eq=False):
     """The client of one request: its body comes first, and then the message that it has gone."""
 
     receive: Receive
@@ -360,6 +334,38 @@ class ClientOf(msgspec.Struct, frozen=True, eq=False):
     async def is_gone(self) -> bool:
         """Wait for the next word, and tell whether it is that."""
         return bool((await self.receive())["type"] == "http.disconnect")
+
+
+class _StreamClient(ClientOf):
+    """A client that may be sent its answer in pieces. From the first one on, it is watched all the time."""
+
+    send: Send
+    watch: asyncio.Task[None] | None = None
+
+    async def write(self, piece: Piece) -> None:
+        """Send a piece."""
+        if self.watch is None:
+            self.watch = asyncio.create_task(until_gone(super().is_gone))
+        elif self.watch.done():  # fast items never wait, so nobody else would look
+            raise ClientGone
+        try:
+            if type(piece) is Start:
+                await self.send({"type": "http.response.start", "status": piece.status, "headers": [*piece.headers]})
+            else:
+                await self.send({"type": "http.response.body", "body": piece.piece, "more_body": True})
+        except OSError:  # how servers say it
+            raise ClientGone from None
+
+    async def is_gone(self) -> bool:
+        if self.watch is None:
+            return await super().is_gone()
+        await asyncio.wait([self.watch])
+        return True
+
+    async def leave(self, watch: asyncio.Task[None]) -> None:
+        """Watch no longer."""
+        watch.cancel()
+        await asyncio.wait([watch])
 
 
 async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:

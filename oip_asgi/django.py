@@ -29,6 +29,7 @@ except ImportError as error:
     raise needs(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
+from ._asgiref import lend_thread
 from ._core.effects import Fed, Run, Start
 from ._core.http.exchange import FIRST_SEGMENTS, exchange
 from ._core.http.paths import encoded
@@ -46,7 +47,7 @@ _BEHIND: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.
 """Everything behind "v2". Behind "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
 
 
-def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[URLPattern]:
+def urls(server: InferenceServer) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
 
     With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
@@ -54,49 +55,44 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
     `OIPWSGIMiddleware` serves the protocol.
 
     The view is a plain one, which Django runs in a thread of the request's under ASGI too. While an `async def` or a generator is among
-    the models it is an async one, so that they run on Django's event loop, and streams are sent as they come. `ATOMIC_REQUESTS` is for
-    plain views.
+    the models it is an async one under ASGI, so that they run on Django's event loop, and streams are sent as they come.
+    `ATOMIC_REQUESTS` is for plain views.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
     Args:
         server: The server whose models it serves.
-        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
     """
     check_server(server, "urls", 'path("v2", include(urls(server)))')
 
-    def head(request: HttpRequest, path: str) -> Head:
-        head = _head(request, path)
-        head.compress = compress_responses
-        return head
+    engine, runtime = server._inside
+    runtime.background.lend_thread = lend_thread
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
         path = _behind(request, path)
-        answer = wsgi.answer(server, head(request, path), partial(wsgi.read, _stream(request)))
+        answer = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
         if isinstance(answer, wsgi.Streamed) and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(answer, status=answer.status, headers=_headers(answer))
         return _response(answer)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        if not isinstance(request, ASGIRequest):
-            # under WSGI there is no event loop but the one that Django made for this view: back to the worker's own thread
-            return await sync_to_async(view)(request, path)
         path = _behind(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        engine, runtime = server._inside
-        steps, threads = exchange(engine, head(request, path)), _RequestThread(runtime)
+        steps, threads = exchange(engine, _head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
             return _response(answer)
         assert type(answer) is Start  # before any piece
-        return StreamingHttpResponse(pieces_async(steps, threads), status=answer.status, headers=_headers(answer))
+        pieces = pieces_async(steps, threads, answer)
+        await anext(pieces)  # the head
+        return StreamingHttpResponse(pieces, status=answer.status, headers=_headers(answer))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -108,13 +104,7 @@ def urls(server: InferenceServer, *, compress_responses: bool = False) -> list[U
 
 
 class _Pattern(URLPattern):
-    """Matches what is behind a prefix with or without a slash at its end.
-
-    Args:
-        server: Its models decide which view answers, whenever Django looks for one: they may come and go.
-        view: The plain one.
-        async_view: The one for servers with a model that is async, or streams.
-    """
+    """Matches what is behind a prefix with or without a slash at its end."""
 
     def __init__(self, server: InferenceServer, view: _View, async_view: _View) -> None:
         self._server = server
@@ -124,6 +114,8 @@ class _Pattern(URLPattern):
 
     @property
     def callback(self) -> _View:
+        if not _is_event_loop_running():  # Django looks for a view on its event loop, and under WSGI it has none
+            return self._views[0]
         models = self._server._inside.engine.models
         changes, chosen = self._chosen
         if changes != models.changes:
@@ -139,6 +131,14 @@ class _Pattern(URLPattern):
     def check(self) -> list[CheckMessage]:
         """What `manage.py check` says of the prefix."""
         return [*super().check(), *(message for before in _before(self, get_resolver(), "") for message in _advice(before, self))]
+
+
+def _is_event_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _before(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
@@ -170,11 +170,7 @@ def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
 
 
 def _behind(request: HttpRequest, path: str) -> str:
-    """What is behind the mount, where the prefix may have taken the slash.
-
-    Raises:
-        Http404: The path only begins as the prefix does, such as "/v2models" for "v2".
-    """
+    """What is behind the mount, where the prefix may have taken the slash."""
     if not path or path.startswith("/"):
         return path
     if not request.path_info.removesuffix(path).endswith("/"):
@@ -192,8 +188,7 @@ class _RequestThread:
         if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
             return await self._runtime.run(effect)
         if effect.after is not None:
-            with self._runtime.calling_meanwhile(effect.after, effect.meanwhile):
-                await signalled(effect.after)
+            await signalled(effect.after)
         return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 

@@ -24,7 +24,7 @@ from ._core.http.paths import prefix_of
 from .server import InferenceServer
 
 
-def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, compress_responses: bool = False) -> Blueprint:
+def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2") -> Blueprint:
     """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
 
     A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
@@ -34,7 +34,6 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         server: The server whose models it serves.
         name: The blueprint's name, for applications with several.
         url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
-        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -45,7 +44,6 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
-        head.compress = compress_responses
         response = wsgi.answer(server, head, _read)
         if isinstance(response, wsgi.Streamed):
             return Response(stream_with_context(response), response.status, wsgi.headers(response))

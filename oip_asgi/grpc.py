@@ -1,5 +1,4 @@
-"""The adapters for gRPC: in the ASGI or WSGI application itself, and for servers of grpc and of grpc.aio. They translate calls and decide
-nothing.
+"""The adapters for gRPC: in the ASGI application itself, and for servers of grpc and of grpc.aio. They translate calls and decide nothing.
 
 Knows protobuf, and grpc only where a server of it is handed in; the answers come from the core.
 """
@@ -7,23 +6,21 @@ Knows protobuf, and grpc only where a server of it is handed in; the answers com
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._checks import called, check_server
 from ._core.effects import Signal
-from ._core.errors import InferenceError
-from ._core.grpc.exchange import METHODS, SERVICE, exchange
-from ._core.grpc.method import Method, refusal
-from ._core.grpc.stream import STREAM, stream_exchange
+from ._core.grpc.exchange import exchange
+from ._core.grpc.method import Method
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
-from ._grpc_wsgi import OIPGRPCWSGIApp as OIPGRPCWSGIApp
 from ._runtime import bridge
 from ._runtime.drive import drive, drive_async
+from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
-from ._services import Services
+from ._services import Converse, Services
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -74,20 +71,13 @@ def _handler(server: InferenceServer, services: Services, service: str, grpc_ser
 
     is_aio = isinstance(grpc_server, grpc.aio.Server)
     # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
-    if service not in METHODS:
-        respond = partial(services.reflect, service)
-        conversation = _reflecting_async(respond) if is_aio else _reflecting(respond)
-        streams: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(conversation)
-        }
-        return grpc.method_handlers_generic_handler(service, streams)
     answerer = _awaiting if is_aio else _blocking
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.methods(service)
     }
-    if service == SERVICE:
-        streaming = _awaiting_stream if is_aio else _blocking_stream
-        handlers[STREAM] = grpc.stream_stream_rpc_method_handler(streaming(server, services.method(SERVICE, STREAM)))
+    streaming = _awaiting_stream if is_aio else _blocking_stream
+    for name, converse in services.conversations(server._inside.engine, service).items():
+        handlers[name] = grpc.stream_stream_rpc_method_handler(streaming(server._inside.runtime, converse))
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
@@ -130,55 +120,24 @@ def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, Await
     return answer
 
 
-def _reflecting(respond: Callable[[bytes], bytes]) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
-    import grpc
-
-    def answer(questions: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        try:
-            yield from map(respond, questions)
-        except InferenceError as error:
-            reply = refusal(error)
-            context.abort(grpc.StatusCode[reply.code], reply.details)
-
-    return answer
-
-
-def _reflecting_async(respond: Callable[[bytes], bytes]) -> Callable[[AsyncIterator[bytes], AwaitingContext], AsyncIterator[bytes]]:
-    import grpc
-
-    async def answer(questions: AsyncIterator[bytes], context: AwaitingContext) -> AsyncIterator[bytes]:
-        try:
-            async for question in questions:
-                yield respond(question)
-        except InferenceError as error:
-            reply = refusal(error)
-            await context.abort(grpc.StatusCode[reply.code], reply.details)
-
-    return answer
-
-
 def _blocking_stream(
-    server: InferenceServer, method: Method
+    runtime: Runtime, converse: Converse
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
     import grpc
-
-    engine, runtime = server._inside
 
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
         received = bridge.Requests(requests)
         end = _end(context)
         end.then(received.end)
-        reply = yield from bridge.written(partial(stream_exchange, engine, method, context, received.receive), runtime, end)
+        reply = yield from bridge.written(partial(converse, context, received.receive), runtime, end)
         if reply is not None and reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
 
     return answer
 
 
-def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[object, AwaitingContext], Awaitable[None]]:
+def _awaiting_stream(runtime: Runtime, converse: Converse) -> Callable[[object, AwaitingContext], Awaitable[None]]:
     import grpc
-
-    engine, runtime = server._inside
 
     async def answer(_: object, context: AwaitingContext) -> None:
         async def receive() -> bytes | None:
@@ -188,7 +147,7 @@ def _awaiting_stream(server: InferenceServer, method: Method) -> Callable[[objec
         async def write(message: bytes) -> None:
             await context.write(message)
 
-        reply = await drive_async(stream_exchange(engine, method, context, receive, write), runtime)
+        reply = await drive_async(converse(context, receive, write), runtime)
         if reply.code != "OK":
             await context.abort(grpc.StatusCode[reply.code], reply.details)
 

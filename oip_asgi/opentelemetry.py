@@ -6,7 +6,7 @@ A span begins only where the current span is recorded: a request that nobody tra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from ._checks import check_server, needs
@@ -17,10 +17,10 @@ try:
 except ImportError as error:
     raise needs(error, "opentelemetry", "otel") from error
 
-from ._core.errors import InferenceError
+from ._core.errors import InferenceError, error_text
 from ._core.models.model import Model
-from ._core.models.statistics import Outcome
-from ._core.serving.observers import Noted, Span
+from ._core.models.record import Record
+from ._core.serving.record import Span
 from .server import InferenceServer
 
 _REFUSED: Final = ("invalid", "busy")
@@ -88,18 +88,18 @@ class _Span:
         used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
         return used
 
-    def end(self, outcome: Outcome, call: Noted | None, error: BaseException | None) -> None:
+    def end(self, record: Record, request_id: str | None, error: BaseException | None) -> None:
         span = self.span
-        span.set_attribute("oip.outcome", outcome)
-        if call is not None:
-            if call.id is not None:
-                span.set_attribute("oip.request.id", call.id)
-            if call.called:
-                span.set_attribute("oip.queue.seconds", call.started - call.entered)
+        span.set_attribute("oip.outcome", record.outcome)
+        if request_id is not None:
+            span.set_attribute("oip.request.id", request_id)
+        if record.queue is not None:
+            span.set_attribute("oip.queue.seconds", record.queue)
         if isinstance(error, Exception):
             cause = error.__cause__ or error
             span.set_attribute("error.type", type(cause).__qualname__)
-            if outcome not in _REFUSED:
-                span.record_exception(cause)
-                span.set_status(trace.StatusCode.ERROR, str(error) if isinstance(error, InferenceError) else None)
+            if record.outcome not in _REFUSED:
+                with suppress(Exception):  # its text is made by a class of the user's
+                    span.record_exception(cause)
+                span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
         span.end()

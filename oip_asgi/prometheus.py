@@ -23,9 +23,10 @@ try:
 except ImportError as error:
     raise needs(error, "prometheus_client", "prometheus") from error
 
-from ._core.models.life import Life
+from ._core.models.lifecycle import Lifecycle
 from ._core.models.model import Model
-from ._core.models.statistics import BUCKETS, OUTCOMES, ROWS, Outcome, Statistics
+from ._core.models.record import OUTCOMES, Record
+from ._core.models.statistics import BUCKETS, ROWS, Statistics
 from ._core.models.statistics import Histogram as Counts
 from ._core.serving.engine import Engine
 from .server import InferenceServer
@@ -62,7 +63,7 @@ _INFERENCES: Final = _Described("oip_inferences", "Rows inferred; 1 for each req
 _EXECUTIONS: Final = _Described("oip_executions", "Calls of the model's function.")
 _ROWS: Final = _Described("oip_batch_rows", "Rows of each call of the model's function.", buckets=ROWS)
 _IN_PROGRESS: Final = _Described("oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",))
-_READY: Final = _Described("oip_model_ready", "1 where the model is loaded and the server does not stop; ready= is not asked.")
+_READY: Final = _Described("oip_model_ready", "1 if the model serves and the server does not stop; ready= is not asked.")
 _HITS: Final = _Described("oip_cache_hits", "Requests answered from the model's response cache.")
 _MISSES: Final = _Described("oip_cache_misses", "Requests that the model's response cache had no response for.")
 _LOAD: Final = _Described("oip_model_load_duration_seconds", "How long the model's last load= took.", unit="seconds")
@@ -127,11 +128,7 @@ _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.Wea
 
 
 class _Collector(Collector):
-    """Reads the numbers of servers at each scrape.
-
-    Args:
-        registry: Where it registers itself.
-    """
+    """Reads the numbers of servers at each scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._engines: weakref.WeakValueDictionary[str, Engine] = weakref.WeakValueDictionary()
@@ -195,9 +192,9 @@ class _Families:
             self._misses.add_metric(labels, taken.cache_miss.count)
         self._in_progress.add_metric((*labels, "waiting"), model.limiter.waiting)
         self._in_progress.add_metric((*labels, "running"), model.limiter.running)
-        self._ready.add_metric(labels, _readiness(model.life, is_stopping=is_stopping))
-        if model.life.load_seconds is not None:
-            self._load.add_metric(labels, model.life.load_seconds)
+        self._ready.add_metric(labels, _readiness(model.lifecycle, is_stopping=is_stopping))
+        if model.lifecycle.load_seconds is not None:
+            self._load.add_metric(labels, model.lifecycle.load_seconds)
 
 
 def _counter(described: _Described) -> CounterMetricFamily:
@@ -217,16 +214,12 @@ def _cumulated(described: _Described, counts: Counts) -> list[tuple[str, float]]
     return list(zip(bounds, accumulate(counts.counts), strict=True))
 
 
-def _readiness(life: Life, *, is_stopping: bool) -> int:
-    return int(life.state == "ready" and not is_stopping)
+def _readiness(lifecycle: Lifecycle, *, is_stopping: bool) -> int:
+    return int(lifecycle.is_serving and not is_stopping)
 
 
 class _Instruments:
-    """prometheus_client's own instruments, which its multiprocess mode collects.
-
-    Args:
-        registry: Where they are registered.
-    """
+    """prometheus_client's own instruments, which its multiprocess mode collects."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def named(described: _Described) -> tuple[str, str, tuple[str, ...]]:
@@ -260,46 +253,26 @@ class _Instruments:
 
 
 class _OfUnknown:
-    """What is told of requests for models that nobody knows: refusals alone.
-
-    Args:
-        instruments: Those of the registry.
-        name: The server's.
-    """
+    """Counts requests for models that nobody knows, which are all refused."""
 
     def __init__(self, instruments: _Instruments, name: str) -> None:
         self._invalid = instruments.requests.labels(name, "", "", "invalid")
 
-    def loaded(self) -> None:
-        """Never told."""
-
-    def entered(self) -> None:
-        """Never told."""
-
-    def request(self, _: Outcome, __: float | None, ___: float | None, ____: int) -> None:
+    def request(self, _: Record) -> None:
         self._invalid.inc()
 
-    def execution(self, _: int, __: float | None) -> None:
-        """Never told."""
+    def changed(self) -> None:
+        """Never called, as the rest: such a request goes no further."""
 
-    def first_response(self, _: float) -> None:
-        """Never told."""
-
-    def looked_up(self, *, was_there: bool) -> None:
-        """Never told."""
+    def execution(self, _: int, __: float | None) -> None: ...
+    def first_response(self, _: float) -> None: ...
 
 
 class _OfModel:
-    """The instruments of one model. Their labels are looked up here, once.
-
-    Args:
-        instruments: Those of the registry.
-        labels: The values of `_LABELS`.
-        model: The model.
-    """
+    """The instruments of one model. Their labels are looked up here, once."""
 
     def __init__(self, instruments: _Instruments, labels: tuple[str, str, str], model: Model) -> None:
-        self._limiter, self._life = model.limiter, model.life
+        self._limiter, self._lifecycle = model.limiter, model.lifecycle
         self._requests = {outcome: instruments.requests.labels(*labels, outcome) for outcome in OUTCOMES}
         self._inferences, self._executions = instruments.inferences.labels(*labels), instruments.executions.labels(*labels)
         self._durations, self._queues = instruments.durations.labels(*labels), instruments.queues.labels(*labels)
@@ -310,24 +283,23 @@ class _OfModel:
         # made when they are set: gunicorn's first process, which serves nothing, would count as not ready else
         self._ready, self._load = partial(instruments.ready.labels, *labels), partial(instruments.load.labels, *labels)
 
-    def loaded(self) -> None:
-        self._ready().set(_readiness(self._life, is_stopping=False))
-        if self._life.load_seconds is not None:
-            self._load().set(self._life.load_seconds)
-
-    def entered(self) -> None:
+    def changed(self) -> None:
         self._waiting.set(self._limiter.waiting)
         self._running.set(self._limiter.running)
+        self._ready().set(_readiness(self._lifecycle, is_stopping=False))
+        if self._lifecycle.load_seconds is not None:
+            self._load().set(self._lifecycle.load_seconds)
 
-    def request(self, outcome: Outcome, seconds: float | None, queue: float | None, rows: int) -> None:
-        self._requests[outcome].inc()
-        self._inferences.inc(rows)
-        if seconds is not None:
-            self._durations.observe(seconds)
-        if queue is not None:
-            self._queues.observe(queue)
-        self.entered()
-        self.loaded()
+    def request(self, record: Record) -> None:
+        self._requests[record.outcome].inc()
+        self._inferences.inc(record.inferred)
+        if record.seconds is not None:
+            self._durations.observe(record.seconds)
+        if record.queue is not None:
+            self._queues.observe(record.queue)
+        if record.lookup is not None:
+            (self._hits if record.is_hit else self._misses)().inc()
+        self.changed()
 
     def execution(self, rows: int, seconds: float | None) -> None:
         self._executions.inc()
@@ -337,6 +309,3 @@ class _OfModel:
 
     def first_response(self, seconds: float) -> None:
         self._firsts().observe(seconds)
-
-    def looked_up(self, *, was_there: bool) -> None:
-        (self._hits if was_there else self._misses)().inc()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
@@ -17,14 +16,16 @@ from ._core.http.paths import prefix_of
 from ._core.models.loader import LoadParameters
 from ._core.models.model import Model
 from ._core.models.options import ModelKeywords, ModelOptions
+from ._core.options import check_names, document
 from ._core.pages.openapi import openapi
 from ._core.schemas import RequestOutput
-from ._core.serving import lives
+from ._core.serving import repository
 from ._core.serving.engine import Engine
-from ._core.serving.lives import ModelStatus
 from ._core.serving.python_form import PythonForm, infer_values, stream_values
+from ._core.serving.repository import ModelStatus
 from ._core.serving.shared_memory import Regions
 from ._core.tensors import InferenceResponse
+from ._options import ServerOptions
 from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
@@ -34,6 +35,7 @@ from ._runtime.pieces import pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled
+from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +52,7 @@ class Inside(NamedTuple):
     runtime: Runtime
 
 
+@document(ServerOptions)
 class InferenceServer:
     """The Open Inference Protocol without any transport: models, metadata, readiness and limits.
 
@@ -57,22 +60,7 @@ class InferenceServer:
     `oip_asgi.grpc.add_to_server`; several of them may share it.
 
     Args:
-        name: The server's name, for its metadata.
-        version: The server's version, for its metadata; that of oip_asgi where it is left out.
-        max_body_bytes: The largest body of a request over HTTP, in bytes; None for no limit.
-        ready_when_empty: Whether the server counts as ready while no model is registered.
-        debug: Whether clients are told what a model raised. Not for production: texts of exceptions hold what they hold.
-        worker_threads: How many calls may be in worker threads at once, of all `def` models together.
-        shutdown_timeout: How many seconds the calls that run have to finish when the server stops. Keep it below the grace that the
-            host itself is given.
-        codecs: Codecs of your own, beside those in `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. One with the
-            content type of ours takes its place.
-        model_control: Whether clients may load and unload models, by Triton's model repository extension; they may always list them.
-            From Python, `load` and `unload` always work. Switch it on only where everybody who reaches the server may do that.
-        docs: Whether people are shown the models: the page at `/v2/docs`, and the OpenAPI documents at `/v2/openapi.json` and below each
-            model. `OIPApp.install` adds them to FastAPI's own document, too.
-        shared_memory: Lets clients on this machine put tensors into system shared memory; None, and clients may not. Everybody who reaches
-            the server may then read and overwrite what it allows.
+        {options}
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them; `shared_memory` is none.
@@ -86,7 +74,8 @@ class InferenceServer:
         name: str = "oip_asgi",
         version: str | None = None,
         *,
-        max_body_bytes: int | None = 128 * 2**20,
+        max_body_bytes: int | None = 134_217_728,
+        max_json_bytes: int | None = 33_554_432,
         ready_when_empty: bool = False,
         debug: bool = False,
         worker_threads: int = 40,
@@ -96,32 +85,40 @@ class InferenceServer:
         docs: bool = True,
         shared_memory: SharedMemory | None = None,
     ) -> None:
-        if max_body_bytes is not None and (not isinstance(max_body_bytes, int) or max_body_bytes < 0):
-            raise ValueError(f"max_body_bytes={max_body_bytes!r} must be a number of bytes, 0 or more, or None for no limit")
-        if not isinstance(worker_threads, int) or worker_threads < 1:
-            raise ValueError(f"worker_threads={worker_threads!r} must be an integer, 1 or more")
-        if not isinstance(shutdown_timeout, (int, float)) or not shutdown_timeout >= 0:
-            raise ValueError(f"shutdown_timeout={shutdown_timeout!r} must be a number of seconds, 0 or more")
-        if shared_memory is not None and not isinstance(shared_memory, SharedMemory):
-            raise TypeError(f"shared_memory={shared_memory!r} must be a SharedMemory, such as SharedMemory(allow=[...]), or None")
-        engine = Engine(
-            name,
-            package_version("oip_asgi") if version is None else version,
+        options = ServerOptions(
+            name=name,
+            version=version,
             max_body_bytes=max_body_bytes,
+            max_json_bytes=max_json_bytes,
             ready_when_empty=ready_when_empty,
             debug=debug,
-            codecs=Codecs(codecs, has_pandas=find_spec("pandas") is not None),
+            worker_threads=worker_threads,
+            shutdown_timeout=shutdown_timeout,
+            codecs=codecs,
             model_control=model_control,
-            read_page=read_page if docs else None,
-            regions=Regions(shared_memory),
+            docs=docs,
+            shared_memory=shared_memory,
+        )
+        engine = Engine(
+            options.name,
+            __version__ if options.version is None else options.version,
+            max_body_bytes=options.max_body_bytes,
+            max_json_bytes=options.max_json_bytes,
+            ready_when_empty=options.ready_when_empty,
+            debug=options.debug,
+            codecs=Codecs(options.codecs, has_pandas=find_spec("pandas") is not None),
+            model_control=options.model_control,
+            read_page=read_page if options.docs else None,
+            regions=Regions(options.shared_memory),
             call_here=call_here,
         )
-        self._inside = Inside(engine, Runtime(worker_threads))
-        self._shutdown_timeout = shutdown_timeout
+        self._inside = Inside(engine, Runtime(options.worker_threads))
+        self._shutdown_timeout = options.shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
         self._ending: Signal | None = None
 
+    @document(ModelOptions)
     def register(self, name: str, function: Callable[..., Any] | None = None, **options: Unpack[ModelKeywords]) -> None:
         """Register a callable as a model, also while requests run.
 
@@ -138,43 +135,7 @@ class InferenceServer:
                 or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
                 answers with a stream: each item that it yields is a response, and any of these. Left out: what `load` returns is the
                 callable, so that loading again replaces it and unloading frees it.
-            version: The version, for models that have several.
-            platform: The framework behind it, for the metadata.
-            inputs: The inputs it takes. What is declared is checked on every request and shown in the metadata.
-            outputs: The outputs it returns. What comes back is cast to them by numpy's `same_kind` rule, where the values fit.
-            content_type: How requests are read that do not say it themselves: "pd" for a data frame, or that of each tensor for which
-                `inputs` declares none. Shown in the metadata's `parameters`.
-            run: Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, for functions of microseconds.
-            writable: Whether inputs arrive as writable copies. Otherwise they are read-only views of the request.
-            load: Called before the model is used, and whenever it is loaded again; may be an `async def`. The model is not ready before
-                it returns. With a parameter, it gets the `LoadParameters` of a client that asks for it. Beside a function it returns
-                None; without one it returns the callable.
-            unload: Called after the last call, when the model is unloaded or unregistered or the server stops; may be an `async def`.
-                Where `load` returns the callable, also for the one that a new one has replaced, and with a parameter it gets that.
-            ready: Called at each readiness check, and may be an `async def`; a false result means not ready.
-            max_concurrency: How many calls may run at once. Left out: for an `async def`, 256. For a `def`, as many as this process has
-                CPUs, and two at least, while they compute; up to 40 while they wait for something else, such as a database. That is
-                told by the CPU time that the process uses while requests wait.
-            max_queue: How many requests may wait for their turn, first come, first served; any more are answered 503 with
-                `Retry-After`. Each holds its decoded body, so this bounds memory, and the time that a request may wait.
-            timeout: How many seconds a request may take, from when its body is there to its answer; else it is answered 504. An
-                `async def` is cancelled. A `def` cannot be: it goes on in its thread, and keeps its place until it ends. For a generator
-                this is the time to its first response.
-            max_batch_size: How many rows one call may have: then requests that wait, and differ in nothing but their rows, are answered
-                by one call of the function, which gets the rows of all of them and returns a row for each. The first dimension of every
-                tensor is that of the rows. A request with more rows runs alone. Left out: each request is a call of its own. With it,
-                one call runs at a time where `max_concurrency` does not say otherwise.
-            max_batch_delay: How many seconds a request may be held back for others to share its call. With 0, only those share one that
-                came while all calls that may run at once were busy.
-            preferred_batch_sizes: Numbers of rows at which a batch is not held back any longer.
-            retry_alone: Whether each request of a batch is tried alone after the function has raised, so that one bad input costs no
-                other request its answer. The function sees the same rows twice then.
-            stream_timeout: How many seconds all responses of a generator may take together; None for no limit. Then it is closed, and the
-                client is told.
-            priority_levels: How many levels of priority requests may have while they wait for their turn: the parameter `priority` of a
-                request is 1 for the highest to this number for the lowest, which is that of requests without one.
-            cache: Answers equal requests from memory, `ResponseCache(max_bytes=..., ttl=...)`. For functions whose result depends on their
-                inputs alone; not for generators, and not for those that take an `InferenceRequest` or `InferenceContext`.
+            {options}
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
@@ -183,6 +144,7 @@ class InferenceServer:
         Specification: Model Metadata; Content Types.
         """
         engine = self._inside.engine
+        check_names(options, ModelOptions, f"model {name!r}: ")
         model_options = ModelOptions(name=name, function=function, **options)
         engine.add(Model(model_options, engine.codecs, at_once))
 
@@ -206,7 +168,7 @@ class InferenceServer:
 
     def models(self) -> list[ModelStatus]:
         """Each version of each model, and where it is in its life. Loads nothing."""
-        return [lives.status(model) for model in self._inside.engine.models]
+        return [repository.status(model) for model in self._inside.engine.models]
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """Load a model, or load it again. What was loaded before serves until the new is ready, and so does it where that fails.
@@ -225,7 +187,7 @@ class InferenceServer:
         Specification: Triton's Model Repository Extension, Load.
         """
         engine, runtime = self._inside
-        await drive_async(lives.load(engine, name, version, parameters or LoadParameters()), runtime)
+        await drive_async(repository.load(engine, name, version, parameters or LoadParameters()), runtime)
 
     def load_sync(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """`load`, for threads without an event loop.
@@ -236,7 +198,7 @@ class InferenceServer:
         """
         check_may_block("server.load_sync", "await server.load(...)")
         engine, runtime = self._inside
-        drive(lives.load(engine, name, version, parameters or LoadParameters()), runtime)
+        drive(repository.load(engine, name, version, parameters or LoadParameters()), runtime)
 
     async def unload(self, name: str, version: str | None = None) -> None:
         """Unload a model: no call begins any more, those that wait for a slot are answered 503, and those that run come to their end.
@@ -254,8 +216,8 @@ class InferenceServer:
         Specification: Triton's Model Repository Extension, Unload.
         """
         engine, runtime = self._inside
-        models = await drive_async(lives.unload(engine, name, version), runtime)
-        await drive_async(lives.until_unloaded(models), runtime)
+        models = await drive_async(repository.unload(engine, name, version), runtime)
+        await drive_async(repository.wait_until_unloaded(models), runtime)
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -266,7 +228,7 @@ class InferenceServer:
         """
         check_may_block("server.unload_sync", "await server.unload(...)")
         engine, runtime = self._inside
-        drive(lives.until_unloaded(drive(lives.unload(engine, name, version), runtime)), runtime)
+        drive(repository.wait_until_unloaded(drive(repository.unload(engine, name, version), runtime)), runtime)
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -279,8 +241,8 @@ class InferenceServer:
             InferenceError: There is no such model (404).
         """
         engine, runtime = self._inside
-        models = await drive_async(lives.unregister(engine, name, version), runtime)
-        await drive_async(lives.until_unloaded(models), runtime)
+        models = await drive_async(repository.unregister(engine, name, version), runtime)
+        await drive_async(repository.wait_until_unloaded(models), runtime)
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -291,7 +253,7 @@ class InferenceServer:
         """
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
-        drive(lives.until_unloaded(drive(lives.unregister(engine, name, version), runtime)), runtime)
+        drive(repository.wait_until_unloaded(drive(repository.unregister(engine, name, version), runtime)), runtime)
 
     async def infer(
         self,

@@ -22,7 +22,7 @@ from ._core.http.exchange import exchange
 from ._core.http.paths import behind, encoded, prefix_of
 from ._core.http.request import Head
 from ._core.http.response import Response
-from ._runtime.drive import abandon, advance
+from ._runtime.drive import advance
 from ._runtime.pieces import pieces
 from ._runtime.runtime import Runtime
 from .server import InferenceServer
@@ -44,25 +44,21 @@ class OIPWSGIApp:
 
     Args:
         server: The server whose models it serves.
-        compress_responses: Whether successful answers are compressed for clients that accept gzip or deflate.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
     """
 
-    def __init__(self, server: InferenceServer, *, compress_responses: bool = False) -> None:
+    def __init__(self, server: InferenceServer) -> None:
         check_server(server, "OIPWSGIApp", "OIPWSGIApp(server)")
         self._server = server
-        self._compress = compress_responses
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.answer(environ, start_response, _path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        described = head(environ, path, environ)
-        described.compress = self._compress
-        response = answer(self._server, described, partial(read, environ["wsgi.input"]))
+        response = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
         return respond(response, start_response)
 
 
@@ -73,22 +69,17 @@ class OIPWSGIMiddleware:
         app: The application around which it is put, such as `flask_app.wsgi_app`.
         server: The server whose models it serves.
         path: Where to, such as "/v2".
-        grpc: Whether gRPC-Web is served too, at the paths of its services. It needs the extra `[grpc-asgi]`.
-        compress_responses: As in `OIPWSGIApp`.
 
     Raises:
         TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, as where they are swapped.
         ValueError: The path does not begin with a slash.
-        ImportError: `grpc` is asked for, and protobuf is not installed.
     """
 
-    def __init__(
-        self, app: WSGIApplication, server: InferenceServer, path: str = "/v2", *, grpc: bool = False, compress_responses: bool = False
-    ) -> None:
+    def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2") -> None:
         check_server(server, "OIPWSGIMiddleware", "OIPWSGIMiddleware(app, server), the application first")
         check_wsgi(app, "OIPWSGIMiddleware(app, server), the application first")
-        self._host = _beside(app, server, compress_responses) if grpc else app
-        self._app = OIPWSGIApp(server, compress_responses=compress_responses)
+        self._host = app
+        self._app = OIPWSGIApp(server)
         self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -98,25 +89,11 @@ class OIPWSGIMiddleware:
         return self._app.answer(environ, start_response, path)
 
 
-def _beside(host: WSGIApplication, server: InferenceServer, compress_responses: bool) -> WSGIApplication:
-    """An application with the services of gRPC-Web beside its own paths."""
-    from .grpc import OIPGRPCWSGIApp
-
-    grpc_app = OIPGRPCWSGIApp(server, compress_responses=compress_responses)
-
-    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = _path(environ)
-        is_grpc = any(behind(path, service) is not None for service in grpc_app.paths)
-        return (grpc_app if is_grpc else host)(environ, start_response)
-
-    return app
-
-
 def _path(environ: WSGIEnvironment) -> str:
-    return path_of(environ.get("PATH_INFO", ""))
+    return _decoded(environ.get("PATH_INFO", ""))
 
 
-def path_of(value: str) -> str:
+def _decoded(value: str) -> str:
     """A path as text: WSGI hands bytes over as latin-1."""
     return value.encode("latin-1").decode(errors="replace")
 
@@ -126,21 +103,16 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-        headers=fields(environ),
+        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_mount, environ),
     )
 
 
-def fields(environ: WSGIEnvironment) -> list[tuple[bytes, bytes]]:
-    """A request's headers from its `environ`, with names in lower case."""
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)]
-
-
 def _mount(environ: WSGIEnvironment, head: Head) -> str:
     """The path of the mount as clients see it: all that is in front of the request's own."""
-    return path_of(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
+    return _decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
 @final
@@ -156,9 +128,8 @@ class Streamed:
     def __init__(self, start: Start, steps: Steps[Response], runtime: Runtime) -> None:
         self.status = start.status
         self.headers = start.headers
-        self._steps = steps
-        self._runtime = runtime
-        self._pieces = pieces(steps, runtime)
+        self._pieces = pieces(steps, runtime, start)
+        next(self._pieces)  # the head
 
     def __iter__(self) -> Streamed:
         return self
@@ -170,7 +141,6 @@ class Streamed:
     def close(self) -> None:
         """Make no more pieces. Servers call it at the end, and when the client has gone."""
         self._pieces.close()
-        abandon(self._steps, self._runtime)  # where the first piece was never asked for
 
 
 def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
@@ -214,12 +184,12 @@ def read(stream: Stream, body: Fed) -> Any:
         InvalidRequest: The server in front could not make sense of what came, such as of chunks.
         HTTPException: What a framework's own stream says.
     """
-    while chunk := next_chunk(stream, body):
+    while chunk := _next_chunk(stream, body):
         body.feed(chunk)
     return body.finish(cut_off=chunk is None)
 
 
-def next_chunk(stream: Stream, body: Fed) -> bytes | None:
+def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
     """The next chunk of a body, empty at its end; None where it is cut off. It raises what `read` does."""
     wanted = body.wanted(CHUNK)
     if not wanted:

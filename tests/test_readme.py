@@ -129,13 +129,13 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
 def test_the_snippet_about_what_tritons_clients_ask(run_snippet: Run) -> None:
     send = over_asgi(run_snippet("ResponseCache(")["app"], "")
     image = {"name": "image", "datatype": "FP32", "shape": [1], "data": [0]}
-    asked = {"inputs": [image], "outputs": [{"name": "scores", "parameters": {"classification": 2}}], "parameters": {"priority": 1}}
+    asked = {"inputs": [image], "outputs": [{"name": "scores", "parameters": {"classification": 2}}]}
     for _ in range(2):
         answer = send(Request("POST", "/models/pets/infer", (), json.dumps(asked).encode()))
         assert json.loads(answer.body)["outputs"][0]["data"] == ["0.700000:1:dog", "0.200000:2:fox"]
     [stats] = json.loads(send(Request("GET", "/models/pets/stats")).body)["model_stats"]
     assert (stats["execution_count"], stats["inference_stats"]["cache_hit"]["count"]) == (1, 1)
-    assert json.loads(send(Request("GET", "")).body)["extensions"] == sorted([*json.loads(EXTENSIONS), "schedule_policy"])
+    assert json.loads(send(Request("GET", "")).body)["extensions"] == json.loads(EXTENSIONS)
 
 
 def test_every_snippet_is_run() -> None:

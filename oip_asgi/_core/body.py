@@ -9,7 +9,7 @@ import msgspec
 from .codings import Coding, Decoder
 from .datatypes import Buffer
 from .errors import InvalidRequest, TooLarge
-from .memory import AT_HAND, aligned
+from .memory import aligned
 
 _TRUSTED: Final = 2**20
 """Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
@@ -23,17 +23,19 @@ class Body(msgspec.Struct, eq=False):
         length: The announced length in bytes, None where none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None where it is not.
-        head: How many bytes of it are JSON in front of binary data. Where the body comes in more than one chunk, it is laid out
-            so that the bytes behind the JSON are aligned and can be an array without a copy.
+        head: How many bytes of it are JSON in front of binary data; None if all are. Where the body comes in more than one chunk, it is
+            laid out so that the bytes behind the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
+        json_limit: The most bytes of JSON that are taken; None for no limit.
         whole: The length of a first chunk that is all of the body, and need not be fed; -1 where it is always to be fed.
     """
 
     length: int | None
     limit: int | None
     coding: Coding | None = None
-    head: int = 0
+    head: int | None = 0
     keep: bool = True
+    json_limit: int | None = None
     whole: int = -1
     _received: int = 0
     _first: Buffer = b""
@@ -47,11 +49,13 @@ class Body(msgspec.Struct, eq=False):
         return self.coding is not None
 
     def check(self, size: int) -> None:
-        """Hold a size against the limit: before anything is read, the announced one.
-
-        Raises:
-            TooLarge: It is above the limit.
-        """
+        """Hold a size against the limits: before anything is read, the announced one."""
+        json_size = size if self.head is None or size < self.head else self.head
+        if self.json_limit is not None and json_size > self.json_limit:
+            raise TooLarge(
+                f"the JSON is larger than {self.json_limit} bytes, the most that this server takes: "
+                "send binary tensor data, or raise max_json_bytes"
+            )
         if self.limit is not None and size > self.limit:
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
@@ -60,12 +64,7 @@ class Body(msgspec.Struct, eq=False):
         return most if self.length is None else min(most, self.length - self._received)
 
     def feed(self, chunk: Buffer) -> None:
-        """Take the next chunk.
-
-        Raises:
-            TooLarge: The body has grown above the limit.
-            InvalidRequest: Its compressed data is corrupt.
-        """
+        """Take the next chunk."""
         if not chunk:
             return
         self._received += len(chunk)
@@ -94,9 +93,9 @@ class Body(msgspec.Struct, eq=False):
     def _grow(self, size: int) -> None:
         room = 2 * size if self.limit is None else max(size, min(2 * size, self.limit))
         if self.length is not None and self.coding is None:
-            is_believed = self.length <= AT_HAND or size > _TRUSTED
+            is_believed = self.length <= _TRUSTED or size > _TRUSTED
             room = max(size, self.length) if is_believed else min(room, self.length)
-        grown = aligned(room, self.head)
+        grown = aligned(room, self.head or 0)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
             end = min(start + _TRUSTED, self._size)
@@ -104,14 +103,7 @@ class Body(msgspec.Struct, eq=False):
         self._first, self._room = b"", grown
 
     def finish(self, *, cut_off: bool = False) -> Buffer:
-        """The whole body, without a copy where it came in one chunk.
-
-        Args:
-            cut_off: The client went before the end.
-
-        Raises:
-            InvalidRequest: It is shorter or longer than announced, or cut off, or its compressed data is.
-        """
+        """The whole body, without a copy where it came in one chunk."""
         if cut_off or self.length not in (None, self._received):
             expected = "more" if self.length is None else self.length
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")

@@ -1,13 +1,12 @@
-"""Content codings: gzip and deflate, of requests as they arrive and of whole responses. Knows no HTTP beyond two headers' values.
+"""Content codings: gzip and deflate, of requests as they arrive. Knows no HTTP beyond the value of one header.
 
-Specification: RFC 9110, sections 8.4 and 12.5.3; RFC 1950 to 1952.
+Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -29,18 +28,9 @@ _PIECE: Final = 2**18
 _MAX_MEMBERS: Final = 10_000
 """Each gzip member costs microseconds, however empty; block formats of 64 KiB a member reach this at 640 MB."""
 
-_LEVEL: Final = 1
-"""Arrays of floats hardly compress: a higher level takes many times as long for a few percent."""
-
-_QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
-
 
 def coding_of(value: str) -> Coding | None:
-    """The coding that a `Content-Encoding` names, None where there is none.
-
-    Raises:
-        UnsupportedEncoding: It names another one, or several.
-    """
+    """The coding that a `Content-Encoding` names, None where there is none."""
     names = [name for part in value.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if not names:
         return None
@@ -53,10 +43,7 @@ def coding_of(value: str) -> Coding | None:
 
 
 class Decoder:
-    """Decodes a compressed body piece by piece, so that its caller decides how many pieces are too many.
-
-    "deflate" is taken in both its forms: with zlib's frame, as the standard has it, and bare, as some clients send it.
-    """
+    """Decodes a compressed body piece by piece, so that its caller decides how many pieces are too many."""
 
     def __init__(self, coding: Coding) -> None:
         self._coding = coding
@@ -65,11 +52,7 @@ class Decoder:
         self._members = 1
 
     def feed(self, chunk: Buffer) -> Iterator[bytes]:
-        """Decode the next chunk into pieces of 256 KiB at most.
-
-        Raises:
-            InvalidRequest: The data is corrupt, or goes on behind its end.
-        """
+        """Decode the next chunk into pieces of 256 KiB at most."""
         if self._inflate is None:
             # the form shows in the first two bytes
             chunk = self._start + chunk
@@ -107,47 +90,10 @@ class Decoder:
         return zlib.decompressobj(_WINDOW["gzip"])
 
     def finish(self) -> None:
-        """The body has ended.
-
-        Raises:
-            InvalidRequest: The compressed data has not.
-        """
+        """The body has ended."""
         if self._inflate is None or not self._inflate.eof:
             raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
 
 
 def _has_zlib_header(start: bytes) -> bool:
     return start[0] & 0x0F == zlib.DEFLATED and int.from_bytes(start[:2], "big") % 31 == 0
-
-
-def preferred(value: str) -> Coding | None:
-    """The coding for a response, from the request's `Accept-Encoding`; None for the response as it is.
-
-    What is not written as the standard has it, such as `gzip;q=1e999`, counts as not accepted.
-    """
-    qualities: dict[str, float] = {}
-    for part in value.lower().split(","):
-        name, _, parameter = part.partition(";")
-        qualities[name.strip()] = _quality(parameter)
-    other = qualities.get("*", 0.0)
-    offered: dict[Coding, float] = {
-        "gzip": qualities.get("gzip", qualities.get("x-gzip", other)),
-        "deflate": qualities.get("deflate", other),
-    }
-    best = max(offered, key=lambda coding: offered[coding])
-    return best if offered[best] > 0 and offered[best] >= qualities.get("identity", 0.0) else None
-
-
-def _quality(parameter: str) -> float:
-    if not parameter.strip():
-        return 1.0
-    name, _, number = parameter.partition("=")
-    if name.strip() != "q" or not _QUALITY.fullmatch(number.strip()):
-        return 0.0
-    return float(number)
-
-
-def encode(parts: Sequence[Buffer], coding: Coding) -> bytes:
-    """The parts of a response, compressed as one."""
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[coding])
-    return b"".join([*(deflate.compress(part) for part in parts), deflate.flush()])

@@ -52,14 +52,13 @@ MAX_RANK: Final = 64
 MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
+MAX_EMPTY: Final = 1_000_000
+"""What the other dimensions of an empty tensor may multiply to. Its few bytes may become as many rows, such as texts of JSON."""
+
 
 @cache  # bounded: what is unknown raises
 def dtype_of(datatype: str) -> DType:
-    """The numpy dtype of a protocol datatype.
-
-    Raises:
-        InvalidRequest: The datatype is unknown, or is BF16 while ml_dtypes is not installed.
-    """
+    """The numpy dtype of a protocol datatype."""
     dtype = DTYPES.get(datatype)
     if dtype is not None:
         return dtype
@@ -88,17 +87,7 @@ def cast(array: Array, dtype: DType) -> Array:
 
 
 def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
-    """A flat array of integers that were read as wider ones.
-
-    Args:
-        elements: The integers.
-        dtype: An integer dtype of the protocol.
-        place: Where the elements stood, for the error.
-        first: The index of the first of them there.
-
-    Raises:
-        InvalidRequest: One of them is out of the datatype's range.
-    """
+    """A flat array of integers that were read as wider ones."""
     try:
         return np.array(elements, dtype)
     except OverflowError:

@@ -87,7 +87,6 @@ class Run(msgspec.Struct, frozen=True):
         function: What to call. It is called once, or never where nobody waits for it any more.
         work: What it does.
         after: Set before it may start; None where it may start at once.
-        meanwhile: Called every hundredth of a second or so until `after` is set.
         deadline: In seconds of `time.monotonic`. Then `DeadlinePassed` is thrown, and the function goes on by itself.
         for_client: Whether nobody needs it once the client has gone: then the generator is closed, and the function goes on by itself.
         late: Told what the function raised after nobody waited for it any more.
@@ -96,7 +95,6 @@ class Run(msgspec.Struct, frozen=True):
     function: Callable[[], Any]
     work: Work
     after: Signal | None = None
-    meanwhile: Callable[[], object] | None = None
     deadline: float = math.inf
     for_client: bool = False
     late: Callable[[BaseException], None] | None = None
@@ -109,12 +107,7 @@ def _nothing() -> None:
 @final
 class SharedTask:
     """A task that awaits coroutines one after the other, as those of an asynchronous generator: what that opens around a `yield`, such as
-    `asyncio.timeout`, belongs to the task. They see the context variables of the first of them.
-
-    Attributes:
-        kept: What the driver keeps of it.
-        end: Set by the driver: ends the task.
-    """
+    `asyncio.timeout`, belongs to the task. They see the context variables of the first of them."""
 
     __slots__ = ("end", "kept")
 
@@ -169,29 +162,25 @@ class Start(msgspec.Struct, frozen=True):
     Args:
         status: The HTTP status.
         headers: Names in lower case.
+        deadline: As in `Send`.
     """
 
     status: int
     headers: list[tuple[bytes, bytes]]
+    deadline: float = math.inf
 
 
 @final
 class Send(msgspec.Struct, frozen=True):
-    """Hand on a piece of an answer. The generator goes on when its driver asks for the next one, which is the back-pressure."""
+    """Send a piece of an answer. The generator goes on when the client has room for the next one, which is the back-pressure.
 
-    piece: Any
-
-
-@final
-class SendEach(msgspec.Struct, frozen=True):
-    """Carry out an effect again and again, and hand on each result, until one is None, which is sent. Each time is when the driver asks for
-    the next piece. What the effect raises is thrown.
-
-    It stands for an effect and a `Send` for each piece, which would advance all generators of a request twice: a small event takes 3.8
-    microseconds instead of 4.4.
+    Args:
+        piece: The piece.
+        deadline: In seconds of `time.monotonic`. If the piece still waits for the client then, `DeadlinePassed` is thrown.
     """
 
-    effect: Run | Await
+    piece: Any
+    deadline: float = math.inf
 
 
 class Abandoned(BaseException):
@@ -214,10 +203,10 @@ class Stopped(Exception):
     """Thrown into the generator whose effect was cancelled because the server stops."""
 
 
-Piece: TypeAlias = Start | Send | SendEach
-"""What a driver does not carry out itself, but hands to its caller."""
+Piece: TypeAlias = Start | Send
+"""The effects that send the answer."""
 
-PIECES: Final = (Start, Send, SendEach)
+PIECES: Final = (Start, Send)
 
 Effect: TypeAlias = Read | Wait | Run | Await | Spawn | Piece
 Steps: TypeAlias = Generator[Effect, Any, T]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -39,6 +39,14 @@ def listed(names: Collection[str]) -> str:
     """Names for an answer, the first of them where there are many."""
     first = ", ".join(shown(name) for name in list(names)[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
+
+
+def error_text(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
+    """The text of an exception, which a class of a user makes, and may fail to."""
+    try:
+        return write(error)
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be made"
 
 
 class InferenceError(Exception):

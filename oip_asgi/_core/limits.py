@@ -9,21 +9,22 @@ from typing import Final
 
 from .errors import InvalidRequest
 
-ON_LOOP: Final = 2**16
-"""Above this cost a body is decoded, or a response encoded, in a worker thread under an event loop. It counts bytes that are looked at one
-by one, 75 nanoseconds each at most: so what stays on the loop takes 5 milliseconds at most, and nearly always a tenth of that. What costs
-more for each byte counts more, such as JSON."""
+LOOP_BYTES: Final = 2**14
+"""Bytes of a body, or of the tensors of a result, up to which they are decoded or encoded on an event loop. Above, a worker thread does it.
+The slowest known, 16 KiB of small inputs with numbers such as 1e300, take 20 milliseconds."""
 
-MAX_TENSORS: Final = 100_000
+PIECE: Final = 2**16
+"""Bytes of long JSON that one call of a decoder gets in a worker thread: it holds the interpreter for a millisecond."""
+
+MAX_QUESTION: Final = 2**16
+"""Bytes of a request that asks about models and not for inference, which are read on an event loop."""
+
+MAX_TENSORS: Final = 50_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""
 
 
 def check_numbers(inputs: int, outputs: int) -> None:
-    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them.
-
-    Raises:
-        InvalidRequest: More than `MAX_TENSORS` of one.
-    """
+    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them."""
     if inputs > MAX_TENSORS or outputs > MAX_TENSORS:
         number, what = (inputs, "inputs") if inputs > MAX_TENSORS else (outputs, "outputs")
         raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")

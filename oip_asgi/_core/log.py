@@ -21,14 +21,7 @@ _SHOWN: Final = 100
 
 
 def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
-    """Log what users' code raised.
-
-    Args:
-        level: The level, such as `logging.ERROR`.
-        error: What was raised.
-        message: What it means, with a `%s` for each of `values`.
-        extra: More fields of the record, as of `log_fields`.
-    """
+    """Log what users' code raised."""
     if not _logger.isEnabledFor(level):
         return
     path, line, function, _ = _logger.findCaller(stacklevel=2)
@@ -40,14 +33,7 @@ def log_raised(level: int, error: BaseException, message: str, *values: object, 
 
 
 def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:
-    """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id` and `oip_seconds`.
-
-    Args:
-        model: The model's name, "" for one that nobody knows.
-        version: Its version, None where it has none.
-        request_id: What the client calls the request. It is cut, and what is no printable character is escaped.
-        seconds: How long the request took, from when its body was there.
-    """
+    """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id` and `oip_seconds`."""
     known_id = None if request_id is None else escaped(request_id[:_SHOWN])
     return {"oip_model": model, "oip_version": version, "oip_request_id": known_id, "oip_seconds": seconds}
 

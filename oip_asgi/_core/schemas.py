@@ -5,13 +5,10 @@ Specification: Payload Contents, and the binary tensor data extension for `data`
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-
-Input = TypeVar("Input")
-"""What an input is decoded to with the rest of its request."""
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
 UncheckedParameters: TypeAlias = dict[str, Any]
@@ -55,14 +52,10 @@ class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
     """`RequestOutput` with the fields of the specification and no other."""
 
 
-class InferenceRequest(msgspec.Struct, Generic[Input], forbid_unknown_fields=True):
-    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version.
+class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version."""
 
-    In a long text, each input is kept as text until it becomes a tensor. Else 100,000 documents of inputs would be in memory beside their
-    tensors.
-    """
-
-    inputs: list[Input]
+    inputs: list[RequestInput]
     id: str | None = None
     parameters: Parameters | None = None
     outputs: list[StrictRequestOutput] | None = None
@@ -70,27 +63,27 @@ class InferenceRequest(msgspec.Struct, Generic[Input], forbid_unknown_fields=Tru
     model_version: str | None = None
 
 
-class LenientRequestInput(msgspec.Struct, gc=False):
-    """`RequestInput` with any other fields."""
+class InputParts(msgspec.Struct, gc=False):
+    """`RequestInput` with any other fields, its parts as text."""
 
-    name: str
-    shape: tuple[Dimension, ...]
-    datatype: str
-    parameters: UncheckedParameters | None = None
+    name: Raw
+    shape: Raw
+    datatype: Raw
+    parameters: Raw = Raw()
     data: Raw = Raw()
 
 
-class LenientRequestOutput(msgspec.Struct, gc=False):
-    """`RequestOutput` with any other fields."""
+class OutputParts(msgspec.Struct, gc=False):
+    """`RequestOutput` with any other fields, its parameters as text."""
 
     name: str
-    parameters: UncheckedParameters | None = None
+    parameters: Raw = Raw()
 
 
-class LenientInferenceRequest(msgspec.Struct):
-    """`InferenceRequest` with any other fields, its parts as text: so none of them is decoded before its size is known."""
+class RequestParts(msgspec.Struct):
+    """`InferenceRequest` with any other fields, its parts as text: none of them is decoded before its size is known."""
 
-    inputs: list[Raw]
+    inputs: list[InputParts]
     id: Raw = Raw()
     parameters: Raw = Raw()
     outputs: Raw = Raw()

@@ -14,6 +14,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
 from .errors import InvalidRequest, shown
+from .limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
@@ -32,14 +33,6 @@ Lend: TypeAlias = Callable[[Parameters], Buffer]
 
 ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
-ELEMENT: Final = 16
-"""How many bytes an element counts for where it is looked at as one: so long is the text of a number."""
-
-COPIED: Final = 64
-"""How many bytes are copied, roughly, while one is looked at."""
-
-_MANY: Final = 2**12
-
 _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
 
@@ -49,27 +42,14 @@ _NO_NUMBERS: Final = np.empty(0, np.float32)
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
     """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
-    answer.
-
-    Args:
-        parameters: Those of a tensor, or of a request.
-        where: Whose they are, for the error.
-        supported: Which of these may be there.
-
-    Raises:
-        InvalidRequest: One of them is there, and may not.
-    """
+    answer."""
     for name in ELSEWHERE:
         if name in parameters and name not in supported:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
 
 
 def lend_nothing(parameters: Parameters) -> Buffer:
-    """Refuse to read shared memory.
-
-    Raises:
-        InvalidRequest: Always.
-    """
+    """Refuse to read shared memory."""
     check_supported(parameters, "it")
     raise InvalidRequest("it has no data")
 
@@ -80,17 +60,7 @@ def own_parameters(parameters: Parameters) -> Parameters:
 
 
 def wire_array(value: Any) -> Array:
-    """A value as an array whose dtype the protocol knows, in wire order.
-
-    Args:
-        value: An array of any shape, or anything `numpy.asarray` takes. Strings become UTF-8 `bytes`.
-
-    Returns:
-        The same array where nothing had to change.
-
-    Raises:
-        TypeError: The protocol has no datatype for it.
-    """
+    """A value as an array whose dtype the protocol knows, in wire order."""
     if type(value) is list and value and type(value[0]) in (str, bytes):
         known = _as_bytes(value)
         if known is not None:
@@ -110,14 +80,7 @@ def wire_array(value: Any) -> Array:
 
 
 def as_array(value: Any) -> Array:
-    """`numpy.asarray`, but with text and bytes as Python objects.
-
-    numpy's own dtypes for them strip trailing NULs, make every element as long as the longest, and turn what stands beside text into text.
-    Subclasses of arrays have ways of their own, such as `numpy.matrix`, which stays nested when it is flattened.
-
-    Raises:
-        TypeError: Elements of it are masked: what is behind a mask is no value, and the protocol has no word for that.
-    """
+    """`numpy.asarray`, but with text and bytes as Python objects."""
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
             raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
@@ -170,44 +133,28 @@ def shaped(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 def plain(text: str) -> str:
-    """A string as JSON and gRPC take it: of no subclass, such as numpy's own.
-
-    Raises:
-        UnicodeEncodeError: It holds lone surrogates, which are no UTF-8.
-    """
+    """A string as JSON and gRPC take it: of no subclass, such as numpy's own."""
     text.encode()
     return str.__str__(text)
 
 
 def plain_name(name: str, where: object) -> str:
-    """A name that is given at registration, as `plain`.
-
-    Args:
-        name: The name.
-        where: Whose it is, for the error.
-
-    Raises:
-        ValueError: It holds lone surrogates.
-    """
+    """A name that is given at registration, as `plain`."""
     try:
         return plain(name)
     except UnicodeEncodeError:
         raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
 
 
-def bytes_effort(array: Array) -> int:
-    """Roughly how many bytes are gone through where each element of a BYTES array is looked at."""
-    # of many it does not matter how long they are
-    return array.size * ELEMENT if array.size > _MANY else sum(map(len, array.ravel().tolist()), array.size * ELEMENT)
-
-
-def copying_effort(tensors: Iterable[Tensor]) -> int:
-    """Roughly how many bytes are gone through one by one in the time in which tensors are copied as bytes."""
-    effort = 0
+def size_of(tensors: Iterable[Tensor]) -> int:
+    """How many bytes tensors have. Elements of BYTES are not looked at if there are many: then they are long for an event loop anyway."""
+    size = 0
     for tensor in tensors:
         array = tensor.array
-        effort += bytes_effort(array) if array.dtype.hasobject else array.nbytes // COPIED
-    return effort
+        size += array.nbytes
+        if array.dtype.hasobject and size <= LOOP_BYTES:
+            size += sum(map(len, array.ravel().tolist()))
+    return size
 
 
 def read_only(array: Array) -> None:

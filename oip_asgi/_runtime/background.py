@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, final
 
 from .._core.effects import Await, CancelledWithin, QuitWithin, SharedTask, Signal, Stopped
+from .forks import call_after_fork
 from .waiting import attended, until_set
 
 T = TypeVar("T")
 
+_Begin: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+
 _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
+
+
+class LendThread(Protocol):
+    """Lets a coroutine use the thread that waits for it."""
+
+    def __call__(self, begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[T]], object]]:
+        """What begins the coroutine instead, on the event loop, and what waits for it, in this thread."""
 
 
 @final
@@ -26,83 +35,50 @@ class BackgroundLoop:
     """The event loop. It starts when it is needed, and ends with `stop` or with the process."""
 
     def __init__(self) -> None:
-        self._of_process: dict[int, _Loop] = {}
+        self.lend_thread: LendThread = _lend_nothing
+        self._begin()
+        call_after_fork(self._begin)
 
-    def _loop(self) -> _Loop:
-        # a thread does not survive a fork; see `WorkerThreads`
-        pid = os.getpid()
-        loop = self._of_process.get(pid)
-        return loop if loop is not None else self._of_process.setdefault(pid, _Loop())
-
-    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> T:
-        """Finish a coroutine on the loop, and return its result.
-
-        Args:
-            coroutine: What to finish.
-            deadline: When it is cancelled, and awaited to its end, in seconds of `time.monotonic`.
-            gone: Set once the client has gone, and then the same happens; None where nobody can tell, or it does not matter.
-
-        Raises:
-            DeadlinePassed: The deadline passed first.
-            ClientGone: The client went first.
-            QuitWithin: It raised what is no `Exception`, such as `SystemExit`.
-            Stopped: The loop was stopped meanwhile.
-        """
-        return _result(self.begin(coroutine, deadline, gone))
-
-    def run_shared(self, shared_task: SharedTask, effect: Await, gone: Signal | None) -> Any:
-        """`run`, in the same task as all others that have the same `shared_task`."""
-        future = self._loop().begin_shared(shared_task, lambda: _attended(effect.function(), effect.deadline, gone))
-        try:
-            return _result(future)
-        except Exception:
-            raise
-        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer: others of the task must not wait either
-            shared_task.kept.give_up(future)
-            raise
-
-    def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
-        """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
-        return self._loop().begin(_attended(coroutine, deadline, gone))
-
-    def stop(self) -> None:
-        """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
-        loop = self._of_process.get(os.getpid())
-        if loop is not None:
-            loop.stop()
-
-
-def _attended(coroutine: Coroutine[Any, Any, T], deadline: float, gone: Signal | None) -> Coroutine[Any, Any, T]:
-    return attended(coroutine, deadline, None if gone is None else partial(until_set, gone))
-
-
-@final
-class _Loop:
-    """The loop of one process."""
-
-    def __init__(self) -> None:
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        # under the lock: what is handed to a loop behind its end would never be finished
-        with self._lock:
-            return asyncio.run_coroutine_threadsafe(_contained(work), self._started())
+    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> T:
+        """Finish a coroutine on the loop, and return its result."""
+        begin, wait = self.lend_thread(lambda: _attended(coroutine, deadline, gone))
+        return _result(self._start_coroutine(begin()), wait)
 
-    def begin_shared(self, shared_task: SharedTask, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        future: Future[T] = Future()
+    def run_shared(self, shared_task: SharedTask, effect: Await, gone: Signal | None) -> Any:
+        """`run`, in the same task as all others that have the same `shared_task`."""
+        begin, wait = self.lend_thread(lambda: _attended(effect.function(), effect.deadline, gone))
+        future: Future[Any] = Future()
         with self._lock:
             if shared_task.kept is None:
                 loop = self._started()
                 shared_task.kept = _InTurn(loop, lambda: self._loop is not loop)
                 shared_task.end = shared_task.kept.end
-                asyncio.run_coroutine_threadsafe(shared_task.kept.serve(), shared_task.kept.loop)
+                asyncio.run_coroutine_threadsafe(shared_task.kept.serve(), loop)
             kept: _InTurn = shared_task.kept
-            if kept.loop is self._loop:
-                kept.loop.call_soon_threadsafe(kept.put, work, future)
-                return future
-        raise Stopped
+            if kept.loop is not self._loop:
+                raise Stopped
+            kept.loop.call_soon_threadsafe(kept.put, begin, future)
+        try:
+            return _result(future, wait)
+        except Exception:
+            raise
+        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer: others of the task must not wait either
+            kept.give_up(future)
+            raise
+
+    def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
+        """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
+        return self._start_coroutine(_attended(coroutine, deadline, gone))
+
+    def _start_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        # under the lock: what is handed to a loop after its end would never be finished
+        with self._lock:
+            return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._started())
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -112,12 +88,17 @@ class _Loop:
         return self._loop
 
     def stop(self) -> None:
+        """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
             if loop is not None:
                 loop.call_soon_threadsafe(loop.stop)
         if thread is not None:
             thread.join(_STOP_SECONDS)
+
+
+def _attended(coroutine: Coroutine[Any, Any, T], deadline: float, gone: Signal | None) -> Coroutine[Any, Any, T]:
+    return attended(coroutine, deadline, None if gone is None else partial(until_set, gone))
 
 
 @final
@@ -205,8 +186,13 @@ class _InTurn:
         return item
 
 
-def _result(future: Future[T]) -> T:
+def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[T]], object]]:
+    return begin, Future.result
+
+
+def _result(future: Future[T], wait: Callable[[Future[T]], object]) -> T:
     try:
+        wait(future)
         return future.result()
     except CancelledError:
         raise Stopped from None

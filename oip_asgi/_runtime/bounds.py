@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._core.models.callables import kind_of
-from .threads import cpus
 
 _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""
@@ -15,7 +14,6 @@ _BLOCKING_AT_ONCE: Final = 40
 """As many as Starlette and FastAPI run at once in threads."""
 
 
-def at_once(function: Callable[..., Any]) -> tuple[int, int]:
-    """How many calls of a function run at once: at least, and at most."""
-    is_async = kind_of(function, "thread") in ("async", "async stream")
-    return (_ASYNC_AT_ONCE, _ASYNC_AT_ONCE) if is_async else (max(2, cpus()), _BLOCKING_AT_ONCE)
+def at_once(function: Callable[..., Any]) -> int:
+    """How many calls of a function run at once."""
+    return _ASYNC_AT_ONCE if kind_of(function, "thread") in ("async", "async stream") else _BLOCKING_AT_ONCE

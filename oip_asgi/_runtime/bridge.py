@@ -26,11 +26,7 @@ M = TypeVar("M")
 
 @final
 class Requests(Generic[M]):
-    """Messages of an iterator that blocks, for a coroutine.
-
-    Args:
-        messages: The iterator. It ends, or raises, when the call has ended.
-    """
+    """Messages of an iterator that blocks, for a coroutine."""
 
     def __init__(self, messages: Iterator[M]) -> None:
         self._messages = messages
@@ -67,20 +63,7 @@ def _finish(future: asyncio.Future[M | None], message: M | None) -> None:
 def written(
     begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Steps[T]], runtime: Runtime, ended: Signal, deadline: float = math.inf
 ) -> Generator[M, None, T | None]:
-    """What steps write, made on the background event loop, for this thread.
-
-    Args:
-        begin: Begins the steps. It is given what writes a message, and ends when the next one is asked for.
-        runtime: What has that event loop, and carries out the rest.
-        ended: Set when nobody takes messages any more, by whatever thread: then the steps are ended.
-        deadline: When they are ended, in seconds of `time.monotonic`.
-
-    Returns:
-        The result of the steps; None where they did not come to it.
-
-    Raises:
-        DeadlinePassed: The deadline passed first.
-    """
+    """What steps write, made on the background event loop, for this thread."""
     made: SimpleQueue[tuple[M, Callable[[], object]] | None] = SimpleQueue()
 
     async def write(message: M) -> None:

@@ -8,9 +8,5 @@ from .._core import pages
 
 
 def read_page(name: str) -> bytes:
-    """The content of a file of the page.
-
-    Args:
-        name: One of the names in `oip_asgi._core.pages.page.FILES`.
-    """
+    """The content of a file of the page."""
     return files(pages).joinpath("static", name).read_bytes()

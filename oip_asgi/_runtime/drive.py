@@ -1,24 +1,25 @@
 """Finish a generator of effects: blocking, or awaiting. Carries out each effect, and knows nothing of what it is for.
 
-A generator that hands on pieces is advanced to each of them, and then told to go on by advancing it again.
+The pieces of an answer are sent where a driver is given what sends them. Otherwise it stops at each, and goes on when it is called again.
 
 Effects are told apart by `type`: nobody derives from them, and `isinstance` asks the metaclass of Structs, which takes three times as long.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.effects import PIECES, Abandoned, Await, Effect, Fed, Piece, Read, Run, Send, SendEach, Signal, Spawn, Start, Steps, Wait
+from .._core.effects import PIECES, Abandoned, Await, DeadlinePassed, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
 from .faults import as_failure, call_here, is_for_the_host
 from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, attended, running_loop, signalled, until_set
+from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled, until_set
 
 T = TypeVar("T")
 
@@ -42,30 +43,13 @@ def advance(
     runtime: Runtime,
     read: Callable[[Fed], Any] | None = None,
     gone: Signal | None = None,
-    effect: Effect | None = None,
+    error: Exception | None = None,
 ) -> T | Piece:
-    """Carry `steps` on to the next piece, or to their end, in this thread.
-
-    A function with a deadline runs in a worker thread, as it can be left to itself there.
-
-    Args:
-        steps: What to finish.
-        runtime: Where coroutines, and functions with a deadline, run.
-        read: Reads a request's body.
-        gone: Set once the client has gone; None where nobody can tell. A function that has begun in this thread comes to its end.
-        effect: What they have asked for already; None where they are to be asked.
-
-    Returns:
-        The piece, behind which they go on at the next call, or their result.
-
-    Raises:
-        ClientGone: `gone` was set, and `steps` are ended.
-    """
+    """Carry `steps` on to the next piece, or to their end, in this thread."""
     try:
-        if effect is None:
-            effect = next(steps)
+        effect = next(steps) if error is None else steps.throw(error)
         while True:
-            if type(effect) is Start or type(effect) is Send or type(effect) is SendEach:
+            if type(effect) is Start or type(effect) is Send:
                 return effect
             try:
                 value = carry_out(effect, runtime, read, gone)
@@ -97,11 +81,7 @@ def abandon(steps: Steps[Any], runtime: Runtime) -> None:
 
 
 def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
-    """The result of an effect that is no piece, in this thread. The arguments are those of `advance`.
-
-    Raises:
-        ClientGone: `gone` was set.
-    """
+    """The result of an effect that is no piece, in this thread. The arguments are those of `advance`."""
     if type(effect) is Read:
         assert read is not None  # only requests have bodies
         return read(effect.body)
@@ -122,7 +102,7 @@ def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | Non
                 return runtime.background.run_shared(effect.shared_task, effect, leaving)
             return runtime.background.run(effect.function(), effect.deadline, leaving)
         if effect.after is not None:
-            wait_for(effect.after, effect.deadline, leaving, effect.meanwhile)
+            wait_for(effect.after, effect.deadline, leaving)
         if effect.deadline != math.inf:
             return runtime.call(effect, leaving)
     return call_here(effect.function)
@@ -133,9 +113,10 @@ async def drive_async(
     threads: Threads,
     read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
+    write: Callable[[Piece], Coroutine[Any, Any, None]] | None = None,
 ) -> T:
-    """Finish `steps`, which hand on no pieces, on this event loop. The arguments are those of `advance_async`."""
-    result = await advance_async(steps, threads, read, gone)
+    """Finish `steps` on this event loop. The arguments are those of `advance_async`; without `write`, `steps` have no pieces."""
+    result = await advance_async(steps, threads, read, gone, write)
     assert not isinstance(result, PIECES)
     return result
 
@@ -145,19 +126,13 @@ async def advance_async(
     threads: Threads,
     read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
-    effect: Effect | None = None,
+    write: Callable[[Piece], Coroutine[Any, Any, None]] | None = None,
+    error: Exception | None = None,
 ) -> T | Piece:
-    """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads.
-
-    Returns:
-        The piece, behind which they go on at the next call, or their result.
-
-    Raises:
-        ClientGone: `gone` has said so, and `steps` are ended.
-    """
+    """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads."""
+    turns: Turns | None = None
     try:
-        if effect is None:
-            effect = next(steps)
+        effect = next(steps) if error is None else steps.throw(error)
         while True:
             try:
                 if type(effect) is Run:
@@ -173,8 +148,22 @@ async def advance_async(
                 elif type(effect) is Spawn:
                     _spawn(effect, threads)
                     value = None
-                else:
+                elif write is None:
                     return effect
+                else:
+                    try:
+                        await attended(write(effect), effect.deadline)
+                    except DeadlinePassed:
+                        write = _refuse  # part of it may have left
+                        raise
+                    except Exception:  # it is the host's, and not for `steps`
+                        await abandon_async(steps, threads)
+                        raise
+                    if turns is None:
+                        turns = Turns()
+                    elif turns.is_over():
+                        await turns.pass_on()
+                    value = None
             except BaseException as error:
                 if ends(error, steps):
                     await abandon_async(steps, threads)
@@ -185,6 +174,10 @@ async def advance_async(
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+async def _refuse(_: Piece) -> None:
+    raise ClientGone
 
 
 def ends(error: BaseException, steps: Steps[Any]) -> bool:
@@ -198,14 +191,15 @@ def ends(error: BaseException, steps: Steps[Any]) -> bool:
 
 
 async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
-    """`abandon` on this event loop. Cancelled meanwhile, it cleans up no further."""
+    """`abandon` on this event loop. If it is cancelled, it cleans up no further than what a worker thread does."""
     try:
         effect = steps.throw(Abandoned())
         while True:
             try:
                 value = None
                 if type(effect) is Run:
-                    value = await threads.run(effect)
+                    # what closes a generator is run also if this is cancelled before it begins
+                    value = await asyncio.shield(threads.run(effect))
                 elif type(effect) is Await:
                     value = await attended(effect.function())
                 else:

@@ -39,12 +39,7 @@ def as_failure(error: BaseException) -> Exception:
 
 
 def call_here(function: Callable[[], T]) -> T:
-    """The result of a call in this thread.
-
-    Raises:
-        BaseException: What the function raised, where that is an `Exception` or the host's.
-        QuitWithin: It raised anything else, which is the cause.
-    """
+    """The result of a call in this thread."""
     try:
         return function()
     except BaseException as error:

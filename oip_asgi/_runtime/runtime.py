@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 from .._core.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
@@ -20,17 +20,10 @@ from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
 from .waiting import ClientGone, Gone, arrival, running_loop
 
-MEANWHILE: Final = 0.01
-"""Seconds between two calls of what is called meanwhile."""
-
 
 @final
 class Runtime:
-    """What runs user code and large conversions for callers that block and callers that await.
-
-    Args:
-        worker_threads: How many models may be in worker threads at once.
-    """
+    """What runs user code and large conversions for callers that block and callers that await."""
 
     def __init__(self, worker_threads: int) -> None:
         # more threads for conversions would only take the interpreter from the event loop
@@ -43,12 +36,7 @@ class Runtime:
         self.background = BackgroundLoop()
 
     async def run(self, effect: Run, gone: Gone | None = None) -> Any:
-        """Run a function in a worker thread, and await its result.
-
-        Raises:
-            DeadlinePassed: Its deadline passed first; the function goes on.
-            ClientGone: The client went first; likewise.
-        """
+        """Run a function in a worker thread, and await its result."""
         loop = running_loop()
         inbox = self._inbox(loop)
         future: asyncio.Future[Any] = loop.create_future()
@@ -59,15 +47,12 @@ class Runtime:
         else:
             # with the context variables of this request, whichever thread sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
-            inbox.call_meanwhile(effect.after, effect.meanwhile)
         gone = gone if effect.for_client else None
         try:
             if gone is None and effect.deadline == math.inf:
                 return await future
             return await arrival(future, effect.deadline, gone)
         finally:
-            if effect.after is not None:
-                inbox.forget(effect.after)
             del future, job  # what it raises knows this frame: together they would live until the next garbage collection
 
     def _inbox(self, loop: asyncio.AbstractEventLoop) -> Inbox:
@@ -76,23 +61,8 @@ class Runtime:
             inbox = self._inboxes[loop] = Inbox(loop)
         return inbox
 
-    @contextmanager
-    def calling_meanwhile(self, turn: Signal, meanwhile: Callable[[], object] | None) -> Iterator[None]:
-        """Within this, the running event loop calls a function every now and then, until a signal is set."""
-        inbox = self._inbox(running_loop())
-        inbox.call_meanwhile(turn, meanwhile)
-        try:
-            yield
-        finally:
-            inbox.forget(turn)
-
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
-        """Run a function in a worker thread, and wait for its result in this one.
-
-        Raises:
-            DeadlinePassed: Its deadline passed first; the function goes on.
-            ClientGone: The client went first; likewise.
-        """
+        """Run a function in a worker thread, and wait for its result in this one."""
         job = _WaitedJob(effect)
         self._pools[effect.work].submit(effect.function, job)
         return job.wait(effect.deadline, gone)
@@ -121,21 +91,16 @@ class Runtime:
 
 @final
 class Inbox:
-    """Results on their way from worker threads to one event loop: one queue, and at most one wake-up under way.
+    """Results on their way from worker threads to one event loop: one queue, and at most one wake-up under way."""
 
-    Args:
-        loop: The event loop.
-    """
-
-    __slots__ = ("__weakref__", "_is_looking", "_is_woken", "_loop", "_outcomes", "_turns", "_waiting")
+    __slots__ = ("__weakref__", "_is_woken", "_loop", "_outcomes", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # a weak reference, as the runtime keeps this as long as the loop
         self._loop = weakref.ref(loop)
         self._outcomes: deque[tuple[_LoopJob, Any, BaseException | None]] = deque()
-        self._is_woken = self._is_looking = False
+        self._is_woken = False
         self._waiting: set[WorkerThreads] = set()
-        self._turns: dict[Signal, Callable[[], object]] = {}
 
     def submit(self, pool: WorkerThreads, function: Callable[[], Any], job: _LoopJob) -> None:
         """Hand a job to a pool, and see to it that it starts soon where all threads turn out to be busy for long."""
@@ -148,27 +113,6 @@ class Inbox:
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
         else:
             self._waiting.discard(pool)
-
-    def call_meanwhile(self, turn: Signal, meanwhile: Callable[[], object] | None) -> None:
-        """Call a function, where there is one, every now and then, until a signal is set or forgotten."""
-        if meanwhile is None or turn.is_set():
-            return
-        self._turns[turn] = meanwhile
-        if not self._is_looking:
-            self._is_looking = True
-            asyncio.get_running_loop().call_later(MEANWHILE, self._look)
-
-    def forget(self, turn: Signal) -> None:
-        """The counterpart of `call_meanwhile`: nobody waits for the signal any more."""
-        self._turns.pop(turn, None)
-
-    def _look(self) -> None:
-        self._turns = {turn: meanwhile for turn, meanwhile in self._turns.items() if not turn.is_set()}
-        for meanwhile in set(self._turns.values()):
-            meanwhile()
-        self._is_looking = bool(self._turns)
-        if self._is_looking:
-            asyncio.get_running_loop().call_later(MEANWHILE, self._look)
 
     def put(self, job: _LoopJob, result: Any, error: BaseException | None) -> None:
         """Bring an outcome to the loop; called by worker threads."""
@@ -265,21 +209,14 @@ class _WaitedJob:
             del error, self._error  # cycles else
 
 
-def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None, meanwhile: Callable[[], object] | None = None) -> None:
-    """Wait in this thread until a signal is set, and call a function now and then until that.
-
-    Raises:
-        DeadlinePassed: The deadline passed first.
-        ClientGone: `gone` was set first.
-    """
+def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None) -> None:
+    """Wait in this thread until a signal is set."""
     if signal.is_set():
         return
     event = threading.Event()
     signal.then(event.set)
     if gone is not None:
         gone.then(event.set)
-    while meanwhile is not None and time.monotonic() + MEANWHILE < deadline and not event.wait(MEANWHILE):
-        meanwhile()
     is_in_time = event.wait(None if deadline == math.inf else max(0.0, deadline - time.monotonic()))
     if not signal.is_set():
         raise ClientGone if is_in_time else DeadlinePassed

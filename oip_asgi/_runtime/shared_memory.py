@@ -81,11 +81,7 @@ class SharedMemory:
 
 @final
 class Segment:
-    """An open segment. It is closed when nobody refers to it any more.
-
-    Args:
-        descriptor: The open file, which it owns.
-    """
+    """An open segment. It is closed when nobody refers to it any more."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final, Protocol, final
 
+from .forks import call_after_fork
+
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
 
@@ -36,62 +38,14 @@ class Receiver(Protocol):
 
 @final
 class WorkerThreads:
-    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending.
-
-    Args:
-        most: How many there may be. A call that nobody waits for any more counts until it ends. One whose thread
-            waits for another call does not: else they would wait for each other's threads.
-    """
+    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._of_process: dict[int, _Threads] = {}
+        self._begin()
+        call_after_fork(self._begin)
 
-    def _threads(self) -> _Threads:
-        # Threads do not survive a fork, such as that of gunicorn's workers behind --preload. Two callers may both see that they are gone:
-        # `setdefault` gives them the same new ones.
-        pid = os.getpid()
-        threads = self._of_process.get(pid)
-        return threads if threads is not None else self._of_process.setdefault(pid, _Threads(self._most))
-
-    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
-        """Run a function, with the context variables of the caller.
-
-        Args:
-            function: What to run.
-            receiver: Where its outcome goes.
-            is_patient: Whether it may wait for a thread that is awake, and the caller calls `hurry` a little later.
-
-        Returns:
-            Whether it waits so.
-        """
-        return self._threads().submit(function, receiver, is_patient)
-
-    def hurry(self) -> bool:
-        """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
-        return self._threads().hurry()
-
-    def begin_to_wait(self) -> bool:
-        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
-        return self._threads().begin_to_wait()
-
-    def end_to_wait(self) -> None:
-        """This thread goes on."""
-        self._threads().end_to_wait()
-
-    def stop(self) -> None:
-        """End the threads. One that is in user code ends behind that, and is waited for no longer than a second."""
-        threads = self._of_process.get(os.getpid())
-        if threads is not None:
-            threads.stop()
-
-
-@final
-class _Threads:
-    """The threads of one process."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._jobs: deque[tuple[float, Callable[..., Any], Callable[[], Any], Receiver]] = deque()
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
@@ -100,7 +54,8 @@ class _Threads:
         self._idents: set[int] = set()
         self._waiting = 0
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, is_patient: bool) -> bool:
+    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
+        """Run a function, with the context variables of the caller."""
         now = time.monotonic()
         run = copy_context().run
         with self._lock:
@@ -112,6 +67,7 @@ class _Threads:
             return False
 
     def hurry(self) -> bool:
+        """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
         now = time.monotonic()
         with self._lock:
             if self._jobs and not self._has_time(now):
@@ -144,6 +100,7 @@ class _Threads:
                     raise
 
     def begin_to_wait(self) -> bool:
+        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
         if threading.get_ident() not in self._idents:
             return False
         with self._lock:
@@ -153,6 +110,7 @@ class _Threads:
         return True
 
     def end_to_wait(self) -> None:
+        """The counterpart of `begin_to_wait`."""
         with self._lock:
             self._waiting -= 1
 
@@ -193,6 +151,7 @@ class _Threads:
             return True
 
     def stop(self) -> None:
+        """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""
         with self._lock:
             self._is_stopping = True
             workers = list(self._workers)

@@ -15,7 +15,7 @@ from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from .._core.effects import CancelledWithin, DeadlinePassed, Signal
-from .._core.turns import let_others_run
+from .._core.interpreter import yield_interpreter
 
 T = TypeVar("T")
 
@@ -34,11 +34,7 @@ _ASKED_AGAIN_SECONDS: Final = 0.1
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that runs in this thread.
-
-    Raises:
-        RuntimeError: None of asyncio's does.
-    """
+    """The event loop that runs in this thread."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -46,15 +42,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
 
 
 def check_may_block(name: str, awaited: str) -> None:
-    """Refuse to block a thread in which an event loop runs: everything on it would stand still.
-
-    Args:
-        name: The function that blocks.
-        awaited: What to write instead.
-
-    Raises:
-        RuntimeError: One runs.
-    """
+    """Refuse to block a thread in which an event loop runs: everything on it would stand still."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -78,7 +66,7 @@ class Turns:
 
     async def pass_on(self) -> None:
         """Let others run; then another turn begins."""
-        let_others_run()
+        yield_interpreter()
         await asyncio.sleep(0)
         self._since = time.monotonic()
 
@@ -92,12 +80,7 @@ Reason: TypeAlias = type[DeadlinePassed | ClientGone]
 
 
 async def until_gone(gone: Gone) -> None:
-    """Wait until the client has gone.
-
-    A server may say at once, and as often as it is asked, that nothing more comes, as pyvoy 1.3 does. Middleware may take that for a
-    mistake and raise, as Starlette's `BaseHTTPMiddleware` does, and still tell later that the client has gone. If this is cancelled while
-    it raises, the cancellation may be lost there: anyio's task groups raise the error alone.
-    """
+    """Wait until the client has gone."""
     is_gone = await _says_gone(gone)
     while not is_gone:
         await asyncio.sleep(_ASKED_AGAIN_SECONDS)
@@ -114,12 +97,7 @@ async def _says_gone(gone: Gone) -> bool:
 
 
 async def signalled(signal: Signal, deadline: float = math.inf, gone: Gone | None = None) -> None:
-    """Wait until a signal is set, by whatever thread.
-
-    Raises:
-        DeadlinePassed: The deadline passed first.
-        ClientGone: The client went first.
-    """
+    """Wait until a signal is set, by whatever thread."""
     if signal.is_set():
         return
     loop = asyncio.get_running_loop()
@@ -161,12 +139,7 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 async def arrival(future: asyncio.Future[T], deadline: float, gone: Gone | None) -> T:
-    """The result of a future of this event loop.
-
-    Raises:
-        DeadlinePassed: The deadline passed first; the future has it as its exception.
-        ClientGone: The client went first; likewise.
-    """
+    """The result of a future of this event loop."""
 
     watch = None if deadline == math.inf and gone is None else _Watch(partial(_fail, future), deadline, gone)
     try:
@@ -178,18 +151,7 @@ async def arrival(future: asyncio.Future[T], deadline: float, gone: Gone | None)
 
 
 async def attended(work: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Gone | None = None) -> T:
-    """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end.
-
-    Args:
-        work: What to await. What ends without waiting for anything costs nothing here.
-        deadline: When to stop it, in seconds of `time.monotonic`.
-        gone: Tells when the client has gone; None where nobody can tell, or it does not matter.
-
-    Raises:
-        DeadlinePassed: The deadline passed first. Its cause is what the work raised instead of ending as it was told.
-        ClientGone: The client went first.
-        CancelledWithin: It ended cancelled, and nobody had cancelled this.
-    """
+    """The result of `work`, unless that takes too long: then it is cancelled, and awaited to its end."""
     try:
         try:
             rest = _rest(work, work.send(None))
@@ -233,13 +195,7 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
 
 @final
 class _Watch:
-    """A deadline and a client, watched while something is awaited.
-
-    Args:
-        stop: Called with the reason when one of them is over.
-        deadline: In seconds of `time.monotonic`.
-        gone: As in `attended`.
-    """
+    """A deadline and a client, watched while something is awaited."""
 
     __slots__ = ("_gone", "_stop", "_timers", "_watcher")
 

@@ -320,6 +320,31 @@ def test_large_items_are_counted_when_they_are_encoded_and_the_end_has_its_time(
     server.stop()
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_the_end_of_a_stream_counts_as_a_computation(kind: str) -> None:
+    """As Triton counts: the function ran once more, and no response came of it."""
+    server = InferenceServer()
+
+    def blocking() -> Iterator[int]:
+        yield from range(3)
+
+    async def awaiting() -> AsyncIterator[int]:
+        for number in range(3):
+            yield number
+
+    server.register("m", blocking if kind == "def" else awaiting)
+    way = ways_into(server)["OIPApp"]
+    assert way(Request("POST", "/models/m/generate_stream", (), b"{}")).body.count(b"data: ") == 3
+    [stats] = json.loads(way(Request("GET", "/models/m/stats")).body)["model_stats"]
+    counts = {
+        index: {name: duration["count"] for name, duration in response.items() if duration["count"]}
+        for index, response in stats["response_stats"].items()
+    }
+    made = {"compute_infer": 1, "compute_output": 1, "success": 1}
+    assert counts == {"0": made, "1": made, "2": made, "3": {"compute_infer": 1, "empty_response": 1}}
+    server.stop()
+
+
 def test_questions_that_are_no_inference_count_nothing(held: Blocking) -> None:
     server = make_server(held)
     way = ways_into(server)["OIPApp"]

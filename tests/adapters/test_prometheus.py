@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -192,6 +193,37 @@ def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRe
     assert Page(registry).value("oip_model_ready", model="loads") == 0
 
 
+@pytest.mark.parametrize("is_several", [False, True])
+def test_a_model_that_serves_while_it_is_loaded_again_is_ready(registry: CollectorRegistry, is_several: bool, monkeypatch: Any) -> None:
+    if is_several:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    entered, leave, seen = threading.Event(), threading.Event(), list[bool]()
+
+    def load() -> None:
+        if seen:
+            entered.set()
+            assert leave.wait(30)
+        seen.append(True)
+
+    server = make_server(load=load)
+    instrument(server, registry)
+    assert send(server) == 200
+    assert Page(registry).value("oip_model_ready") == 1
+    again = threading.Thread(target=server.load_sync, args=["m"])
+    again.start()
+    try:
+        assert entered.wait(30)
+        assert [status.state for status in server.models()] == ["reloading"]
+        assert send(server) == 200
+        assert Page(registry).value("oip_model_ready") == 1
+    finally:
+        leave.set()
+        again.join(30)
+    server.unload_sync("m")
+    assert send(server) == 503
+    assert Page(registry).value("oip_model_ready") == 0
+
+
 def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) -> None:
     server = make_server()
     instrument(server, registry)
@@ -253,8 +285,6 @@ def test_statistics_that_are_cleared_begin_again_at_zero(registry: CollectorRegi
 
 
 def test_a_scrape_during_a_call_does_not_wait_for_it(registry: CollectorRegistry) -> None:
-    import threading
-
     blocking = Blocking()
     server = InferenceServer("shop")
     server.register("m", blocking)

@@ -91,13 +91,13 @@ def test_every_adapter_loads_and_unloads(got: list[LoadParameters]) -> None:
 
 def test_the_states_of_a_life(way: Way, caplog: pytest.LogCaptureFixture) -> None:
     path, failing = "/repository/models/made", {"parameters": {"config": '{"fail": true}'}}
-    assert told(way(post(f"{path}/load", failing))) == (500, "model 'made': load failed, see the server's log")
+    assert told(way(post(f"{path}/load", failing))) == (500, "failed to load 'made': see the server's log")
     assert index(way)["made"] == ("UNAVAILABLE", "load failed, see the server's log")
     assert way(Request("GET", "/health/ready")).status == 503
     assert way(post(f"{path}/load")).status == 200
     assert index(way, {"ready": True})["made"] == ("READY", "")
     assert way(Request("GET", "/health/ready")).status == 200
-    assert told(way(post(f"{path}/load", failing))) == (500, "model 'made': load failed, see the server's log")
+    assert told(way(post(f"{path}/load", failing))) == (500, "failed to load 'made': see the server's log")
     assert index(way)["made"] == ("READY", "load failed, see the server's log: what was loaded before still serves")
     assert way(Request("GET", "/health/ready")).status == 200
     assert way(post(f"{path}/unload")).status == 200

@@ -7,9 +7,9 @@ import sys
 import time
 from random import Random, SystemRandom
 
-from . import pieces, typed
+from . import pieces
 
-WAYS = {"typed contents, protobuf and ours": typed.compare, "JSON data, as a whole and in pieces": pieces.compare}
+WAYS = {"JSON data, as a whole and in pieces": pieces.compare}
 
 
 def main() -> int:

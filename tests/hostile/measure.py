@@ -11,14 +11,14 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.support.processes import ROOT, free_port, ready_url
 
-from .rows import GOOD, MOST_SECONDS, Hostile, post
+from .rows import MOST_SECONDS, Hostile
 
 MOST_WAIT = 0.1
 """Seconds that health may wait for any row."""
@@ -43,16 +43,25 @@ class Outcome:
     """What the next request on the same connection was answered; None where that was closed."""
 
 
-def send(address: str, row: Hostile) -> list[Outcome]:
-    """Send a row as often as it says, and a good request behind each."""
+def send(address: str, row: Hostile, staying: ExitStack) -> list[Outcome]:
+    """Send a row as often as it says, and a good request behind each. Clients that stay do so as long as `staying` is open."""
     if row.times == 1:
-        return [_send(address, row)]
+        return [_send(address, row, staying)]
     with ThreadPoolExecutor(row.times) as clients:
-        return list(clients.map(lambda _: _send(address, row), range(row.times)))
+        return list(clients.map(lambda _: _send(address, row, staying), range(row.times)))
 
 
-def _send(address: str, row: Hostile) -> Outcome:
-    with _connected(address) as connection:
+def _send(address: str, row: Hostile, staying: ExitStack) -> Outcome:
+    connecting = _connected(address)
+    if row.stays:
+        connection = staying.enter_context(connecting)
+        for part in row.parts:
+            connection.sendall(part)
+        return Outcome(None, {}, b"", None)
+    with connecting as connection:
+        for request in row.before:
+            connection.sendall(request)
+            assert answer(connection)[0] is not None
         try:
             for part in row.parts:
                 connection.sendall(part)
@@ -90,12 +99,12 @@ def answer(connection: socket.socket) -> tuple[int | None, dict[str, str], bytes
         response.close()
 
 
-def seconds_until_served(address: str, model: str) -> float:
-    """How long it takes until a good request to a model is answered 200; it is sent again where there is no room for it yet."""
+def seconds_until_served(address: str, request: tuple[bytes, ...]) -> float:
+    """How long it takes until a good request is answered 200; it is sent again where there is no room for it yet."""
     began = time.monotonic()
     while time.monotonic() < began + 2 * MOST_SECONDS:
         with _connected(address) as connection:
-            for part in post(model, GOOD):
+            for part in request:
                 connection.sendall(part)
             if answer(connection)[0] == 200:
                 break
@@ -138,7 +147,7 @@ class Cost:
         cpu: How many seconds of CPU time the server took.
         grown: By how many bytes the server's memory grew at most.
         waited: How many seconds health waited at most.
-        served: How many seconds behind it the model that it names answered a good request; 0 where it names none.
+        served: How many seconds after it its good request was answered; 0 if it has none.
     """
 
     outcomes: list[Outcome]
@@ -183,8 +192,9 @@ class Measured:
             self._settle()
             self._longest_wait()
             memory, cpu = Memory(self._pid), cpu_seconds(self._pid)
-            outcomes = send(self.address, row)
-            served = seconds_until_served(self.address, row.honest) if row.honest else 0.0
+            with ExitStack() as staying:
+                outcomes = send(self.address, row, staying)
+                served = seconds_until_served(self.address, row.honest) if row.honest else 0.0
             cost = Cost(outcomes, cpu_seconds(self._pid) - cpu, memory.grown(), self._longest_wait(), served)
             if cost.waited <= MOST_WAIT:
                 break

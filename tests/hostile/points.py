@@ -9,9 +9,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from oip_asgi._core.json.text import MAX_ARRAYS
 from tests.support.stressed import MAX_BODY_BYTES
 
-from .rows import OF_STRINGS, Hostile, document, head_of, post
+from .rows import GOOD, OF_STRINGS, Hostile, document, head_of, post
 
 GZIP = "Content-Encoding: gzip"
 HEADER = "Inference-Header-Content-Length"
@@ -45,7 +46,8 @@ def nested_arrays() -> Iterator[Hostile]:
     for what, item, dimensions in (("[[1]]", "[[1]]", "1,1"), ("sixty brackets", "[" * 60 + "1" + "]" * 60, ",".join("1" * 60))):
         elements = MAX_BODY_BYTES // (len(item) + 1) - 20
         text = document(f"[{elements},{dimensions}]", array_of(item, elements))
-        yield Hostile(f"each number in {what}", post("any", compressed(text), GZIP), (200,), sized=len(text))
+        status = 200 if text.count(b"[") <= MAX_ARRAYS else 400
+        yield Hostile(f"each number in {what}", post("any", compressed(text), GZIP), (status,), sized=len(text))
         text = document(f"[{elements + 1},{dimensions}]", array_of(item, elements))
         yield Hostile(f"each number in {what}, one missing", post("any", compressed(text), GZIP), sized=len(text))
 
@@ -53,7 +55,20 @@ def nested_arrays() -> Iterator[Hostile]:
 def conversions() -> Iterator[Hostile]:
     elements = MAX_BODY_BYTES // 16
     text = document(f"[{elements}]", array_of("1", elements))
-    yield Hostile("40 large bodies of clients that go", post("gated", text), (), goes_on=False, times=40, leaves=True, honest="gated")
+    yield Hostile(
+        "40 large bodies of clients that go", post("gated", text), (), goes_on=False, times=40, leaves=True, honest=post("gated", GOOD)
+    )
+
+
+def unread() -> Iterator[Hostile]:
+    def asked(action: str, n: int) -> tuple[bytes, ...]:
+        body = b'{"n":%d}' % n
+        return head_of(f"models/unread/{action}", f"Content-Length: {len(body)}"), body
+
+    streams = asked("generate_stream", 10**6)
+    yield Hostile(
+        "as many streams as slots that nobody reads", streams, (), goes_on=False, times=4, stays=True, honest=asked("generate", 1)
+    )
 
 
 def answers() -> Iterator[Hostile]:
@@ -103,11 +118,11 @@ def digits() -> Iterator[Hostile]:
 
 
 def tiny_inputs() -> Iterator[Hostile]:
-    many = b",".join(document(name=f"{place}")[len(b'{"inputs":[') : -len(b"]}")] for place in range(99_999))
+    many = b",".join(document(name=f"{place}")[len(b'{"inputs":[') : -len(b"]}")] for place in range(49_999))
     text = b'{"inputs":[%s]}' % many
     # an answer has objects of its own, for as many bytes as the request
-    yield Hostile("99,999 inputs that come back", post("echo", text), (200,), sized=2 * len(text))
-    yield Hostile("99,999 inputs that are taken", post("many", text), (200,), sized=len(text))
+    yield Hostile("49,999 inputs that come back", post("echo", text), (200,), sized=2 * len(text))
+    yield Hostile("49,999 inputs that are taken", post("many", text), (200,), sized=len(text))
 
 
 def small_items() -> Iterator[Hostile]:
@@ -128,16 +143,44 @@ def small_items() -> Iterator[Hostile]:
     yield Hostile("each number of a flat object in [[1]]", flat, (200,), sized=len(text))
 
 
+def empty_tensors() -> Iterator[Hostile]:
+    asked = ',"outputs":[{"name":"x","parameters":{"classification":1}}]'
+    for shape in ("[100000000,0]", "[2000000000,0]", "[0,2000000000]"):
+        yield Hostile(f"classification of {shape}", post("echo", document(shape, "[]", more=asked)))
+        yield Hostile(f"the rows of {shape} as JSON", post("records", document(shape, "[]")))
+    yield Hostile("classification of the longest empty tensor", post("echo", document("[1000000,0]", "[]", more=asked)), (200,))
+
+
+def documents() -> Iterator[Hostile]:
+    asked = (b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",)
+    yield Hostile("the host's document of 200 models", asked, (200,), times=4, sized=2**20)
+
+
+def numbers_of_rows() -> Iterator[Hostile]:
+    requests = [b"".join(post("rows", document(f"[{rows},0]", "[]"))) for rows in range(10_000, 10_500)]
+
+    def is_bounded(body: bytes) -> bool:
+        [stats] = json.loads(body)["model_stats"]
+        return stats["inference_count"] >= sum(range(10_000, 10_500)) and len(stats["batch_stats"]) == 1
+
+    asked = b"GET /v2/models/rows/stats HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    yield Hostile("statistics after 500 numbers of rows", (asked,), (200,), is_right=is_bounded, before=tuple(requests))
+
+
 def points() -> list[Hostile]:
     """All rows of this file."""
     return [
         *slow_numbers(),
         *nested_arrays(),
         *conversions(),
+        *unread(),
         *answers(),
         *binary_strings(),
         *frames(),
         *digits(),
         *tiny_inputs(),
         *small_items(),
+        *empty_tensors(),
+        *documents(),
+        *numbers_of_rows(),
     ]

@@ -18,8 +18,8 @@ DEEP = 200_000
 MOST_SECONDS = 10.0
 """Of CPU time, for any row; what they took is in the README."""
 
-GROWS, OF_STRINGS = 8, 12
-"""How many times its size a body may take, as the README promises."""
+GROWS, OF_STRINGS = 12, 24
+"""How many times its size a body may take, and one of strings or nested arrays, as the README promises."""
 
 CONSTANT = 32 * 2**20
 """What any row may cost beside: buffers of sockets, and what malloc keeps."""
@@ -39,8 +39,10 @@ class Hostile:
         grows: How many times as many the server may take.
         times: How often it is sent at once, on connections of its own.
         leaves: Whether its client goes as soon as it is sent, and hears no answer.
-        honest: A model that must answer a good request soon behind it; "" for none.
+        stays: Whether its client stays, and reads nothing.
+        honest: A good request that must be answered soon after it, while clients that stay are there; empty for none.
         is_right: Whether the body of an answer is; None where only its status matters.
+        before: Requests that are sent before, one after the other.
     """
 
     name: str
@@ -52,8 +54,10 @@ class Hostile:
     grows: int = GROWS
     times: int = 1
     leaves: bool = False
-    honest: str = ""
+    stays: bool = False
+    honest: tuple[bytes, ...] = ()
     is_right: Callable[[bytes], bool] | None = None
+    before: tuple[bytes, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -61,7 +65,7 @@ class Hostile:
     @property
     def sent(self) -> int:
         """How many bytes go over the wire."""
-        return self.times * sum(map(len, self.parts))
+        return self.times * sum(map(len, self.parts)) + sum(map(len, self.before))
 
     @property
     def most_memory(self) -> int:

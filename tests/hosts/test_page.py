@@ -74,6 +74,22 @@ def test_fastapi_s_own_document_has_the_models() -> None:
     assert "/v2/models/iris/infer" not in app.openapi_schema["paths"]
 
 
+def test_the_models_of_fastapi_s_own_document_are_written_once_until_another_is_registered() -> None:
+    app, server = FastAPI(), described_server()
+    OIPApp(server).install(app)
+    path = "/v2/models/iris/infer"
+    first = app.openapi()
+    app.get("/hello")(lambda: "hello")
+    app.openapi_schema = None  # as FastAPI says to do where a route comes later
+    second = app.openapi()
+    assert second["paths"][path] is first["paths"][path]
+    assert "/hello" in second["paths"].keys() - first["paths"].keys()
+    server.register("later", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+    assert "/v2/models/later/infer" in documented(app)["paths"]
+    server.unregister_sync("later")
+    assert "/v2/models/later/infer" not in documented(app)["paths"]
+
+
 def test_two_servers_in_fastapi_s_own_document() -> None:
     validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
     app = FastAPI()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from inspect import signature
 from typing import Any
 
 import django
+import numpy as np
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
@@ -242,4 +245,105 @@ def test_django_streams_under_asgi_and_a_client_that_goes_ends_the_generator(kin
 
         asyncio.run(main())
     assert noted.ended[-1] == "finally"
+    server.stop()
+
+
+# Clients that do not read
+
+
+def large(noted: Noted, kind: str) -> Any:
+    """A generator of items that no buffer of a connection takes all of."""
+
+    def blocking(n: Any) -> Iterator[Any]:
+        try:
+            for _ in range(int(n[0])):
+                yield np.zeros(50_000)
+        finally:
+            noted.ended.append("finally")
+
+    async def awaiting(n: Any) -> AsyncIterator[Any]:
+        try:
+            for _ in range(int(n[0])):
+                yield np.zeros(50_000)
+        finally:
+            noted.ended.append("finally")
+
+    return blocking if kind == "def" else awaiting
+
+
+@contextmanager
+def silent_clients(port: int, number: int) -> Iterator[None]:
+    """Connections that ask for more than they take, and read nothing."""
+    body = b'{"n": 100000}'
+    request = b"POST /v2/models/m/generate_stream HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    clients = [socket.socket() for _ in range(number)]
+    try:
+        for client in clients:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            client.sendall(request)
+        yield
+    finally:
+        for client in clients:
+            client.close()
+
+
+@kinds
+def test_idle_sockets_do_not_take_a_model_away(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(large(noted, kind), max_concurrency=2, max_queue=0, stream_timeout=0.5)
+    with serving(OIPApp(server, path="/v2")) as port, silent_clients(port, 2):
+        block_until(lambda: len(noted.ended) == 2)
+        block_until(lambda: is_idle(server))
+        server.unload_sync("m")
+    server.stop()
+
+
+@kinds
+def test_over_wsgi_the_slot_is_free_while_the_server_waits_for_its_client(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), max_concurrency=1, stream_timeout=0.3)
+    body, _ = ask_wsgi(OIPWSGIApp(server), "/models/m/generate_stream", b'{"n": 9}')
+    pieces = iter(body)
+    assert next(pieces) == b'data: {"model_name":"m","output_0":0}\n\n'
+    block_until(lambda: is_idle(server))
+    assert noted.ended == ["closed", "finally"]
+    late = b'data: {"error":"model \'m\' did not end its stream within 0.3 seconds, its stream_timeout"}\n\n'
+    assert list(pieces) == [late]
+    body.close()
+    server.stop()
+
+
+@kinds
+def test_over_wsgi_a_stream_in_time_is_as_if_it_had_no_limit(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), stream_timeout=60)
+    body, _ = ask_wsgi(OIPWSGIApp(server), "/models/m/generate_stream", b'{"n": 3}')
+    assert len(list(body)) == 3
+    body.close()
+    assert noted.ended == ["finally"]
+    assert is_idle(server)
+    server.stop()
+
+
+@kinds
+def test_in_django_the_slot_is_free_while_the_server_waits_for_its_client(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), max_concurrency=1, stream_timeout=0.5)
+    configure_django()
+    patterns: Any = [path("v2", include(urls(server)))]
+    with override_settings(ROOT_URLCONF=tuple(patterns), MIDDLEWARE=[]):
+
+        async def main() -> None:
+            talk = Talk(server, body=b'{"n": 9}', action="generate_stream", app=behind(ASGIHandler()))
+            talk.takes.clear()
+            await until(lambda: not is_idle(server))
+            await until(lambda: is_idle(server))
+            assert noted.ended == ["closed", "finally"]
+            talk.takes.set()
+            await asyncio.wait_for(talk.task, 20)
+            late = b'data: {"error":"model \'m\' did not end its stream within 0.5 seconds, its stream_timeout"}\n\n'
+            assert b"".join(message.get("body", b"") for message in talk.sent[1:]) == late
+
+        asyncio.run(main())
     server.stop()

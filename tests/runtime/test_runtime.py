@@ -204,27 +204,3 @@ def test_a_client_that_goes_ends_the_waiting(runtime: Runtime, way: str) -> None
     with pytest.raises(ClientGone):
         asyncio.run(runtime.run(effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
     leave.set()
-
-
-def test_what_is_called_meanwhile_is_forgotten_with_the_request(runtime: Runtime) -> None:
-    calls: list[int] = []
-
-    async def main() -> None:
-        turn = Signal()
-        waits = asyncio.ensure_future(runtime.run(Run(lambda: 1, "model", turn, lambda: calls.append(1))))
-        async with asyncio.timeout(20):
-            while len(calls) < 2:
-                await asyncio.sleep(0.001)
-        waits.cancel()
-        await asyncio.wait([waits])
-        seen = len(calls)
-        await asyncio.sleep(0.05)
-        assert len(calls) == seen
-        again = asyncio.ensure_future(runtime.run(Run(lambda: 2, "model", later := Signal(), lambda: calls.append(2))))
-        async with asyncio.timeout(20):
-            while calls[-1] != 2:
-                await asyncio.sleep(0.001)
-        later.set()
-        assert await again == 2
-
-    asyncio.run(main())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -261,36 +260,6 @@ def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there
     blocked.leave.set()
     assert outcome.wait() == 7
     pool.stop()
-
-
-def test_two_callers_that_both_see_the_threads_of_another_process_share_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both make some, as after a fork; none of their jobs may end up with those that are thrown away."""
-    others = set(threading.enumerate())
-    pool = WorkerThreads(2)
-    in_the_other = Outcome()
-    pool.submit(lambda: 1, in_the_other)
-    in_the_other.wait()
-    made = threading.Barrier(2)
-    make: Callable[[int], Any] = threads_module._Threads
-
-    def make_together(most: int) -> Any:
-        made.wait(20)
-        return make(most)
-
-    outcomes = [Outcome(), Outcome()]
-    with monkeypatch.context() as patch:
-        patch.setattr(threads_module, "_Threads", make_together)
-        patch.setattr(os, "getpid", lambda: -1)
-        callers = [threading.Thread(target=pool.submit, args=[lambda: 7, outcome]) for outcome in outcomes]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join(20)
-        assert [outcome.wait() for outcome in outcomes] == [7, 7]
-        assert [outcome.times for outcome in outcomes] == [1, 1]
-        pool.stop()
-    pool.stop()
-    assert set(threading.enumerate()) <= others
 
 
 FORKS = """

@@ -26,7 +26,7 @@ CLASSES = [f"class {number}" for number in range(10)]
 
 def make_server(prefix: str) -> InferenceServer:
     server = InferenceServer("complete", "1", model_control=True, shared_memory=SharedMemory(allow=lambda key: key.startswith(prefix)))
-    server.register("echo", lambda **inputs: inputs, priority_levels=2)
+    server.register("echo", lambda **inputs: inputs)
     server.register("kept", lambda x: np.array([time.perf_counter()]), cache=ResponseCache())
 
     @server.model(

@@ -1,4 +1,4 @@
-"""gRPC over ASGI, and gRPC-Web over WSGI: calls by ASGI's messages, and by WSGI's, alone, without a server."""
+"""gRPC over ASGI: calls by ASGI's messages alone, without a server."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import asyncio
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any, Final
 from urllib.parse import unquote
 
-from werkzeug.test import EnvironBuilder, run_wsgi_app
-
 from oip_asgi import InferenceServer
-from oip_asgi.grpc import OIPGRPCApp, OIPGRPCWSGIApp
+from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_ways import CODES, MESSAGES, SERVICE
 
 GRPC: Final = "application/grpc"
@@ -99,6 +96,7 @@ async def call(
     has_trailers: bool = True,
     gone: asyncio.Event | None = None,
     ends: int = 1,
+    root_path: str = "",
 ) -> Got:
     """One request to an ASGI application; the body in one message or in several.
 
@@ -113,9 +111,9 @@ async def call(
         "http_version": "2",
         "method": method,
         "scheme": "http",
-        "path": path,
+        "path": unquote(path),
         "raw_path": path.encode(),
-        "root_path": "",
+        "root_path": root_path,
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in given],
         "client": ("127.0.0.1", 1),
@@ -145,25 +143,11 @@ async def call(
     return Got(sent)
 
 
-def call_wsgi(
-    app: Any, path: str, body: bytes | Sequence[bytes], content_type: str | None = WEB, headers: Sequence[tuple[str, str]] = ()
-) -> Got:
-    """One request to a WSGI application, as the messages that ASGI would have."""
-    given = [*headers] if content_type is None else [("content-type", content_type), *headers]
-    data = body if isinstance(body, bytes) else b"".join(body)
-    environ = EnvironBuilder(path, method="POST", headers=given, input_stream=BytesIO(data), content_length=len(data)).get_environ()
-    pieces, status, answered = run_wsgi_app(app, environ)
-    fields = [(name.lower().encode(), value.encode()) for name, value in answered]
-    bodies = [{"type": "http.response.body", "body": piece} for piece in pieces]
-    return Got([{"type": "http.response.start", "status": int(status.split()[0]), "headers": fields}, *bodies])
-
-
 class ASGIClient:
-    """Asks an application as `grpc_ways.Client` asks a server, by ASGI's messages alone, or by WSGI's."""
+    """Asks an application as `grpc_ways.Client` asks a server, by ASGI's messages alone."""
 
-    def __init__(self, app: Any, content_type: str = GRPC, chunk: int | None = None, prefix: str = "", *, is_wsgi: bool = False) -> None:
+    def __init__(self, app: Any, content_type: str = GRPC, chunk: int | None = None, prefix: str = "") -> None:
         self._app = app
-        self._is_wsgi = is_wsgi
         self._content_type = content_type
         self._chunk = chunk
         self._prefix = prefix
@@ -177,8 +161,6 @@ class ASGIClient:
         size = self._chunk or len(body)
         chunks = [body[start : start + size] for start in range(0, len(body), size)]
         path = f"{self._prefix}/{SERVICE}/{method}"
-        if self._is_wsgi:
-            return call_wsgi(self._app, path, chunks, self._content_type, headers)
         return asyncio.run(call(self._app, path, chunks, self._content_type, headers))
 
     def ask(self, method: str, message: Any = None, **options: Any) -> Any:
@@ -201,6 +183,4 @@ ASGI_CLIENTS: Final[dict[str, Callable[[InferenceServer], ASGIClient]]] = {
     "ASGI, chunked": lambda server: ASGIClient(OIPGRPCApp(server), chunk=7),
     "gRPC-Web": lambda server: ASGIClient(OIPGRPCApp(server), WEB),
     "gRPC-Web text, chunked": lambda server: ASGIClient(OIPGRPCApp(server), WEB_TEXT, chunk=11),
-    "gRPC-Web, WSGI": lambda server: ASGIClient(OIPGRPCWSGIApp(server), WEB, is_wsgi=True),
-    "gRPC-Web text, WSGI": lambda server: ASGIClient(OIPGRPCWSGIApp(server), WEB_TEXT, is_wsgi=True),
 }

@@ -126,19 +126,11 @@ def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
 
 
 @contextmanager
-def compressing_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
-    """The ways in of hosts that have `compress_responses` themselves, switched on."""
-    with django_ways(server, compress_responses=True) as over_django:
-        yield {"Flask blueprint": over_wsgi(flask_app(blueprint(server, compress_responses=True)), "/v2"), **over_django}
-    server.stop()
-
-
-@contextmanager
-def django_ways(server: InferenceServer, **options: bool) -> Iterator[dict[str, Way]]:
+def django_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
     """Django under both its handlers, with either of its views."""
     configure_django()
-    plain: Any = path("v2", include(with_plain_view(urls(server, **options))))
-    asynchronous: Any = path("async/v2", include(urls(server, **options)))
+    plain: Any = path("v2", include(with_plain_view(urls(server))))
+    asynchronous: Any = path("async/v2", include(urls(server)))
     with override_settings(ROOT_URLCONF=(plain, asynchronous)):
         wsgi_handler, asgi_handler = get_wsgi_application(), staying(get_asgi_application())
         yield {

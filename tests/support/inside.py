@@ -6,34 +6,29 @@ It needs no extra. Tests of one part of the core, in the folder of that part, im
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
-from oip_asgi._core import codings
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Fed, Read, Run, Work
+from oip_asgi._core.effects import Fed, Run, Work
 from oip_asgi._core.grpc import exchange as grpc_exchange
 from oip_asgi._core.grpc import infer as grpc_infer
 from oip_asgi._core.grpc import messages as grpc_messages
 from oip_asgi._core.grpc.method import Method, Reply
 from oip_asgi._core.grpc.stream import stream_exchange
 from oip_asgi._core.http import exchange as http_exchange
-from oip_asgi._core.http.infer import RestForm
 from oip_asgi._core.http.request import Head
 from oip_asgi._core.http.response import Response
-from oip_asgi._core.json import documents
-from oip_asgi._core.json.data import read_closely
+from oip_asgi._core.json import accelerators, documents, text
+from oip_asgi._core.json import data as json_data
 from oip_asgi._core.models.limiter import Limiter, Slot
 from oip_asgi._core.models.statistics import Statistics
 from oip_asgi._core.models.uses import Uses
 from oip_asgi._core.rest import body as rest
-from oip_asgi._core.serving.call import Call
 from oip_asgi._runtime.drive import drive, drive_async
 from oip_asgi._runtime.waiting import Gone
 
@@ -51,7 +46,7 @@ def model_names(server: InferenceServer) -> list[str]:
 
 def states(server: InferenceServer) -> dict[str, str]:
     """Where each model is in its life, by name: "registered" (and waiting for its load) or "ready", among others."""
-    return {model.name: model.life.state for model in server._inside.engine.models}
+    return {model.name: model.lifecycle.state for model in server._inside.engine.models}
 
 
 def is_stopping(server: InferenceServer) -> bool:
@@ -62,9 +57,9 @@ AnySlot: TypeAlias = Slot
 """What a limiter hands out: `turn` is set when its turn has come, and `give_up` gives it back."""
 
 
-def limiter_with(max_concurrency: int, max_queue: int, clock: Callable[[], float]) -> Limiter:
-    """A limiter of its own, with the bounds of a model and a clock of the caller's."""
-    return Limiter(max_concurrency, max_queue, clock=clock)
+def limiter_with(max_concurrency: int, max_queue: int) -> Limiter:
+    """A limiter of its own, with the bounds of a model."""
+    return Limiter(max_concurrency, max_queue)
 
 
 def in_use() -> Uses:
@@ -123,9 +118,23 @@ def decode_request(body: Buffer, header_length: int | None = None) -> InferenceR
 
 
 def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
-    """The same by the decoder of any JSON, without the quicker one before it."""
-    head, behind = (body, None) if header_length is None else rest._split(body, header_length)
-    return rest._to_request(documents.request_closely(head), behind, read_closely)
+    """The same by the decoders of any JSON, without the quicker ones before them."""
+    with pytest.MonkeyPatch.context() as patch:
+        read_in_pieces(patch, 2**14)
+        patch.setattr(documents, "LOOP_BYTES", 0)
+        return rest.decode_request(body, header_length)
+
+
+def read_in_pieces(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Read all JSON `data` as if it were long, in pieces of so many bytes."""
+    patch.setattr(json_data, "_SHORT", 0)
+    patch.setattr(json_data, "PIECE", size)
+    patch.setattr(text, "PIECE", size)
+
+
+def without_libraries(patch: pytest.MonkeyPatch) -> None:
+    """Read and write JSON as where the extra `[fast]` is not installed."""
+    patch.setattr(accelerators, "_library", lambda name: None)
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
@@ -142,57 +151,7 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
         return into.finish()
 
     engine, runtime = server._inside
-    return drive(http_exchange.exchange(engine, Head(method, path, headers, True, None, compress=True)), runtime, read)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """One warm request, as functions of no arguments: the whole of what the core does for it, and its parts."""
-
-    exchange: Callable[[], Response]
-    decode: Callable[[], object]
-    infer: Callable[[], InferenceResponse]
-    encode: Callable[[], object]
-
-
-def parts_of_http(server: InferenceServer, model: str, path: str, headers: Headers, body: bytes, header_length: int | None) -> Parts:
-    """The parts of an infer request, of a model that is ready, runs inline and lets the call in at once."""
-    engine, _ = server._inside
-    found = engine.models.find(model, None)
-    head = Head("POST", path, headers, True, None)
-    form = RestForm(head, dict(headers), None, header_length=header_length)
-
-    def infer() -> InferenceResponse:
-        handler = found.life.lend()
-        assert handler is not None  # the model is ready
-        slot = found.limiter.enter(handler.uses)
-        assert slot is not None  # it lets the call in at once
-        call = Call(engine, found, handler, form, body, engine.clock(), math.inf, math.inf)
-        call.slot = slot
-        call.decode()
-        try:
-            return call.run()
-        finally:
-            slot.give_up()
-
-    request, response = rest.decode_request(body, header_length), infer()
-    return Parts(
-        lambda: _finish(http_exchange.exchange(engine, head), body),
-        lambda: rest.decode_request(body, header_length),
-        infer,
-        lambda: rest.encode_response(response, request),
-    )
-
-
-def _finish(steps: Any, body: bytes = b"") -> Any:
-    """Finish a generator of the core's, whose calls return at once, in the least that it takes."""
-    value = None
-    while True:
-        try:
-            effect = steps.send(value)
-        except StopIteration as end:
-            return end.value
-        value = body if isinstance(effect, Read) else effect.function()
+    return drive(http_exchange.exchange(engine, Head(method, path, headers, True, None)), runtime, read)
 
 
 class Messages(NamedTuple):
@@ -293,16 +252,6 @@ def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[Inf
         return grpc_messages.encode_response(response, *args)
 
     monkeypatch.setattr(grpc_infer, "encode_response", hooked)
-
-
-def before_compressing(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:
-    """Call `hook` whenever an answer is about to be compressed, in the thread that compresses it."""
-
-    def hooked(parts: Any, coding: Any) -> bytes:
-        hook()
-        return codings.encode(parts, coding)
-
-    monkeypatch.setattr(http_exchange, "encode", hooked)
 
 
 def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:

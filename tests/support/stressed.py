@@ -10,13 +10,14 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import uvicorn
+from fastapi import FastAPI
 from numpy.lib.stride_tricks import as_strided
-from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -79,11 +80,18 @@ def make_server() -> InferenceServer:
 def register_dear(server: InferenceServer) -> None:
     """Models with which a little once cost a lot."""
     server.register("any", lambda x: x.size)
+    server.register("records", lambda x: x, outputs=[TensorSpec("y", "BYTES", [-1], content_type="pd_json")])
     server.register("many", lambda **inputs: len(inputs))
+    server.register("rows", lambda x: x, max_batch_size=4)
 
     @server.model("gated", max_concurrency=1, max_queue=0, timeout=1)
     async def gated(x: Any) -> int:
         return int(x.size)
+
+    @server.model("unread", max_concurrency=4, max_queue=0, stream_timeout=1)
+    def unread(n: Any) -> Iterator[Any]:
+        for _ in range(int(n[0])):
+            yield np.zeros(10_000)
 
     memory = np.zeros(2**19, "<f4")
 
@@ -102,9 +110,13 @@ def register_dear(server: InferenceServer) -> None:
         server.register("frame", frame)
 
 
-def make_app() -> Starlette:
-    app = Starlette(routes=[Route("/pid", lambda _: PlainTextResponse(str(os.getpid())))])
-    OIPApp(make_server(), compress_responses=True).install(app)
+def make_app() -> FastAPI:
+    app = FastAPI(routes=[Route("/pid", lambda _: PlainTextResponse(str(os.getpid())))])
+    OIPApp(make_server()).install(app)
+    many = InferenceServer()
+    for number in range(200):
+        many.register(f"model {number}", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 4])], outputs=[TensorSpec("y", "FP32", [-1, 4])])
+    OIPApp(many).install(app, "/many/v2")
     return app
 
 
@@ -115,7 +127,7 @@ def other(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def make_wsgi_app() -> OIPWSGIMiddleware:
-    return OIPWSGIMiddleware(other, make_server(), compress_responses=True)
+    return OIPWSGIMiddleware(other, make_server())
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.ways import Request
-from tests.table.row import ECHOED, GOOD, MAX_BODY_BYTES, Row, answer, framed, infer, inputs, tensor
+from tests.table.row import ECHOED, GOOD, MAX_BODY_BYTES, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 from tests.table.vectors import VECTORS
 
 
@@ -73,6 +73,7 @@ def binary_rows() -> Iterator[Row]:
         ("binary size above shape", sized(9), b"123456789", "9 bytes of binary data, but shape [2] needs 8"),
         ("binary size huge", sized(2**63), b"12345678", "binary_data_size is 9223372036854775808, but 8"),
         ("binary for none", sized(4, shape=[0]), b"1234", "4 bytes of binary data, but shape [0] needs 0"),
+        ("binary shape [1000001, 0]", sized(0, shape=[1_000_001, 0]), b"", "shape is too large"),
         ("binary shape 2^62", sized(8, shape=[2**62]), b"12345678", "shape is too large"),
         ("binary left over without binary input", GOOD, b"1234", "4 bytes are left over"),
         ("BOOL 2", sized(2, "BOOL"), b"\x01\x02", "BOOL element 1 is the byte 2"),
@@ -123,8 +124,25 @@ def binary_rows() -> Iterator[Row]:
 def limit_rows() -> Iterator[Row]:
     body = inputs(GOOD)
     limit = f"larger than {MAX_BODY_BYTES} bytes"
-    yield Row("above the limit", infer("echo", body.ljust(MAX_BODY_BYTES + 1)), 413, text=(limit,))
-    yield Row("announced above the limit", infer("echo", body, ("content-length", str(10**15))), 413, text=(limit,))
+    yield Row("above the limit", framed("echo", body, bytes(MAX_BODY_BYTES + 1 - len(body))), 413, text=(limit,))
+    header = ("inference-header-content-length", str(len(body)))
+    yield Row("announced above the limit", infer("echo", body, ("content-length", str(10**15)), header), 413, text=(limit,))
+    yield Row("JSON above both limits", infer("echo", body.ljust(MAX_BODY_BYTES + 1)), 413, text=("raise max_json_bytes",))
+    yield Row("JSON announced above both limits", infer("echo", body, ("content-length", str(10**15))), 413, text=("raise max_json_bytes",))
+    raw = MAX_BODY_BYTES - 300
+    text = inputs(tensor("UINT8", [raw], None, parameters=f'{{"binary_data_size":{raw}}}'))
+    seen = answer("whole", tensor("BYTES", [1], '["x"]', "names"), more=',"parameters":{"seen":true}')
+    yield Row("largest body", framed("whole", text.ljust(300), bytes(raw)), 200, seen)
+    json_limit = f"the JSON is larger than {MAX_JSON_BYTES} bytes, the most that this server takes: "
+    json_limit += "send binary tensor data, or raise max_json_bytes"
+    above = body.ljust(MAX_JSON_BYTES + 1)
+    yield Row("JSON above its limit", infer("echo", above), 413, text=(json_limit,))
+    yield Row("JSON above its limit, announced", infer("echo", body, ("content-length", str(len(above)))), 413, text=(json_limit,))
+    yield Row(
+        "JSON above its limit, compressed", infer("echo", gzip.compress(above), ("content-encoding", "gzip")), 413, text=(json_limit,)
+    )
+    yield Row("JSON above its limit before binary data", framed("echo", above, bytes(8)), 413, text=(json_limit,))
+    yield Row("JSON above its limit, for generate", Request("POST", "/models/echo/generate", (), above), 413, text=(json_limit,))
     yield Row("announced far above the limit", infer("echo", body, ("content-length", "9" * 30)), 400, text=("Content-Length",))
     yield Row(
         "ends early", infer("echo", body, ("content-length", str(len(body) + 1))), 400, text=(f"the body ended after {len(body)} bytes",)
@@ -163,7 +181,7 @@ def compressed_rows() -> Iterator[Row]:
     yield Row("an empty gzip member behind", sent("gzip", packed + gzip.compress(b"")), *ok)
     length = ("inference-header-content-length", str(len(text)))
     yield Row("the header counts decoded bytes", sent("gzip", gzip.compress(text + data), length), *ok)
-    yield Row("as large as the limit", sent("gzip", gzip.compress(body.ljust(MAX_BODY_BYTES))), *ok)
+    yield Row("as large as the limit", sent("gzip", gzip.compress(body.ljust(MAX_JSON_BYTES))), *ok)
 
     corrupt = "body is corrupt"
     wrong_sum, wrong_size = bytes([packed[-8] ^ 1]), bytes([packed[-1] ^ 1])
@@ -194,5 +212,6 @@ def compressed_rows() -> Iterator[Row]:
         ("deflate", "deflate", zlib.compress(bytes(15_000_000), 9)),
         ("members", "gzip", gzip.compress(bytes(1000)) * 21),
     ):
-        yield Row(f"a bomb of {name}", sent(coding, bomb), 413, text=("larger than 20000 bytes",))
+        yield Row(f"a bomb of {name}", sent(coding, bomb, length), 413, text=("the body is larger than 20000 bytes",))
+        yield Row(f"a bomb of JSON, {name}", sent(coding, bomb), 413, text=("the JSON is larger than 19000 bytes",))
     yield Row("a header beyond the decoded bytes", sent("gzip", packed, (length[0], str(len(body) + 1))), 400, text=("but the body has",))

@@ -88,22 +88,24 @@ def reserved_rows() -> Iterator[Row]:
 
 def shared_memory_rows() -> Iterator[Row]:
     """What clients ask when they start, of a server that uses no shared memory; and settings that no server has."""
-    for kind in ("system", "cuda"):
+    yield Row("system status", Request("GET", "/systemsharedmemory/status"), 200, b"[]")
+    yield Row("system status of a region", Request("GET", "/systemsharedmemory/region/in/status"), 404, text=("unknown region 'in'",))
+    yield Row("system status of a name with a slash", Request("GET", "/systemsharedmemory/region/a%2Fb/status"), 404, text=("'a/b'",))
+    no_cuda = ("CUDA shared memory is not supported: send the tensors in the request",)
+    for kind, refused in (("system", ("unknown path",)), ("cuda", no_cuda)):
         base = f"/{kind}sharedmemory"
-        yield Row(f"{kind} status", Request("GET", f"{base}/status"), 200, b"[]")
-        yield Row(f"{kind} status of a region", Request("GET", f"{base}/region/in/status"), 404, text=("unknown region 'in'",))
-        yield Row(f"{kind} status of a name with a slash", Request("GET", f"{base}/region/a%2Fb/status"), 404, text=("'a/b'",))
         for path in ("/unregister", "/region/in/unregister", "/region/a/b/unregister"):
             yield Row(f"{kind} {path}", Request("POST", base + path), 200, b"")
             yield Row(f"GET {kind} {path}", Request("GET", base + path), 405, headers=(("allow", "POST"),))
         for path in ("", "/region", "/region/in", "/register"):
-            yield Row(f"{kind} {path} is unknown", Request("GET", base + path), 404, text=("unknown path",))
+            yield Row(f"{kind} {path} is unknown", Request("GET", base + path), 404, text=refused if path else ("unknown path",))
     body = b'{"key":"/in","byte_size":4}'
     text = ("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does",)
     yield Row("register a region", Request("POST", "/systemsharedmemory/region/in/register", (), body), 403, text=text)
     body = b'{"raw_handle":{"b64":"AA=="},"device_id":0,"byte_size":4}'
-    text = ("CUDA shared memory is not supported: send the tensors in the request",)
-    yield Row("register a region of CUDA", Request("POST", "/cudasharedmemory/region/in/register", (), body), 400, text=text)
+    yield Row("register a region of CUDA", Request("POST", "/cudasharedmemory/region/in/register", (), body), 404, text=no_cuda)
+    for path in ("/status", "/region/in/status", "/region/a%2Fb/status"):
+        yield Row(f"CUDA {path}", Request("GET", f"/cudasharedmemory{path}"), 404, text=no_cuda)
     for method in ("GET", "POST"):
         for path in ("/trace/setting", "/models/echo/trace/setting", "/models/org%2Fmodel/trace/setting/"):
             yield Row(f"{method} {path}", Request(method, path), 404, text=("trace settings are not supported: ",))

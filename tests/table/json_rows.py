@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from tests.support.ways import Request
-from tests.table.row import ECHOED, FLOATS, GOOD, INTEGERS, MAX_BODY_BYTES, Row, answer, framed, infer, inputs, tensor
+from tests.table.row import ECHOED, FLOATS, GOOD, INTEGERS, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 
 
 def good_rows() -> Iterator[Row]:
@@ -72,7 +72,7 @@ def good_rows() -> Iterator[Row]:
     yield Row("header repeated alike", infer("echo", inputs(GOOD), *repeated), 200, echoed)
     nonfinite = answer("not finite", tensor("FP64", [4], '[null,"Infinity","-Infinity",1.0]', "output_0"))
     yield Row("not finite", infer("not%20finite", inputs()), 200, nonfinite)
-    yield Row("largest body", infer("echo", inputs(GOOD).ljust(MAX_BODY_BYTES)), 200, echoed)
+    yield Row("largest JSON", infer("echo", inputs(GOOD).ljust(MAX_JSON_BYTES)), 200, echoed)
 
 
 X2, N1 = tensor("FP32", [1, 2], "[1,2]"), tensor("INT64", [1], "[7]", "n")
@@ -83,6 +83,17 @@ def output_rows() -> Iterator[Row]:
     def asked(*outputs: str, more: str = "") -> bytes:
         return inputs(X2, N1, more=f',"outputs":[{",".join(outputs)}]{more}')
 
+    longest = tensor("FP32", [1_000_000, 0], "[]")
+    yield Row("longest empty tensor", infer("echo", inputs(longest)), 200, answer("echo", longest))
+    rows = inputs(tensor("INT32", [1], "[1000000]"))
+    made = tensor("FP64", [1_000_000, 0], "[]", "output_0")
+    yield Row("longest empty output", infer("long%20and%20empty", rows), 200, answer("long and empty", made))
+    longer = inputs(tensor("INT32", [1], "[1000001]"))
+    yield Row("empty output that is too long", infer("long%20and%20empty", longer), 500, text=("'long and empty' failed: see",))
+    nothing = tensor("BYTES", [0], "[]", "y", '{"content_type":"str"}')
+    for shape in ([3, 0], [0, 3], [0]):
+        body = inputs(tensor("FP32", shape, "[]"))
+        yield Row(f"shape {shape} as a list of text", infer("lists%20text", body), 200, answer("lists text", nothing))
     yield Row("outputs as declared", infer("two", inputs(N1, X2)), 200, answer("two", Y_OUT, M_OUT))
     yield Row("outputs in the order asked for", infer("two", asked('{"name":"m"}', '{"name":"y"}')), 200, answer("two", M_OUT, Y_OUT))
     yield Row("one output", infer("two", asked('{"name":"m","parameters":null}')), 200, answer("two", M_OUT))
@@ -221,6 +232,8 @@ def tensor_rows() -> Iterator[Row]:
         "shape [0, 2^60]": (tensor("FP64", [0, 2**60], "[]"), "shape is too large"),
         "shape [0, 2^60] of BYTES": (tensor("BYTES", [0, 2**60], "[]"), "shape is too large"),
         "shape of 64 long dimensions": (tensor("BYTES", [10**99] * 64, "[]"), "shape is too large"),
+        "shape [1000001, 0]": (tensor("FP32", [1_000_001, 0], "[]"), "shape is too large"),
+        "shape [0, 1001, 1000]": (tensor("BYTES", [0, 1001, 1000], "[]"), "shape is too large"),
         "shape [0, 2^62]": (tensor("FP32", [0, 2**62], "[]"), "shape is too large"),
         "shape [2^32, 2^32]": (tensor("UINT8", [2**32, 2**32], "[]"), "shape is too large"),
         "shape of 65 dimensions": (tensor("FP32", [1] * 65, "[1]"), "65 dimensions: at most 64"),

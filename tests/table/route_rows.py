@@ -11,7 +11,7 @@ from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 NAMES: Final = [
     *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
-    *("optional", "whole", "speaks", "raises", "returns none", "not utf-8", "not finite"),
+    *("optional", "whole", "speaks", "raises", "returns none", "long and empty", "lists text", "not utf-8", "not finite"),
 ]
 """The names of all models, in the order of their registration."""
 

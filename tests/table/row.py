@@ -12,6 +12,7 @@ from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, Infere
 from tests.support.ways import Request
 
 MAX_BODY_BYTES = 20_000
+MAX_JSON_BYTES = 19_000
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Row:
 
 def table_server(calls: list[str]) -> InferenceServer:
     """The server that the table is asked of; every call of a model is noted in `calls`."""
-    server = InferenceServer("table", "1.2.3", max_body_bytes=MAX_BODY_BYTES)
+    server = InferenceServer("table", "1.2.3", max_body_bytes=MAX_BODY_BYTES, max_json_bytes=MAX_JSON_BYTES)
 
     @server.model("echo")
     def echo(**inputs: Any) -> Any:
@@ -84,6 +85,8 @@ def table_server(calls: list[str]) -> InferenceServer:
         raise RuntimeError("a secret")
 
     server.register("returns none", lambda x: None)
+    server.register("long and empty", lambda x: np.empty((x.item(), 0)))
+    server.register("lists text", lambda x: x, outputs=[TensorSpec("y", "BYTES", [-1], content_type="str")])
     server.register("not utf-8", lambda: np.array([b"\xff\xfe"], dtype=object))
     server.register("not finite", lambda: np.array([np.nan, np.inf, -np.inf, 1]))
     return server

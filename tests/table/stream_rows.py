@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from oip_asgi import InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.ways import Request
+
+HAS_PANDAS = find_spec("pandas") is not None
+"""Whether the table has the rows of data frames. Hosts are also tested without pandas."""
+
+if HAS_PANDAS:
+    import pandas as pd
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
@@ -46,6 +53,9 @@ def stream_server() -> InferenceServer:
     server.register("stops", lambda stop: stop, inputs=[TensorSpec("stop", "BYTES", [-1])])
     server.register("inputs", lambda inputs: inputs)
 
+    if HAS_PANDAS:
+        _register_frames(server)
+
     def raises_at_once(x: Any) -> Iterator[Any]:
         refuse("the teapot is short and stout")
         yield x
@@ -61,6 +71,19 @@ def stream_server() -> InferenceServer:
     server.register("raises later", raises_later)
     server.register("yields nothing", yields_nothing)
     return server
+
+
+def _register_frames(server: InferenceServer) -> None:
+    @server.model("frame")
+    def frame(frame: pd.DataFrame, context: InferenceContext) -> InferenceResponse:
+        described = [f"{name} {kind}: {frame[name].tolist()}" for name, kind in frame.dtypes.items()]
+        return InferenceResponse([Tensor("y", np.array([*described, f"{dict(context.parameters)}"], object))])
+
+    @server.model("frame and n")
+    def frame_and_n(frame: pd.DataFrame, n: int, scale: float = 1.0) -> np.ndarray:
+        return frame.sum(axis=1).to_numpy() * n * scale
+
+    server.register("declared frame", lambda df: df["a"], content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
 
 
 def refuse(text: str) -> None:
@@ -137,7 +160,7 @@ ONLY_A_STREAM = "answers with a stream: use infer_stream, generate_stream or gen
 
 
 def stream_rows() -> list[StreamRow]:
-    return [*_models(), *_requests(), *_flat_responses(), *_whole_responses(), *_failures()]
+    return [*_models(), *(_frames() if HAS_PANDAS else ()), *_requests(), *_flat_responses(), *_whole_responses(), *_failures()]
 
 
 def _models() -> list[StreamRow]:
@@ -229,6 +252,50 @@ def _requests() -> list[StreamRow]:
     ]
 
 
+def _frames() -> list[StreamRow]:
+    bern = {"city": "Bern", "age": 3}
+    one = ["city object: ['Bern']", "age int64: [3]"]
+    return [
+        StreamRow("the keys are the columns of a frame", "frame/generate", bern, 200, flat("frame", y=[*one, "{}"])),
+        streamed("the same as a stream", "frame/generate_stream", bern, flat("frame", y=[*one, "{}"])),
+        StreamRow(
+            "columns of several rows",
+            "frame/generate",
+            {"city": ["Bern", "Oslo"], "hot": [True, False], "age": [3.5, 4]},
+            200,
+            flat("frame", y=["city object: ['Bern', 'Oslo']", "hot bool: [True, False]", "age float64: [3.5, 4.0]", "{}"]),
+        ),
+        StreamRow(
+            "parameters beside the columns of a frame",
+            "frame/generate",
+            {**bern, "id": "7", "sequence_id": 5, "parameters": {"beam": 2}},
+            200,
+            {"id": "7", **flat("frame", y=[*one, "{'sequence_id': 5, 'beam': 2}"])},
+        ),
+        StreamRow(
+            "a frame beside other inputs",
+            "frame%20and%20n/generate",
+            {"a": [1, 2], "n": 3, "b": [10, 20], "scale": 0.5},
+            200,
+            flat("frame and n", output_0=[16.5, 33.0]),
+        ),
+        StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2], "b": 3}, 200, flat("declared frame", output_0=[1, 2])),
+        refused(
+            "columns of different lengths",
+            "frame/generate",
+            {"a": [1, 2], "b": [1]},
+            "column 'b' has 1 rows, but those before it have 2: expected as many in each",
+        ),
+        refused("a column that is null", "frame/generate", {"a": None}, "input 'a' is null: expected a scalar or a list, or leave it out"),
+        refused(
+            "a column twice",
+            "frame/generate",
+            {"a": 1, "parameters": {"a": 2}},
+            "input 'a' is there twice: in the object itself and in its parameters",
+        ),
+    ]
+
+
 def _flat_responses() -> list[StreamRow]:
     return [
         streamed(
@@ -309,7 +376,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            "'parameters', 'bytes', 'clash', 'stops' and 4 more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {7 if HAS_PANDAS else 4} more",
             404,
         ),
     ]

@@ -12,6 +12,7 @@ from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.json.data import from_json, to_json
 from oip_asgi._core.raw import from_raw, to_raw
+from tests.support.inside import decode_request
 from tests.table.vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -80,8 +81,8 @@ def test_a_signalling_nan_is_null_and_stays_itself_in_binary(datatype: str, raw:
 
 
 def test_what_is_no_json() -> None:
-    with pytest.raises(InvalidRequest, match="data: Input data was truncated"):
-        from_json(b"[1,", dtype_of("INT8"), (2,))
+    with pytest.raises(InvalidRequest, match="the body is not valid JSON: Input data was truncated"):
+        decode_request(b'{"inputs":[{"name":"x","shape":[2],"datatype":"INT8","data":[1,')
 
 
 def test_bf16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+from numpy import ndarray
+
+from ..datatypes import Array
 from ..errors import InvalidRequest, InvalidResponse, shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, object_array
 
@@ -20,11 +23,7 @@ V = TypeVar("V")
 
 
 class Codec(Generic[T]):
-    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values that it is for.
-
-    `type_hint` chooses the codec for an annotation, `can_encode` for a result without annotation. Subclass `InputCodec` or
-    `RequestCodec`.
-    """
+    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values that it is for."""
 
     content_type: ClassVar[str]
     """The name in `parameters.content_type`."""
@@ -42,10 +41,7 @@ class Codec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether this codec encodes a value for which nothing else names a codec. No, unless a subclass says otherwise.
-
-        It is called with the results of every model of the server. If it raises, that is logged and counts as no.
-        """
+        """Whether this codec encodes a value for which nothing else names a codec. No, unless a subclass says otherwise."""
         return False
 
 
@@ -188,10 +184,7 @@ AnyRequestCodec: TypeAlias = type[RequestCodec[Any]] | RequestCodec[Any]
 
 
 class SingleTensorCodec(RequestCodec[T]):
-    """A request codec for requests and responses of one tensor, which `input_codec` reads and writes.
-
-    MLServer calls this tensor `input-1` or `output-1`, and so does this codec.
-    """
+    """A request codec for requests and responses of one tensor, which `input_codec` reads and writes."""
 
     input_codec: ClassVar[type[InputCodec[Any]]]
 
@@ -243,19 +236,10 @@ def are_all(value: object, cls: type) -> bool:
     return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
 
 
-def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes], content_type: str) -> Tensor:
-    """A list as a BYTES tensor of shape [N].
-
-    Args:
-        name: The tensor's name.
-        payload: The list.
-        encode: Makes an element's bytes.
-        content_type: The tensor's content type.
-
-    Raises:
-        TypeError: The payload is no list, or `encode` raised TypeError; the text names the element.
-        ValueError: `encode` raised ValueError; the text names the element.
-    """
+def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str) -> Tensor:
+    """A list, or an empty array of any shape, as a BYTES tensor of shape [N]."""
+    if isinstance(payload, ndarray) and not payload.size:
+        payload = []
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
         raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
     elements: list[bytes] = []
@@ -269,17 +253,7 @@ def encode_elements(name: str, payload: Sequence[V], encode: Callable[[V], bytes
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
-    """The elements of a BYTES tensor of shape [N] or [N, 1].
-
-    Args:
-        tensor: The tensor.
-        decode: Makes a value of an element's bytes.
-        content_type: The content type, for errors.
-        expected: What an element must be, for errors.
-
-    Raises:
-        InvalidRequest: The tensor has another datatype or shape, or `decode` raised ValueError; the text names the element.
-    """
+    """The elements of a BYTES tensor of shape [N] or [N, 1]."""
     elements = bytes_of(tensor, content_type)
     values: list[V] = []
     try:
@@ -294,11 +268,7 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
 
 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
-    """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded.
-
-    Raises:
-        InvalidRequest: The tensor has another datatype or shape.
-    """
+    """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
     if tensor.datatype != "BYTES":
         raise InvalidRequest(f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
     elements: list[bytes] = rows_of(tensor, wanted).tolist()
@@ -306,11 +276,7 @@ def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
 
 
 def rows_of(tensor: Tensor, wanted: str) -> Any:
-    """The array of a tensor of shape [N] or [N, 1], as [N].
-
-    Raises:
-        InvalidRequest: The tensor has another shape.
-    """
+    """The array of a tensor of shape [N] or [N, 1], as [N]."""
     shape = tensor.shape
     if len(shape) == 1:
         return tensor.array

@@ -34,25 +34,12 @@ class _Categories(msgspec.Struct, omit_defaults=True):
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(_Categories).decode
-_decode_data: Final = {
-    "O": msgspec.json.Decoder(list[str]).decode,
-    "b": msgspec.json.Decoder(list[bool]).decode,
-    "f": msgspec.json.Decoder(list[float]).decode,
-    "i": msgspec.json.Decoder(list[int]).decode,
-    "u": msgspec.json.Decoder(list[int]).decode,
-}
+_elements: Final = {"O": list[str], "b": list[bool], "f": list[float], "i": list[int], "u": list[int]}
+"""What the data of a datatype is in JSON, by the kind of its dtype."""
 
 
 def to_text(categories: Tensor, *, ordered: bool) -> str | None:
-    """The text that describes categories.
-
-    Args:
-        categories: The categories in order, as a tensor.
-        ordered: Whether their order has a meaning.
-
-    Returns:
-        None if a text cannot describe them: they are too many, or not all of them are finite.
-    """
+    """The text that describes categories; None if they are too many, or not all of them are finite."""
     array, parameters = categories.array, categories.parameters
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return None
@@ -64,15 +51,7 @@ def to_text(categories: Tensor, *, ordered: bool) -> str | None:
 
 
 def of_text(text: object, name: str) -> tuple[Tensor, bool]:
-    """The categories that a text describes, and whether they are ordered. Their values are not checked.
-
-    Args:
-        text: The parameter, of any type.
-        name: The column's name, which becomes the tensor's.
-
-    Raises:
-        InvalidRequest: The text does not have the form above.
-    """
+    """The categories that the parameter of a column describes, and whether they are ordered. Their values are not checked."""
     try:
         if not isinstance(text, str):
             raise ValueError("expected the text of a JSON object")
@@ -88,9 +67,9 @@ def of_text(text: object, name: str) -> tuple[Tensor, bool]:
 
 def _array(described: _Categories, name: str) -> Array:
     dtype = dtype_of(described.datatype)
-    if dtype.kind not in _decode_data:
+    if dtype.kind not in _elements:
         raise ValueError(f"no categories have the datatype {described.datatype}")
-    elements: Any = _decode_data[dtype.kind](described.data)
+    elements: Any = msgspec.json.decode(described.data, type=_elements[dtype.kind])
     if dtype.kind == "O":
         return object_array([element.encode() for element in elements], (len(elements),))
     if dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""The content type `pd`: requests and responses as data frames, one tensor for each column. The module `frames` does the work.
+"""The content type `pd`: requests and responses as data frames, one tensor for each column. `dataframes` does the work.
 
 pandas is imported in the functions that make a frame, and never to see whether something is one.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import shown
 from ..tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, of_response
-from .frames import frame_of, tensors_of
+from .dataframes import read_dataframe, write_dataframe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,24 +45,24 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
-        return frame_of(request.inputs, request.decoders)
+        return read_dataframe(request.inputs, request.decoders)
 
     @classmethod
     def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
-        """A `decode_request` that makes the index of the columns once.
+        """A `decode_request` for declared inputs of these names, which makes the index of the columns once. It decodes other inputs too."""
+        expected = list(names)
 
-        Args:
-            names: The names of the declared inputs, in order. Requests with other inputs are decoded too, only slower.
-        """
-        columns = tuple(names)
-
-        @cache  # at the first frame, since most models that could take one never do, and need no pandas
-        def index() -> dict[tuple[str, ...], pd.Index[Any]]:
+        @cache  # at the first frame: a server without pandas may have models that could take one
+        def columns() -> pd.Index[str]:
             import pandas as pd
 
-            return {columns: pd.Index(columns)}
+            return pd.Index(expected)
 
-        return lambda request: frame_of(request.inputs, request.decoders, index())
+        def decode(request: InferenceRequest) -> pd.DataFrame:
+            are_expected = [tensor.name for tensor in request.inputs] == expected
+            return read_dataframe(request.inputs, request.decoders, columns() if are_expected else None)
+
+        return decode
 
     @classmethod
     def encode_response(
@@ -74,12 +74,12 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
         with of_response():
-            return frame_of(response.outputs, {})
+            return read_dataframe(response.outputs, {})
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
-        return tensors_of(payload, names_of(payload))
+        return write_dataframe(payload, names_of(payload))
 
     @classmethod
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -91,34 +91,35 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
 
 def is_frame_class(annotation: object) -> bool:
-    """Whether something is the class `pandas.DataFrame`. Does not import pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and annotation is pandas.DataFrame
+    return annotation is _class("DataFrame")
 
 
 def is_series_class(annotation: object) -> bool:
-    """Whether something is the class `pandas.Series`. Does not import pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and annotation is pandas.Series
+    return annotation is _class("Series")
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value is a `pandas.DataFrame` or an instance of a subclass. Does not import pandas."""
-    return any(map(is_frame_class, type(value).__mro__))
+    """Whether a value is a `pandas.DataFrame`, or of a subclass."""
+    return isinstance(value, _class("DataFrame"))
 
 
 def is_series(value: object) -> bool:
-    """Whether a value is a `pandas.Series` or an instance of a subclass. Does not import pandas."""
-    return any(map(is_series_class, type(value).__mro__))
+    """Whether a value is a `pandas.Series`, or of a subclass."""
+    return isinstance(value, _class("Series"))
+
+
+def _class(name: str) -> type:
+    """A class of pandas; where nobody has imported pandas, a class that nothing is."""
+    found: type = getattr(sys.modules.get("pandas"), name, _Nothing)
+    return found
+
+
+class _Nothing:
+    """Has no instances."""
 
 
 def names_of(frame: pd.DataFrame) -> list[str]:
-    """The names of a frame's columns as the names of tensors.
-
-    Raises:
-        TypeError: The value is no frame, or a column's name is neither a string nor an integer.
-        ValueError: Two columns have the same name, or a name has lone surrogates.
-    """
+    """The names of a frame's columns as the names of tensors."""
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
     labels = frame.columns.tolist()

@@ -1,12 +1,10 @@
-"""The dtypes that a column may have, and the parameters that tell a dtype which the values do not show. Knows no columns.
-
-pandas is imported in the functions that make a dtype, so that servers without pandas can import this module.
-"""
+"""The dtypes that a column may have, and the parameters that name a dtype which the values do not show. Knows no columns."""
 
 from __future__ import annotations
 
 import re
 import zoneinfo
+from contextlib import suppress
 from datetime import timezone
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeGuard
@@ -33,31 +31,26 @@ MASKED: Final = {
 }
 """pandas' nullable dtypes, and the numpy dtypes of their values."""
 
-_DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
-_OFFSET: Final = re.compile("(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]")
-"""With the colon: pandas reads +0545 as 05:05."""
-
-HINTS: Final = (*MASKED, "string", "str", "object", "category")
+DTYPES: Final = (*MASKED, "string", "str", "object", "category")
 """What `pd_dtype` may be, beside the names of dates' dtypes."""
+
+_DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
+_FIXED_ZONE: Final = re.compile("(?:UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?")
+"""No zone, UTC or an offset. With the colon: pandas reads +0545 as 05:05."""
 
 
 def is_datetime(name: str) -> bool:
-    """Whether a dtype's name has the form of one for dates, with or without a zone. Whether the zone exists is not checked."""
+    """Whether a dtype is one of dates, with or without a zone. Whether the zone exists is not checked."""
     return _DATETIME.fullmatch(name) is not None
 
 
 def has_known_zone(name: str) -> bool:
-    """Whether the zone in a dtype's name, if there is one, is UTC, an offset such as `UTC+02:00`, or a name that zoneinfo knows.
-
-    No other name may reach pandas: with some, it lets dateutil open any file that the name says.
-    """
+    """Whether zoneinfo knows the zone of dates. No other may reach pandas, which lets dateutil open any file that a zone names."""
     return has_fixed_zone(name) or _zone_of(name) in _zones()
 
 
 def has_fixed_zone(name: str) -> bool:
-    """Whether the zone in a dtype's name, if there is one, is UTC or an offset from UTC."""
-    zone = _zone_of(name)
-    return zone in ("", "UTC") or _OFFSET.fullmatch(zone) is not None
+    return _FIXED_ZONE.fullmatch(_zone_of(name)) is not None
 
 
 def _zone_of(name: str) -> str:
@@ -80,7 +73,7 @@ def default_dtype(content_type: object) -> str | None:
 
 
 def has_str_dtype() -> bool:
-    """Whether strings are of the dtype `str` by default, as since pandas 3. To make a column and look takes 100 times as long."""
+    """Whether strings are of the dtype `str` by default, as since pandas 3."""
     import pandas as pd
 
     return not pd.__version__.startswith("2.")
@@ -94,18 +87,13 @@ def is_str(dtype: object) -> bool:
 
 
 def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:
-    """Whether a dtype is one of dates with a zone."""
     import pandas as pd
 
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
 def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
-    """The name of a dtype of dates with a zone, for `pd_dtype`.
-
-    A fixed offset is called by its offset, since its own name, such as "CEST", may say nothing to a reader. A zone without a name that
-    `has_known_zone` takes, such as one of dateutil's, is called UTC: the dates stay the same.
-    """
+    """The name of a dtype of dates with a zone, for `pd_dtype`."""
     import pandas as pd
 
     zone, offset = dtype.tz, dtype.tz.utcoffset(None)
@@ -113,9 +101,7 @@ def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
     names += [] if offset is None else [str(timezone(offset))]
     for name in names:
         called = f"datetime64[{dtype.unit}, {name}]"
-        try:
+        with suppress(TypeError, ValueError, KeyError):  # what pandas raises for zones that it does not know
             if is_datetime(called) and has_known_zone(called) and str(pd.DatetimeTZDtype(dtype.unit, name).tz) == name:
                 return called
-        except (TypeError, ValueError, KeyError):  # what pandas raises for zones that it does not know
-            continue
     return f"datetime64[{dtype.unit}, UTC]"

@@ -45,11 +45,7 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
 
 def _simple_values(texts: list[bytes]) -> list[Any] | None:
-    """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails.
-
-    A newline separates the texts. No JSON string may contain one, so no value can begin in one text and end in the next: there are as
-    many values as texts only if each text is one value.
-    """
+    """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails."""
     joined = b",\n".join(texts)
     if b"[" in joined or b"{" in joined:
         return None
@@ -67,7 +63,7 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
     texts: list[bytes] = []
     for row, value in enumerate(values):
         try:
-            texts.append(_to_text(value).encode())
+            texts.append(_to_json(_plain(value)).encode())
         except RecursionError:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
@@ -76,35 +72,23 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
+    """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _refuse(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON type")
 
 
-_to_json: Final = json.JSONEncoder(default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _to_text(value: Any) -> str:
-    try:
-        return _to_json(value)
-    except ValueError:  # as json calls NaN and infinities
-        return _to_json(_without_infinities(value))
-
-
-def _without_infinities(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: _without_infinities(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_infinities(inner) for inner in value]
-    if not isinstance(value, (float, np.floating)) or math.isfinite(value):
-        return value
-    if math.isnan(value):
-        return None
-    return "Infinity" if value > 0 else "-Infinity"
+_to_json: Final = json.JSONEncoder(default=_refuse, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _from_text(text: bytes) -> Any:

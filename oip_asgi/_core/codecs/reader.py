@@ -47,15 +47,7 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         return self.default is array_of
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
-        """The value of a tensor.
-
-        Args:
-            tensor: The tensor.
-            of_request: The request's content type, if it is one for tensors.
-
-        Raises:
-            InvalidRequest: The tensor does not hold such a value, or its content type makes another type than the annotation's.
-        """
+        """The value of a tensor."""
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
         if decode is None:
@@ -70,7 +62,7 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
             raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
 
 
-class WholeReader(msgspec.Struct, frozen=True, eq=False):
+class RequestReader(msgspec.Struct, frozen=True, eq=False):
     """How several tensors become one Python value, such as a data frame.
 
     Args:
@@ -90,15 +82,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
     decoders: Mapping[str, Decode]
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request. A tensor without content type is read with the declared one.
-
-        Args:
-            tensors: The tensors, which do not change.
-            request: Their request.
-
-        Raises:
-            InvalidRequest: The tensors do not hold such a value.
-        """
+        """The value of some tensors of a request. A tensor without content type is read with the declared one."""
         if self.declared:
             tensors = list(map(self._as_declared, tensors))
         try:
@@ -106,7 +90,7 @@ class WholeReader(msgspec.Struct, frozen=True, eq=False):
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
-    def of_inputs(self, names: Sequence[str]) -> WholeReader:
+    def of_inputs(self, names: Sequence[str]) -> RequestReader:
         """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
         if self.codec is not PandasCodec or not names:
             return self

@@ -24,7 +24,7 @@ from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
-from .reader import Decode, Reader, WholeReader, array_of
+from .reader import Decode, Reader, RequestReader, array_of
 from .scalars import CONTENT_TYPES, SCALARS, scalar_of
 from .string import StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
@@ -41,16 +41,7 @@ _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response"
 
 
 class Codecs:
-    """The codecs of one server.
-
-    Args:
-        others: The user's codecs. One with the content type of this package's replaces it.
-        has_pandas: Whether pandas is installed. Without it, the content types that need it are unknown.
-
-    Raises:
-        TypeError: One of the user's codecs is incomplete, or two have the same content type.
-        ValueError: One of them needs pandas, which is not installed.
-    """
+    """The codecs of one server."""
 
     def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
         self._has_pandas = has_pandas
@@ -59,9 +50,13 @@ class Codecs:
         self._others: list[AnyInputCodec] = []
         for codec in others:
             self._add(codec)
-        self._wholes = tuple(self.requests[name] for name in self.only_whole())
         self.are_extended = len(others) > 0
         """Whether the user has added codecs, which may encode values that this package's do not."""
+        self.request_only = tuple(name for name in self.requests if name not in self.inputs)
+        """The content types that are for requests, not for a tensor, such as `pd`."""
+        self.of_columns = tuple(name for name in self.request_only if _is(self.requests[name], PandasCodec))
+        """Those that make a data frame. A model can also take its columns one by one."""
+        self._for_requests = tuple(self.requests[name] for name in self.request_only)
 
     def _is_usable(self, codec: AnyCodec) -> bool:
         return self._has_pandas or not codec.needs_pandas
@@ -79,79 +74,41 @@ class Codecs:
                 raise TypeError(f"codecs=: two request codecs have the content_type {codec.content_type!r}: give each its own")
             self.requests[codec.content_type] = codec
 
-    def only_whole(self) -> list[str]:
-        """The content types that are for whole requests only, not for a tensor."""
-        return [name for name in self.requests if name not in self.inputs]
-
-    def of_columns(self) -> list[str]:
-        """The content types of `only_whole` that make a data frame. A model can also take its columns one by one."""
-        return [name for name in self.only_whole() if _is(self.requests[name], PandasCodec)]
-
     def is_users(self, content_type: str) -> bool:
         """Whether the codec of tensors with this content type is the user's."""
         return self.are_extended and self.inputs.get(content_type) in self._others
 
-    def check(self, content_type: object, where: str, *, whole: bool) -> None:
-        """Check that a `content_type` in a request is known.
-
-        Args:
-            content_type: The parameter.
-            where: What has the parameter, for the error.
-            whole: Whether the request itself has it, not a tensor.
-
-        Raises:
-            InvalidRequest: It is unknown, or a tensor has one that is for whole requests.
-        """
-        if content_type in self.inputs or (whole and content_type in self.requests):
+    def check(self, content_type: object, where: str, *, of_request: bool) -> None:
+        """Check that a `content_type` in a request is known."""
+        if content_type in self.inputs or (of_request and content_type in self.requests):
             return
         if content_type in self.requests:
             raise InvalidRequest(f"{where} has the content_type {shown(content_type)}, which is for a whole request: put it there")
-        known = [*self.inputs, *(self.only_whole() if whole else ())]
+        known = [*self.inputs, *(self.request_only if of_request else ())]
         raise InvalidRequest(f"{where} has the unknown content_type {shown(content_type)}: expected one of {', '.join(known)}")
 
-    def check_declared(self, content_type: str, where: str, *, whole: bool) -> None:
-        """Check that a declared content type is known. The arguments are those of `check`.
-
-        Raises:
-            ValueError: It is unknown, a tensor has one that is for whole requests, or it needs pandas, which is not installed.
-        """
+    def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
+        """Check that a declared content type is known."""
         if content_type not in self.inputs and content_type not in self.requests:
             for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
                 if codec.content_type == content_type:
                     self.check_installed(codec, where)
         try:
-            self.check(content_type, where, whole=whole)
+            self.check(content_type, where, of_request=of_request)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
 
     def check_installed(self, codec: AnyCodec, where: str) -> None:
-        """Check that the package that a codec needs is installed.
-
-        Raises:
-            ValueError: It is not; the text names the extra to install.
-        """
+        """Check that the package that a codec needs is installed."""
         if not self._is_usable(codec):
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 
     def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
-        """How to read a tensor for a parameter.
-
-        Args:
-            annotation: The parameter's, without `Optional` and `Annotated`.
-            codec: The codec in `Annotated`, or None.
-
-        Returns:
-            The reader, or None if no tensor can become what the annotation says.
-        """
+        """How to read a tensor for a parameter."""
         if codec is not None:
             decode = _decode_of(codec)
-            return Reader(
-                f"what {_called(codec)} decodes",
-                decode,
-                {codec.content_type: decode},
-                *self._known_of(codec),
-                content_type=codec.content_type,
-            )
+            called = f"what {_called(codec)} decodes"
+            return Reader(called, decode, {codec.content_type: decode}, *self._shown(codec), content_type=codec.content_type)
         if annotation in UNTYPED:
             return Reader("", array_of, {name: _decode_of(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
@@ -162,21 +119,16 @@ class Codecs:
         if isinstance(annotation, type) and annotation in SCALARS:
             read, datatypes = partial(scalar_of, annotation), SCALARS[annotation]
             return Reader(called, read, dict.fromkeys(CONTENT_TYPES[annotation], read), datatypes, (datatypes[0], (1,), None), annotation)
-        for content_type, known in self.inputs.items():
-            if known.yields(normal(annotation)):
-                # a tensor holds bytes already: they are decoded from base64 only if the request says so
-                decode = _decode_of(known)
-                default = _bytes if known is Base64Codec else array_of if known is NumpyCodec else decode
-                return Reader(
-                    called,
-                    default,
-                    {content_type: decode},
-                    *self._known_of(known),
-                    content_type=content_type if default is decode else None,
-                )
-        return None
+        known = next((known for known in self.inputs.values() if known.yields(normal(annotation))), None)
+        if known is None:
+            return None
+        decode = _decode_of(known)
+        # a tensor holds bytes already: they are decoded from base64 only if the request says so
+        default = _bytes if known is Base64Codec else array_of if known is NumpyCodec else decode
+        content_type = known.content_type if default is decode else None
+        return Reader(called, default, {known.content_type: decode}, *self._shown(known), content_type=content_type)
 
-    def _known_of(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
+    def _shown(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""
         if codec.datatype is None:
             return (), None
@@ -192,26 +144,17 @@ class Codecs:
 
         return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
 
-    def whole_codec(self, annotation: Any) -> AnyRequestCodec | None:
+    def request_codec_for(self, annotation: Any) -> AnyRequestCodec | None:
         """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
         if annotation in UNTYPED:
             return None
-        return next((codec for codec in self._wholes if codec.yields(normal(annotation))), None)
+        return next((codec for codec in self._for_requests if codec.yields(normal(annotation))), None)
 
-    def whole_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> WholeReader:
-        """How to read several tensors for a parameter.
-
-        Args:
-            codec: The codec from `whole_codec` or in `Annotated`.
-            annotation: The parameter's annotation.
-            declared: The declared content types of inputs, by name.
-
-        Raises:
-            ValueError: It needs pandas, which is not installed.
-        """
+    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> RequestReader:
+        """How to read several tensors for a parameter."""
         called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        return WholeReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
+        return RequestReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
@@ -223,16 +166,16 @@ class Codecs:
     def _own_decoders(self) -> dict[str, Decode]:
         return {name: _decode_of(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
-    def of_value(self, value: Any) -> AnyInputCodec | None:
+    def tensor_codec_of(self, value: Any) -> AnyInputCodec | None:
         """The codec for a result for which nothing names one, the user's first; None if numpy makes an array of it."""
         for codec in self._others:
             if _encodes(codec, value):
                 return codec
         return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
-    def whole_of_value(self, value: Any) -> AnyRequestCodec | None:
+    def request_codec_of(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
-        for codec in self._wholes:
+        for codec in self._for_requests:
             if _encodes(codec, value):
                 return codec
         return None
@@ -244,34 +187,24 @@ def as_codec(extras: Sequence[Any]) -> AnyCodec | None:
 
 
 def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
-    """Whether something is a codec for single tensors."""
     return _is(codec, InputCodec)
 
 
 def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
-    """Whether something is a codec for whole requests."""
     return _is(codec, RequestCodec)
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
-    """Check that a codec has all that it needs.
-
-    Args:
-        codec: The object that is given as a codec.
-        where: Where it is given, for the error.
-
-    Raises:
-        TypeError: It is no codec, or of both kinds, or has no content type, or lacks a method; the text says what to write.
-    """
-    for_one, for_whole = is_input_codec(codec), is_request_codec(codec)
+    """Check that a codec has all that it needs."""
+    for_tensor, for_request = is_input_codec(codec), is_request_codec(codec)
     content_type = getattr(codec, "content_type", None)
     if not isinstance(content_type, str) or not content_type:
         raise TypeError(f'{where}: {codec!r} has no content_type: give it one, such as content_type = "img"')
-    if not for_one and not for_whole:
+    if not for_tensor and not for_request:
         raise TypeError(f"{where}: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one")
-    if for_one and for_whole:
+    if for_tensor and for_request:
         raise TypeError(f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share their content_type")
-    base, methods = (InputCodec, _INPUT_METHODS) if for_one else (RequestCodec, _REQUEST_METHODS)
+    base, methods = (InputCodec, _INPUT_METHODS) if for_tensor else (RequestCodec, _REQUEST_METHODS)
     missing = [name for name in methods if _function(codec, name) is _function(base, name)]
     if missing:
         raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")

@@ -24,15 +24,7 @@ _PLAIN: Final[Mapping[type, tuple[type, ...]]] = MappingProxyType({float: (float
 
 
 def scalar_of(kind: type, tensor: Tensor) -> Any:
-    """The only element of a tensor.
-
-    Args:
-        kind: `float`, `int`, `bool` or `str`.
-        tensor: The tensor, of shape `[1]`, `[]`, or any other of one element.
-
-    Raises:
-        InvalidRequest: It has another datatype, another number of elements, or a text that is not UTF-8.
-    """
+    """The only element of a tensor."""
     if tensor.datatype not in SCALARS[kind]:
         raise InvalidRequest(
             f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(SCALARS[kind])} for {kind.__name__}"
@@ -49,16 +41,7 @@ def scalar_of(kind: type, tensor: Tensor) -> Any:
 
 
 def scalar_of_parameter(kind: type, name: str, value: object) -> Any:
-    """A request's parameter as a scalar.
-
-    Args:
-        kind: `float`, `int`, `bool` or `str`.
-        name: The parameter's name.
-        value: What the request says.
-
-    Raises:
-        InvalidRequest: It has another type.
-    """
+    """A request's parameter as a scalar."""
     if not isinstance(value, _PLAIN[kind]) or isinstance(value, bool) is not (kind is bool):
         raise InvalidRequest(f"parameters[{shown(name)}] is {shown(value)}: expected {_CALLED[kind]}")
     return kind(value)

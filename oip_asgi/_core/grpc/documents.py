@@ -9,12 +9,7 @@ import msgspec
 
 
 def fill(message: Any, document: msgspec.Struct) -> None:
-    """Fill a message with a document.
-
-    Args:
-        message: An empty message.
-        document: A document whose fields are called as the message's; enumerations are names of their values.
-    """
+    """Fill a message with a document."""
     _fill(message, msgspec.to_builtins(document))
 
 

@@ -14,20 +14,21 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from ..datatypes import Buffer
-from ..effects import Run, Steps
+from ..effects import Await, Run, Steps
 from ..errors import InferenceError, InvalidRequest, NotFound, shown
-from ..limits import ON_LOOP
+from ..limits import MAX_QUESTION
 from ..models.model import Model
 from ..serving.engine import Engine
-from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
+from ..serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
 from ..serving.faults import own_fault
-from ..serving.observers import refused_unknown
 from ..serving.pipeline import answered, opened
+from ..serving.record import record_unknown
 from . import repository, shared_memory
 from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
 from .method import Method, Reply, refusal
+from .stream import Receive, Write
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -43,14 +44,7 @@ _Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
 
 
 def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
-    """Answer one call. Raises nothing but what is not an `Exception`.
-
-    Args:
-        engine: The server.
-        method: Which method.
-        body: The serialized request message.
-        transport: The adapter's own object, for `InferenceContext.transport`.
-    """
+    """Answer one call. Raises nothing but what is not an `Exception`."""
     try:
         return Reply(b"".join((yield from respond(engine, method, body, transport))))
     except InferenceError as error:
@@ -62,19 +56,7 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> St
 def respond(
     engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
 ) -> Steps[list[Buffer]]:
-    """Answer one call with its response message, in parts.
-
-    Args:
-        engine: As in `exchange`.
-        method: As in `exchange`.
-        body: As in `exchange`.
-        transport: As in `exchange`.
-        timeout: How many seconds the client gives it.
-        in_parts: As in `GRPCForm`.
-
-    Raises:
-        InferenceError: The call is refused.
-    """
+    """Answer one call with its response message, in parts."""
     fill = _FILL.get(method.name)
     if fill is not None:
         response = method.response()
@@ -84,17 +66,27 @@ def respond(
         form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
         model = engine.models.find(form.model_name, form.model_version or None)
     except InferenceError as error:
-        refused_unknown(engine.unknown, error)
+        record_unknown(engine.unknown, error)
         raise
     return (yield from answered((yield from opened(engine, model, form))))
 
 
+def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:
+    """Answer each message of a call as it comes, with the message that `respond` makes of it, until it refuses one."""
+    try:
+        while (message := (yield Await(receive))) is not None:
+            yield Await(partial(write, respond(message)))
+    except InferenceError as error:
+        return refusal(error)
+    return Reply()
+
+
 def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
-    if len(body) <= ON_LOOP:
+    if len(body) <= MAX_QUESTION:
         return method.parse(body)
     if method.name != "RepositoryModelLoad" or not engine.model_control:
-        raise InvalidRequest(f"the request has {len(body)} bytes: expected {ON_LOOP} at most")
+        raise InvalidRequest(f"the request has {len(body)} bytes: expected {MAX_QUESTION} at most")
     if has_more_fields(body, _MAX_FIELDS):
         raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
     return (yield Run(partial(method.parse, body), "conversion", for_client=True))
@@ -166,9 +158,9 @@ _FILL: Final[Mapping[str, _Fill]] = {
     "SystemSharedMemoryStatus": shared_memory.status,
     "SystemSharedMemoryRegister": shared_memory.register,
     "SystemSharedMemoryUnregister": shared_memory.unregister,
-    "CudaSharedMemoryStatus": shared_memory.cuda_status,
-    "CudaSharedMemoryRegister": shared_memory.cuda_register,
-    "CudaSharedMemoryUnregister": shared_memory.cuda_unregister,
+    "CudaSharedMemoryStatus": partial(_not_supported, NO_CUDA),
+    "CudaSharedMemoryRegister": partial(_not_supported, NO_CUDA),
+    "CudaSharedMemoryUnregister": shared_memory.unregister_cuda,
     "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
     "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
     "Check": _check,

@@ -31,9 +31,9 @@ _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 """Base64 up to its padding: writers that encode as they go on pad each piece."""
 
 
-def frame_head(size: int, *, is_compressed: bool = False) -> bytes:
+def frame_head(size: int) -> bytes:
     """What stands in front of a message of `size` bytes."""
-    return _HEAD_FIELDS.pack(_COMPRESSED if is_compressed else _PLAIN, size)
+    return _HEAD_FIELDS.pack(_PLAIN, size)
 
 
 def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
@@ -43,20 +43,7 @@ def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class FrameReader:
-    """Takes the messages out of a request's body as it arrives. It is fed as a `Body` is.
-
-    Args:
-        limit: The most bytes of one message, compressed and not; None for no limit.
-        coding: How messages are compressed whose frame says that they are; None where the request names no coding.
-        is_text: Whether the body is base64.
-        most: How many messages are expected at most; infinity for any number.
-        length: How many bytes the body has; None where nobody says.
-
-    Attributes:
-        messages: Those that are there and have not been taken, in order.
-        whole: A chunk is never the message itself.
-        is_compressed: Whether `feed` takes its time.
-    """
+    """Takes the messages out of a request's body as it arrives. It is fed as a `Body` is."""
 
     whole: Final = -1
 
@@ -81,13 +68,7 @@ class FrameReader:
         return most if self._left is None else min(most, self._left)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk.
-
-        Raises:
-            TooLarge: A message is above the limit.
-            InvalidRequest: A frame, or the compressed data in it, is malformed.
-            InferenceError: There are more messages than expected.
-        """
+        """Take the next chunk."""
         if self._left is not None:
             self._left -= len(chunk)
         if self._is_text:
@@ -149,14 +130,7 @@ class FrameReader:
         return messages
 
     def finish(self, *, cut_off: bool = False) -> list[Buffer]:
-        """The messages that have not been taken.
-
-        Args:
-            cut_off: The client went before the end.
-
-        Raises:
-            InvalidRequest: The body ends within a message, or before its length, or is cut off.
-        """
+        """The messages that have not been taken."""
         if cut_off or self._left or self._head or self._rest or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
         return self.messages

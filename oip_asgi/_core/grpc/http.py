@@ -1,4 +1,4 @@
-"""gRPC calls as HTTP requests: a request's head and body -> `Answer`. Knows no ASGI, WSGI or protobuf, and neither sync nor async.
+"""gRPC calls as HTTP requests: a request's head and body -> `Answer`. Knows no ASGI and no protobuf, and neither sync nor async.
 
 Specification: gRPC over HTTP2; gRPC-Web.
 """
@@ -9,20 +9,17 @@ import logging
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final, final
 
 import msgspec
 
-from ..codings import Coding, encode, preferred
 from ..datatypes import Buffer
-from ..effects import Read, Run, Steps
+from ..effects import Read, Steps
 from ..errors import InferenceError, MethodNotAllowed, TimedOut, shown
 from ..headers import joined
 from ..http.request import Head, Incoming
 from ..http.response import Response
 from ..http.response import refusal as http_refusal
-from ..limits import ON_LOOP
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
 from .exchange import respond
@@ -31,8 +28,8 @@ from .method import Method, Reply, refusal
 from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
 
 _NO_TRAILERS: Final = (
-    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers; WSGI has none): "
-    "run an ASGI application with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
+    "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
 )
 
 _logger: Final = logging.getLogger("oip_asgi")
@@ -62,13 +59,7 @@ class NoTrailers(InferenceError):
 
 
 class Call(Incoming, kw_only=True):
-    """A gRPC call that came as an HTTP request, whose path names service and method, such as "/inference.GRPCInferenceService/ModelInfer".
-
-    Args:
-        protocol: gRPC or gRPC-Web.
-        has_trailers: Whether the server in front can send trailers.
-        fields: The headers of its response.
-    """
+    """A gRPC call that came as an HTTP request, whose path names it, such as "/inference.GRPCInferenceService/ModelInfer"."""
 
     protocol: Protocol
     has_trailers: bool
@@ -79,14 +70,7 @@ class Call(Incoming, kw_only=True):
         return self.headers.get(name, b"")
 
     def reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
-        """What the body is fed into. `limit` and `most` are those of `FrameReader`.
-
-        Raises:
-            NoTrailers: No answer to it would be understood.
-            InvalidRequest: Its length is no number.
-            LengthRequired: Its end cannot be told.
-            UnknownCoding: Its messages are compressed in a way that is not decoded.
-        """
+        """What the body is fed into. `limit` and `most` are those of `FrameReader`."""
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
         named = self.headers.get(b"grpc-encoding")
@@ -108,19 +92,14 @@ class Call(Incoming, kw_only=True):
         """Parts of the body as they travel."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
-    def answer(self, message: Sequence[Buffer], coding: Coding | None = None) -> Answer:
-        """The answer that one message is, which is compressed already where `coding` is given."""
-        fields = self.fields if coding is None else [*self.fields, (b"grpc-encoding", coding.encode())]
+    def answer(self, message: Sequence[Buffer]) -> Answer:
+        """The answer that one message is."""
         size = sum(map(len, message))
-        head = frame_head(size, is_compressed=coding is not None)
-        return self._ended(fields, [head, *message], len(head) + size, _DONE)
+        head = frame_head(size)
+        return self._ended(self.fields, [head, *message], len(head) + size, _DONE)
 
     def refused(self, error: InferenceError) -> Answer:
-        """The answer that an error is, where no message was sent.
-
-        Its status is in trailers, and not in the head alone (Trailers-Only): ASGI cannot end a response with its head, and clients of grpc
-        see no status in the head where an empty DATA frame follows it, as behind uvicorn and hypercorn.
-        """
+        """The answer that an error is, where no message was sent."""
         fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
         reply = refusal(error)
         if self.protocol.has_trailers and not self.has_trailers:
@@ -139,13 +118,7 @@ class Call(Incoming, kw_only=True):
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
-    """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it.
-
-    Args:
-        head: As in `Call`.
-        limit: The most bytes of its body.
-        has_trailers: As in `Call`.
-    """
+    """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
@@ -160,12 +133,7 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
 
 
 class Calls:
-    """The methods that answer one message with one, over HTTP.
-
-    Args:
-        engine: The server.
-        methods: What is answered, by paths such as "/inference.GRPCInferenceService/ModelInfer".
-    """
+    """The methods that answer one message with one, over HTTP."""
 
     def __init__(self, engine: Engine, methods: Mapping[str, Method]) -> None:
         self._engine = engine
@@ -194,10 +162,7 @@ class Calls:
             if timeout != math.inf:
                 timeout = _left(timeout, self._engine.clock() - since)
             message = yield from respond(self._engine, method, messages[0], head.transport, timeout, in_parts=True)
-            coding = preferred(call.header(b"grpc-accept-encoding").decode("latin-1")) if head.compress else None
-            if coding is not None:
-                message = [(yield from _compressed(message, coding))]
-            answer = call.answer(message, coding)
+            answer = call.answer(message)
         except InferenceError as error:
             answer = self.refused(call, error)
         except Exception as error:
@@ -215,18 +180,7 @@ class Calls:
 
 
 def _left(timeout: float, passed: float) -> float:
-    """How many seconds are left of a timeout, to the next millisecond: texts name them.
-
-    Raises:
-        TimedOut: No time is left.
-    """
+    """How many seconds are left of a timeout, to the next millisecond: texts name them."""
     if passed >= timeout:
         raise TimedOut(TOO_LATE.details)
     return math.ceil((timeout - passed) * 1000) / 1000
-
-
-def _compressed(message: list[Buffer], coding: Coding) -> Steps[bytes]:
-    if sum(map(len, message)) <= ON_LOOP:
-        return encode(message, coding)
-    compressed: bytes = yield Run(partial(encode, message, coding), "conversion", for_client=True)
-    return compressed

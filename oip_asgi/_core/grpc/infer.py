@@ -11,31 +11,19 @@ from typing import Any
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
 from ..headers import joined
-from ..limits import ON_LOOP
-from ..memory import keep_at_hand
+from ..limits import LOOP_BYTES
 from ..models.model import Model
-from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend, copying_effort
-from .contents import without_contents
-from .messages import decode_request, decoding_cost, encode_response
+from ..tensors import REGION, InferenceRequest, InferenceResponse, Lend
+from .contents import check_parsed
+from .messages import decode_request, encode_response
 from .method import Method
 from .wire import bytes_head, find_texts, split
 
-_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
+_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
 class GRPCForm:
-    """One `ModelInfer` call.
-
-    Args:
-        method: The method and its messages.
-        body: The serialized request message.
-        transport: The adapter's own object.
-        timeout: How many seconds the client gives it.
-        in_parts: Whether the response is sent in parts, which need no copy; else it is one.
-
-    Raises:
-        InvalidRequest: A short message cannot be parsed; a long one is parsed by `decode`.
-    """
+    """One `ModelInfer` call."""
 
     __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
 
@@ -47,11 +35,10 @@ class GRPCForm:
         self._size = len(body)
         self._parsed = body
         self._raw: list[memoryview] = []
-        if len(body) > ON_LOOP:
-            keep_at_hand()
+        if len(body) > LOOP_BYTES:
             self._parsed, self._raw = split(body, _RAW_INPUT_CONTENTS)
         self._message: Any = None
-        if len(self._parsed) <= ON_LOOP:
+        if len(self._parsed) <= LOOP_BYTES:
             message = self._message = method.parse(self._parsed)
             self.model_name, self.model_version = message.model_name, message.model_version
         else:
@@ -68,22 +55,17 @@ class GRPCForm:
     def read(self) -> Buffer:
         return self._parsed
 
-    def decoding_cost(self, body: Buffer) -> int:
-        if self._size <= ON_LOOP:
-            return 0
-        return len(body) if self._message is None else decoding_cost(self._message, len(body), self._raw)
+    def size(self, _: Buffer) -> int:
+        return self._size
 
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
-        message, contents = self._message, None
+        message = self._message
         if message is None:
-            short, contents = without_contents(body)
-            message = self._message = self._method.parse(short)
+            check_parsed(body)
+            message = self._message = self._method.parse(body)
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
-        return decode_request(message, self._raw or message.raw_input_contents, contents, lend)
-
-    def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return copying_effort(response.outputs)
+        return decode_request(message, self._raw or message.raw_input_contents, lend)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         message = self._method.response()
@@ -94,12 +76,5 @@ class GRPCForm:
         # the library would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
-            parts += bytes_head(RAW_OUTPUT_CONTENTS, len(content)), content
+            parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
         return parts if self._in_parts else [b"".join(parts)]
-
-    def encode_head(self, response: InferenceResponse) -> bytes:
-        """A response without its contents, which come behind it."""
-        message = self._method.response()
-        encode_response(response, message)
-        data: bytes = message.SerializeToString()
-        return data

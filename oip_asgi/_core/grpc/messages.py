@@ -8,7 +8,7 @@ Specification: gRPC, Message Contents and Tensor Data.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,6 @@ from ..limits import check_numbers
 from ..raw import from_raw, view_raw
 from ..schemas import Parameters, RequestOutput
 from ..tensors import (
-    COPIED,
     REGION,
     InferenceRequest,
     InferenceResponse,
@@ -29,22 +28,26 @@ from ..tensors import (
     check_supported,
     known_tensor,
     lend_nothing,
-    object_array,
     own_parameters,
 )
-from .contents import Contents, check_count, field_of, read_contents
+from .contents import check_count, field_of
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
 
+_TOGETHER: Final = 2**16
+"""Elements of typed contents that are read before another thread may run."""
 
-def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buffer | None]:
-    """The raw contents of each input, where there are any: those in shared memory have none.
 
-    Raises:
-        InvalidRequest: There are more or fewer.
-    """
-    if not raw or len(raw) == len(inputs):
+def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
+    """The raw contents of each input, where there are any: those in shared memory have none."""
+    if not raw:
+        return raw
+    for item in inputs:
+        if item.HasField("contents"):  # in Triton's words, which its examples look for
+            where = f"for {shown(item.name)} for model {shown(model_name)}"
+            raise InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
+    if len(raw) == len(inputs):
         return raw
     expected = sum(REGION not in item.parameters for item in inputs)
     if len(raw) != expected:
@@ -54,48 +57,18 @@ def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer]) -> Sequence[Buf
     return [None if REGION in item.parameters else next(left) for item in inputs]
 
 
-def decode_request(
-    message: Any, raw: Sequence[Buffer], contents: Mapping[int, Contents] | None = None, lend: Lend = lend_nothing
-) -> InferenceRequest:
-    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw.
-
-    Args:
-        message: The message. `binary_data` and `binary_data_output`, which choose a form on REST, mean nothing here.
-        raw: Its `raw_input_contents`.
-        contents: The typed contents that were taken off it, by the number of their input; None where none were.
-        lend: Reads the inputs that are in shared memory.
-
-    Raises:
-        InvalidRequest: The message is not what the specification describes; the text names the place.
-    """
+def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend = lend_nothing) -> InferenceRequest:
+    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw."""
     inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
     check_numbers(len(inputs), len(outputs))
     inputs = inputs[:]
-    raw_of = _raw_of_inputs(inputs, raw)
+    raw_of = _raw_of_inputs(inputs, raw, message.model_name)
     tensors: list[Tensor] = []
     for item in inputs:
         place = len(tensors)
-        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, contents.get(place) if contents else None, lend))
+        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, lend))
     asked = _asked(outputs[:]) if outputs else []
     return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
-
-
-def decoding_cost(message: Any, size: int, raw: Sequence[Buffer]) -> int:
-    """How many bytes of a request `decode_request` looks at one by one, or takes as long for: numbers in raw contents are copied at most.
-
-    Args:
-        message: The message.
-        size: How many bytes it has without its raw contents, which is its typed contents mostly.
-        raw: Its `raw_input_contents`.
-
-    Raises:
-        InvalidRequest: There are more or fewer of them than inputs.
-    """
-    return size + sum(
-        len(content) if item.datatype == "BYTES" else len(content) // COPIED
-        for item, content in zip(message.inputs, _raw_of_inputs(message.inputs, raw), strict=False)
-        if content is not None
-    )
 
 
 def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
@@ -104,7 +77,7 @@ def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
     ]
 
 
-def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents | None, lend: Lend) -> Tensor:
+def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -120,12 +93,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, contents: Contents 
                 if REGION in parameters:
                     return known_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
                 check_supported(given, "it")
-            if contents is None:
-                array = _from_contents(item.contents, item.datatype, dtype, shape)
-            else:
-                array = read_contents(contents, item.datatype, dtype, shape)
-        elif item.HasField("contents"):
-            raise InvalidRequest("both contents and raw_input_contents are given: expected one of them")
+            array = _from_contents(item.contents, item.datatype, dtype, shape)
         else:
             array = from_raw(raw, dtype, shape)
     except InvalidRequest as error:
@@ -140,11 +108,12 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
     check_count(len(elements), field, shape)
-    if dtype.kind == "O":
-        return object_array(elements[:], shape)
-    if dtype.kind in "ui":
-        return integer_array(elements[:], dtype, f"contents.{field}").reshape(shape)
-    return np.fromiter(elements, dtype, len(elements)).reshape(shape)
+    array = np.empty(len(elements), dtype)
+    for first in range(0, len(elements), _TOGETHER):
+        some = elements[first : first + _TOGETHER]
+        read = integer_array(some, dtype, f"contents.{field}", first) if dtype.kind in "ui" else np.fromiter(some, dtype, len(some))
+        array[first : first + _TOGETHER] = read
+    return array.reshape(shape)
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
@@ -159,17 +128,7 @@ def _value(parameter: Any, place: str) -> Any:
 
 
 def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:
-    """Fill a `ModelInferResponse`.
-
-    Args:
-        response: What the model answered.
-        message: The empty message to fill.
-        elsewhere: The names of the outputs that are in shared memory, whose contents are empty.
-
-    Returns:
-        Its `raw_output_contents`, which are left to the caller; views of the arrays where that is possible. Outputs are raw however the
-        inputs came: that is what Triton's, KServe's and MLServer's clients read.
-    """
+    """Fill a `ModelInferResponse`."""
     message.model_name = response.model_name
     if response.model_version is not None:
         message.model_version = response.model_version

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ..datatypes import Buffer
-from ..errors import InferenceError
+from ..errors import InferenceError, error_text
 
 _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
@@ -47,4 +47,4 @@ def refusal(error: InferenceError) -> Reply:
 def as_text(error: InferenceError) -> str:
     """An error's text as a message takes it."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return str(error).encode(errors="replace").decode()
+    return error_text(error).encode(errors="replace").decode()

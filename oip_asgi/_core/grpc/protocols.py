@@ -77,12 +77,6 @@ def protocol_of(content_type: bytes) -> Protocol | None:
     return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
-def method_of(path: str) -> str:
-    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": the last two segments of a path."""
-    *_, service, method = ("", "", *path.split("/"))[-3:]
-    return f"/{service}/{method}"
-
-
 def status_fields(code: str, details: str) -> Fields:
     """The fields that end every response."""
     fields = [(b"grpc-status", _NUMBERS[code])]
@@ -92,11 +86,7 @@ def status_fields(code: str, details: str) -> Fields:
 
 
 def timeout_of(value: bytes) -> float:
-    """The seconds of a `grpc-timeout`, infinity where there is none.
-
-    Raises:
-        InvalidRequest: It is malformed.
-    """
+    """The seconds of a `grpc-timeout`, infinity where there is none."""
     if not value:
         return math.inf
     found = _TIMEOUT.fullmatch(value)
@@ -109,11 +99,7 @@ def timeout_of(value: bytes) -> float:
 
 
 def message_coding(value: bytes) -> Coding | None:
-    """The coding that `grpc-encoding` names, None where there is none.
-
-    Raises:
-        UnknownCoding: It names another one.
-    """
+    """The coding that `grpc-encoding` names, None where there is none."""
     try:
         return _CODINGS[value]
     except KeyError:

@@ -13,7 +13,7 @@ import msgspec
 
 from ..effects import Steps
 from ..errors import InvalidRequest, NotFound, shown
-from ..serving import lives
+from ..serving import repository
 from ..serving.engine import Engine
 
 
@@ -21,7 +21,7 @@ def index(engine: Engine, request: Any, response: Any) -> Steps[None]:
     """Fill in which models there are, and in which states."""
     if request.repository_name:
         raise NotFound(f"unknown repository {shown(request.repository_name)}: leave repository_name out")
-    for entry in lives.index(engine, ready=request.ready):
+    for entry in repository.index(engine, ready=request.ready):
         told = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not msgspec.UNSET}
         response.models.add(**told)
     yield from ()
@@ -30,26 +30,26 @@ def index(engine: Engine, request: Any, response: Any) -> Steps[None]:
 def load(engine: Engine, request: Any, response: Any) -> Steps[None]:
     """Load all versions of a model, and answer when that is done."""
     name = _name(engine, request)
-    parameters = lives.load_parameters(_parameters(request))
-    yield from lives.load(engine, name, None, parameters)
+    parameters = repository.load_parameters(_parameters(request))
+    yield from repository.load(engine, name, None, parameters)
     response.model_name, response.is_loaded = name, True
 
 
 def unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
     """Unload all versions of a model; that may take longer than the answer."""
     name = _name(engine, request)
-    lives.check_unload_parameters(_parameters(request))
-    yield from lives.unload(engine, name, None)
+    repository.check_unload_parameters(_parameters(request))
+    yield from repository.unload(engine, name, None)
     response.model_name, response.is_unloaded = name, True
 
 
 def _name(engine: Engine, request: Any) -> str:
-    name, repository = request.model_name, request.repository_name
-    if name and repository:
-        raise NotFound(f"unknown repository {shown(repository)}: leave repository_name out")
-    found: str = name or repository  # the second is what KServe's clients send
+    name, repository_name = request.model_name, request.repository_name
+    if name and repository_name:
+        raise NotFound(f"unknown repository {shown(repository_name)}: leave repository_name out")
+    found: str = name or repository_name  # the second is what KServe's clients send
     engine.models.find(found, None)
-    lives.check_control(engine)
+    repository.check_control(engine)
     return found
 
 

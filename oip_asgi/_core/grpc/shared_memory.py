@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from ..effects import Run, Steps
-from ..serving import shared_memory
 from ..serving.engine import Engine
 from .documents import fill
 
@@ -33,18 +32,6 @@ def unregister(engine: Engine, request: Any, _: Any) -> Steps[None]:
     yield from ()
 
 
-def cuda_status(_: Engine, request: Any, __: Any) -> Steps[None]:
-    """Answer that there are no regions of CUDA's shared memory."""
-    shared_memory.check_cuda_status(request.name or None)
-    yield from ()
-
-
-def cuda_register(_: Engine, __: Any, ___: Any) -> Steps[None]:
-    """Refuse to register a region of CUDA's shared memory."""
-    yield from ()
-    raise shared_memory.no_cuda()
-
-
-def cuda_unregister(_: Engine, __: Any, ___: Any) -> Steps[None]:
-    """Nothing is registered, so nothing is to do: clients ask for it when they start."""
+def unregister_cuda(_: Engine, __: Any, ___: Any) -> Steps[None]:
+    """Answer that it is done: clients of system shared memory ask for this too when they start."""
     yield from ()

@@ -15,17 +15,15 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from ..datatypes import Buffer
-from ..effects import Abandoned, Await, Read, Signal, Spawn, Steps, Wait
+from ..effects import Abandoned, Await, DeadlinePassed, Read, Signal, Spawn, Steps, Wait
 from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
 from ..models.model import Model
-from ..raw import element_to_raw, to_raw
-from ..schemas import Parameters
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
-from ..serving.observers import refused_unknown
+from ..serving.record import record_unknown
 from ..serving.stream import Stream, handed_to
 from ..tensors import InferenceRequest, InferenceResponse, Lend
-from .infer import RAW_OUTPUT_CONTENTS, GRPCForm
+from .infer import GRPCForm
 from .method import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
@@ -50,15 +48,7 @@ _INFER_RESPONSE: Final = 2
 
 
 def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer one call: sends each message of the answer, and returns how it ended.
-
-    Args:
-        engine: The server.
-        method: `ModelStreamInfer`.
-        transport: The adapter's own object, for `InferenceContext.transport`.
-        receive: Gives the requests. It is called when one more may come.
-        write: Takes the messages, one at a time. What it raises ends the call, and is raised.
-    """
+    """Answer one call: sends each message of the answer, and returns how it ended."""
     return _Stream(engine, method, transport, receive, write).run()
 
 
@@ -71,12 +61,7 @@ _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 
 @final
 class _Request:
-    """One request of a stream, in the form that the pipeline takes.
-
-    Args:
-        method: The method, with the messages of `ModelInfer`.
-        transport: The adapter's own object.
-    """
+    """One request of a stream, in the form that the pipeline takes."""
 
     __slots__ = ("_form", "_is_open", "_method", "model", "transport")
 
@@ -89,18 +74,13 @@ class _Request:
         self._is_open = False
 
     def open(self, body: bytes, engine: Engine) -> None:
-        """Parse its message, and find its model.
-
-        Raises:
-            InvalidRequest: It cannot be parsed.
-            NotFound: There is no such model.
-        """
+        """Parse its message, and find its model."""
         try:
             self._form = GRPCForm(self._method, body, self.transport, math.inf)
             self._is_open = True
             self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
         except InferenceError as error:
-            refused_unknown(engine.unknown, error)
+            record_unknown(engine.unknown, error)
             raise
 
     @property
@@ -124,33 +104,16 @@ class _Request:
     def read(self) -> Read | Buffer:
         return self._form.read()
 
-    def decoding_cost(self, body: Buffer) -> int:
-        return self._form.decoding_cost(body)
+    def size(self, body: Buffer) -> int:
+        return self._form.size(body)
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         return self._form.decode(body, model, lend)
-
-    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse) -> int:
-        return self._form.encoding_cost(request, response)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
         [content] = self._form.encode(request, response)
         return bytes_head(_INFER_RESPONSE, len(content)) + content
-
-    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
-        [output] = response.outputs
-        parameters: Parameters = {_FINAL: not self.model.streams}
-        content = InferenceResponse([output], parameters, response.id, response.model_name, response.model_version)
-        head = self._form.encode_head(content)
-
-        def encode(value: Any) -> bytes:
-            raw = element_to_raw(value.encode()) if type(value) is str else to_raw(value)
-            raw_head = bytes_head(RAW_OUTPUT_CONTENTS, len(raw))
-            size = len(head) + len(raw_head) + len(raw)
-            return b"".join((bytes_head(_INFER_RESPONSE, size), head, raw_head, raw))
-
-        return encode
 
     def final(self, message: Any) -> bytes:
         """The message that tells the end of its answers."""
@@ -193,7 +156,7 @@ class _Stream:
         self._method = Method(method.name, method.parse, type(method.response().infer_response), method.metadata)
         self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
         self._parts: dict[Spawn, None] = {}
-        self._is_writing = False
+        self._is_writing = self._is_stuck = False
         self._writers: deque[Signal] = deque()
         self._broken: Exception | None = None
         self._news = Signal()
@@ -257,13 +220,7 @@ class _Stream:
             yield self._part(self._answer(message, before, self._turn))
 
     def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
-        """Answer one request.
-
-        Args:
-            message: The request.
-            before: Set when all requests of plain models before it are answered, which its own answer waits for.
-            done: To be set when it is.
-        """
+        """Answer one request."""
         request, turn = _Request(self._method, self._transport), before
         try:
             try:
@@ -272,7 +229,7 @@ class _Stream:
                     before.then(done.set)
                     turn = _AT_ONCE
                 stream = Stream(self._engine, request.model, request)
-                yield from handed_to(partial(self._say, turn), stream.run())
+                yield from handed_to(lambda send: self._say(turn, send.piece, send.deadline), stream.run())
             except InferenceError as error:
                 yield from self._fail(error, request, turn)
             except Exception as error:
@@ -291,32 +248,45 @@ class _Stream:
             self._unanswered -= 1
             self._room.set()
 
-    def _say(self, before: Signal, message: bytes) -> Steps[None]:
-        """Send a message, and wait until one behind it may be sent."""
+    def _say(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
+        """Send a message, and wait until the next one may be sent."""
         if not before.is_set():
-            yield Wait(before)
+            yield Wait(before, deadline)
         if self._is_writing:
-            yield from self._wait_to_write()
+            yield from self._wait_to_write(deadline)
         self._is_writing = True
         try:
-            yield Await(partial(self._write, message))
+            yield Await(partial(self._write, message), deadline)
+        except DeadlinePassed:  # the client does not read: nothing can be sent after this message
+            self._is_stuck = True
+            raise
         except Exception as error:  # nobody takes messages any more
             self._broken = error
             self._news.set()
             yield Wait(Signal())  # until this part is cancelled, as all are
+        self._pass_on()
+
+    def _pass_on(self) -> None:
         if self._writers:
             self._writers.popleft().set()  # who writes on, so that nobody else does
         else:
             self._is_writing = False
 
-    def _wait_to_write(self) -> Steps[None]:
+    def _wait_to_write(self, deadline: float = math.inf) -> Steps[None]:
         turn = Signal()
         self._writers.append(turn)
-        yield Wait(turn)
+        try:
+            yield Wait(turn, deadline)
+        except DeadlinePassed:
+            if turn in self._writers:
+                self._writers.remove(turn)
+            else:
+                self._pass_on()
+            raise
 
     def _fail(self, error: InferenceError, request: _Request, before: Signal) -> Steps[None]:
-        if self._ends_at_error:
-            if self._is_writing:
+        if self._ends_at_error or self._is_stuck:
+            if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
             self._is_writing = True  # for good: nothing is sent behind it, nor cut off
             self._end = refusal(error)

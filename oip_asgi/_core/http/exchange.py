@@ -7,26 +7,23 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from .. import schemas
-from ..codings import encode, preferred
-from ..effects import Run, Steps
+from ..effects import Steps
 from ..errors import InferenceError
 from ..headers import joined
-from ..limits import ON_LOOP
 from ..models.model import Model
 from ..serving.engine import Engine
 from ..serving.extensions import model_config, statistics_of
 from ..serving.faults import own_fault
-from ..serving.observers import refused_unknown
 from ..serving.pipeline import answered, opened
+from ..serving.record import record_unknown
 from . import pages, repository, shared_memory
-from .generate import STREAMED, answer_once, answer_with_events
+from .generate import answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head
 from .response import Response, json_response, refusal
@@ -54,7 +51,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
-    form = RestForm(head, headers, engine.max_body_bytes)
+    form = RestForm(head, headers, engine.max_body_bytes, engine.max_json_bytes)
     handler = model = None
     try:
         try:
@@ -73,10 +70,8 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             if model is None and handler in _INFERENCES:
-                refused_unknown(engine.unknown, error)
+                record_unknown(engine.unknown, error)
             response = refusal(error)
-        if head.compress and response.status == 200 and response is not STREAMED:
-            response = yield from _compressed(response, form.accepted())
     except Exception as error:
         response = refusal(own_fault(error))
     if form.is_left:
@@ -173,11 +168,8 @@ ROUTES: Final = [
     Route("POST", "/systemsharedmemory/region/{region}/register", shared_memory.register),
     Route("POST", "/systemsharedmemory/unregister", shared_memory.unregister),
     Route("POST", "/systemsharedmemory/region/{region}/unregister", shared_memory.unregister),
-    Route("GET", "/cudasharedmemory/status", shared_memory.cuda_status),
-    Route("GET", "/cudasharedmemory/region/{region}/status", shared_memory.cuda_status),
-    Route("POST", "/cudasharedmemory/region/{region}/register", shared_memory.cuda_register),
-    Route("POST", "/cudasharedmemory/unregister", shared_memory.cuda_unregister),
-    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.cuda_unregister),
+    Route("POST", "/cudasharedmemory/unregister", shared_memory.unregister_cuda),
+    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.unregister_cuda),
 ]
 """The routes of each server."""
 
@@ -186,18 +178,3 @@ _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
 """What every path of the protocol but the bare mount begins with."""
-
-
-def _compressed(response: Response, accepted: str) -> Steps[Response]:
-    """A successful response in the coding that `Accept-Encoding` prefers. `Inference-Header-Content-Length` still counts the plain JSON."""
-    coding = preferred(accepted)
-    headers = [*response.headers, (b"vary", b"Accept-Encoding")]
-    if coding is None:
-        return Response(200, headers, response.parts, response.size)
-    if response.size > ON_LOOP:
-        body: bytes = yield Run(partial(encode, response.parts, coding), "conversion", for_client=True)
-    else:
-        body = encode(response.parts, coding)
-    headers = [(name, value) for name, value in headers if name != b"content-length"]
-    added = [(b"content-encoding", coding.encode()), (b"content-length", b"%d" % len(body))]
-    return Response(200, [*headers, *added], [body], len(body))

@@ -8,7 +8,7 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +16,10 @@ import msgspec
 from ..datatypes import Buffer
 from ..effects import Read, Send, Start, Steps
 from ..errors import InferenceError, InvalidRequest, shown
+from ..models.binding import OF_PROTOCOL
 from ..models.model import Model
 from ..rest import body as rest
-from ..rest import costs, generate
+from ..rest import generate
 from ..rest.generate import Declared
 from ..serving.engine import Engine
 from ..serving.faults import own_fault
@@ -49,13 +50,7 @@ _EVENT: Final = b"data: %b\n\n"
 
 
 class DocumentForm:
-    """One request over HTTP, each of whose responses is a JSON document.
-
-    Args:
-        rest: The request's head and body.
-        frame: What leaves, with `%b` in the place of the document.
-        may_be_flat: Whether the request may be a flat object; its responses are flat then too.
-    """
+    """One request over HTTP, each of whose responses is a JSON document."""
 
     __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
 
@@ -80,8 +75,8 @@ class DocumentForm:
     def read(self) -> Read:
         return self._rest.read()
 
-    def decoding_cost(self, body: Buffer) -> int:
-        return self._rest.decoding_cost(body)
+    def size(self, body: Buffer) -> int:
+        return len(body)
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
@@ -103,25 +98,19 @@ class DocumentForm:
         length = self._rest.header_length
         flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
-        if generate.is_inference_request(flat.members, declared.keys() | model.named):
+        if generate.is_inference_request(flat, declared.keys() | model.named):
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        return generate.decode_request(flat, declared, model.named)
-
-    def encoding_cost(self, _: InferenceRequest, response: InferenceResponse) -> int:
-        return costs.encoding_cost(_AS_JSON, response)
+        # what a frame takes are its columns, whatever their names
+        columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.takes_columns else set()
+        return generate.decode_request(flat, declared, model.named | columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:
             return self._frame % rest.encode_response(response, _AS_JSON)[0]
         self._head = self._head or generate.encode_head(response)
         return self._frame % generate.encode_response(response, self._head)
-
-    def encoder_like(self, _: InferenceRequest, response: InferenceResponse) -> Callable[[Any], bytes]:
-        if self._is_flat:
-            return generate.encoder_like(response, self._frame)
-        return rest.encoder_like(response, self._frame)
 
 
 def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:

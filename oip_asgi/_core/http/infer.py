@@ -8,10 +8,8 @@ from typing import Any
 
 from ..datatypes import Buffer
 from ..errors import InvalidRequest
-from ..limits import ON_LOOP
 from ..models.model import Model
 from ..rest import body as rest
-from ..rest import costs
 from ..rest.raw_request import raw_request
 from ..tensors import InferenceRequest, InferenceResponse, Lend
 from .request import HEADER_LENGTH, Incoming
@@ -22,7 +20,6 @@ class RestForm(Incoming):
     """One inference request over HTTP: how its body is decoded, and its response encoded."""
 
     timeout: float = math.inf
-    encoding_cost = staticmethod(costs.encoding_cost)
 
     @property
     def transport(self) -> Any:
@@ -31,9 +28,8 @@ class RestForm(Incoming):
     def named_headers(self) -> Mapping[str, str]:
         return self.head.named_headers()
 
-    def decoding_cost(self, body: Buffer) -> int:
-        most = len(body) * costs.JSON_BYTE  # no byte of a body costs more
-        return most if most <= ON_LOOP else costs.decoding_cost(body, self.header_length)
+    def size(self, body: Buffer) -> int:
+        return len(body)
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.header_length

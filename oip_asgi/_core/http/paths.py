@@ -6,11 +6,7 @@ from urllib.parse import quote, unquote
 
 
 def prefix_of(path: str) -> str:
-    """A mount's path as it is compared, without a slash at its end.
-
-    Raises:
-        ValueError: It does not begin with a slash.
-    """
+    """A mount's path as it is compared, without a slash at its end."""
     if not path.startswith("/"):
         raise ValueError(f'path={path!r} must begin with a slash, such as "/v2"')
     return path.rstrip("/")
@@ -24,15 +20,7 @@ def behind(path: str, mount: str) -> str | None:
 
 
 def encoded(path: str, target: str | None) -> str:
-    """The percent-encoded form of a path behind the mount.
-
-    Args:
-        path: It, decoded, as hosts hand it to a mounted application.
-        target: What the request line asked for, as it was sent; None where the server does not say.
-
-    Returns:
-        The end of `target` that decodes to `path`, so that an encoded slash can be told from a plain one; else `path`, encoded again.
-    """
+    """The percent-encoded form of a path behind the mount."""
     if target is not None and "%" not in target and "%" not in path and not path.endswith("/"):
         return path  # as nearly always
     raw = (target or "").partition("?")[0]

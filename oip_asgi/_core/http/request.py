@@ -34,7 +34,6 @@ class Head(msgspec.Struct):
         headers: Names in lower case.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
-        compress: Whether the response may be compressed, where the request accepts that.
         mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
     """
 
@@ -43,7 +42,6 @@ class Head(msgspec.Struct):
     headers: Sequence[tuple[bytes, bytes]]
     body_is_bounded: bool
     transport: Any
-    compress: bool = False
     mount: Callable[[Head], str] = _unmounted
 
     def named_headers(self) -> Mapping[str, str]:
@@ -52,12 +50,13 @@ class Head(msgspec.Struct):
 
 
 class Incoming(msgspec.Struct, eq=False):
-    """A request's body, which is read once or not at all, and what the headers say of it and of the response's.
+    """A request's body, which is read once or not at all, and what the headers say of it.
 
     Args:
         head: The request's head.
         headers: Its headers by name, those that are repeated joined by a comma.
         limit: The most bytes that are taken; None for no limit.
+        json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
         is_left: Whether it has not been read.
         header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
     """
@@ -65,40 +64,26 @@ class Incoming(msgspec.Struct, eq=False):
     head: Head
     headers: dict[bytes, bytes]
     limit: int | None
+    json_limit: int | None = None
     is_left: bool = True
     header_length: int | None = None
 
-    def accepted(self) -> str:
-        """Which codings the response's body may have."""
-        return self.headers.get(b"accept-encoding", b"").decode("latin-1")
-
     def read(self) -> Read:
-        """The effect that reads the whole body.
-
-        Raises:
-            InvalidRequest: A header that counts bytes is no plain number, or is repeated with different values.
-            UnsupportedEncoding: It is compressed in a way that is not decoded.
-            InferenceError: It is too large, or its end cannot be told.
-        """
+        """The effect that reads the whole body."""
         length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
         named = self.headers.get(b"content-encoding")
         coding = None if named is None else coding_of(named.decode("latin-1"))
         whole = -1 if length is None or coding is not None else length
-        body = Body(length, self.limit, coding, self.header_length or 0, whole=whole)
+        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit, whole=whole)
         self.is_left = False
         if length is None:
             self._check_end()
-        elif self.limit is not None and length > self.limit:
+        else:
             body.check(length)
         return Read(body)
 
     def length(self) -> int | None:
-        """How long the body is, None where its server tells its end.
-
-        Raises:
-            InvalidRequest: `Content-Length` is no plain number, or is repeated with different values.
-            LengthRequired: The body's end cannot be told.
-        """
+        """How long the body is, None where its server tells its end."""
         length = _length(self.headers, b"content-length")
         if length is None:
             self._check_end()

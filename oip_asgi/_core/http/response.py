@@ -9,7 +9,7 @@ import msgspec
 
 from .. import schemas
 from ..datatypes import Buffer
-from ..errors import InferenceError, NotFound, shown
+from ..errors import InferenceError, NotFound, error_text, shown
 
 JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")
@@ -35,10 +35,7 @@ class Response(msgspec.Struct, frozen=True):
     size: int
 
     def messages(self) -> Iterable[tuple[bytes, bool]]:
-        """The parts as `bytes`, which is what servers take, and whether more of them follow.
-
-        They are few, as each costs a call, and none is so large that much is there twice.
-        """
+        """The parts as `bytes`, which is what servers take, and whether more of them follow."""
         return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
 
     def _pieces(self) -> Iterator[tuple[bytes, bool]]:
@@ -61,13 +58,7 @@ CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
 
 
 def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
-    """A response of these parts.
-
-    Args:
-        status: The HTTP status.
-        described: The headers that say what the parts are.
-        parts: The body.
-    """
+    """A response of these parts."""
     size = sum(map(len, parts))
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
@@ -80,7 +71,7 @@ def json_response(status: int, document: msgspec.Struct) -> Response:
 def text_of(error: InferenceError) -> schemas.Error:
     """The document that an error is."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return schemas.Error(str(error).encode(errors="replace").decode())
+    return schemas.Error(error_text(error).encode(errors="replace").decode())
 
 
 def refusal(error: InferenceError) -> Response:

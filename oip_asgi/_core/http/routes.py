@@ -17,7 +17,7 @@ import msgspec
 
 from ..effects import Steps
 from ..errors import MethodNotAllowed, NotFound, shown
-from ..serving.extensions import NO_LOG_SETTINGS, NO_TRACE_SETTINGS
+from ..serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS
 from .response import Response
 
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
@@ -29,6 +29,7 @@ _VERSION: Final = "[/versions/{version}]"
 _NOT_SUPPORTED: Final = (
     (re.compile("(/models/.+)?/trace/setting"), NO_TRACE_SETTINGS),
     (re.compile("/logging"), NO_LOG_SETTINGS),
+    (re.compile("/cudasharedmemory/.+"), NO_CUDA),
 )
 """Paths of Triton's extensions that are not found, and why."""
 
@@ -80,11 +81,7 @@ class _Named(NamedTuple):
 
 
 class Routes:
-    """A table of routes, in the form in which paths are looked up.
-
-    Args:
-        table: The routes.
-    """
+    """A table of routes, in the form in which paths are looked up."""
 
     def __init__(self, table: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}
@@ -106,11 +103,7 @@ class Routes:
         return list(dict.fromkeys(path.split("/")[1] for path in (*self._fixed, *self._named) if path))
 
     def match(self, path: str) -> Match | None:
-        """What a path names; None for nothing that is in the table.
-
-        Args:
-            path: Behind the mount, percent-encoded. One slash at its end does not count.
-        """
+        """What a path names; None for nothing that is in the table."""
         path = path.removesuffix("/")
         plain = unquote if "%" in path else str
         fixed = self._fixed.get(plain(path))
@@ -150,25 +143,14 @@ def _longer_action(
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
-    """The error for a method that a path does not have, with `Allow`.
-
-    Args:
-        method: The method.
-        handlers: The methods that it has.
-        instead: The path that this method is probably meant for, with its mount; empty where nobody knows.
-    """
+    """The error for a method that a path does not have, with `Allow`."""
     allowed = ", ".join(handlers)
     meant = f"; for inference, {method} to {shown(instead)}" if instead else ""
     return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
 
 
 def unknown_path(path: str, mount: str) -> NotFound:
-    """The error for a path that nothing answers.
-
-    Args:
-        path: Behind the mount, percent-encoded.
-        mount: The mount's own path, which clients have to send before it.
-    """
+    """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
     quoted = shown(unquote(path.removesuffix("/")))
     for pattern, why in _NOT_SUPPORTED:

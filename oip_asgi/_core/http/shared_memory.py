@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..effects import Run, Steps
 from ..rest import shared_memory as rest
-from ..serving import shared_memory
 from .response import JSON, Response, encoded_json, respond
 
 if TYPE_CHECKING:
@@ -38,17 +37,6 @@ def unregister(request: Exchange) -> Response:
     return respond(200, [], [])
 
 
-def cuda_status(request: Exchange) -> Response:
-    """Answer that there are no regions of CUDA's shared memory."""
-    shared_memory.check_cuda_status(request.region)
-    return respond(200, [JSON], [b"[]"])
-
-
-def cuda_register(_: Exchange) -> Response:
-    """Refuse to register a region of CUDA's shared memory."""
-    raise shared_memory.no_cuda()
-
-
-def cuda_unregister(_: Exchange) -> Response:
-    """Nothing is registered, so nothing is to do: clients ask for it when they start."""
+def unregister_cuda(_: Exchange) -> Response:
+    """Answer that it is done: clients of system shared memory ask for this too when they start."""
     return respond(200, [], [])

@@ -24,27 +24,16 @@ nearest to these digits lies halfway to the next FP32, so such clients get that 
 (`tests/core/json/test_fp32.py`)."""
 
 
-def can_read(dtype: DType) -> bool:
-    """Whether there is a library for data of a dtype."""
-    return dtype.kind in _READ_AS and _library("simdjson") is not None
-
-
 def read(text: bytes, dtype: DType) -> Array | None:
-    """The numbers of a JSON array.
-
-    Args:
-        text: One JSON array.
-        dtype: A dtype for which there is a library.
-
-    Returns:
-        A flat array of that dtype; None where there is something else than numbers that fit.
-    """
+    """The numbers of a flat JSON array as an array; None if it has anything but numbers that fit, or there is no library for them."""
+    if dtype.kind not in _READ_AS or (simdjson := _library("simdjson")) is None:
+        return None
     code, wide_dtype = _READ_AS[dtype.kind]
     # pysimdjson makes one flat array of nested ones, however deep and long
     if text.find(b"[", 1) >= 0:
         return None
     try:
-        wide = np.frombuffer(_library("simdjson").Parser().parse(text).as_buffer(of_type=code), wide_dtype)
+        wide = np.frombuffer(simdjson.Parser().parse(text).as_buffer(of_type=code), wide_dtype)
     except (ValueError, TypeError, RuntimeError):
         return None
     if wide_dtype == dtype:

@@ -1,20 +1,20 @@
 """JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
 
-Nearly all data is plain, and read by decoders that know its type. What they refuse is read a second time, element by element, by code that
-takes everything the protocol allows and says exactly what is wrong. So no text is parsed more than twice.
+Nearly all data is read by decoders that know its type: a short text as it nests; a long one in flat pieces, while its brackets and commas
+are compared with those that the shape implies. What these decoders refuse is read by `elements`, which names what is wrong.
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import struct
+import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
@@ -22,13 +22,13 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from ..datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, shown
+from ..interpreter import yield_interpreter
+from ..limits import LOOP_BYTES, PIECE
 from ..raw import count
 from ..tensors import object_array, shaped
-from ..turns import let_others_run
-from . import accelerators, chunks, elements, strings, structure
-from .documents import MAX_DEPTH, NotPlain
-from .numbers import are_many_slow
+from . import accelerators, elements
+from .text import without_escapes
 
 _FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
 
@@ -42,71 +42,67 @@ _TYPES: Final[dict[str, Any]] = {
 }
 """For each kind of dtype: what msgspec decodes an element as."""
 
+_SHORT: Final = LOOP_BYTES
+"""Bytes of text up to which it is decoded as it nests: its lists are small, however many they are."""
+
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
 _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
-_MARK: Final = b"\1"
-"""What stands for an empty array while many of them are read. JSON has it nowhere."""
+_OPENING: Final = re.compile(rb"(?:[ \t\r\n]*\[)+")
+_SPACE: Final = b" \t\r\n"
 
-_LONG: Final = 2**12
-"""Bytes of text above which it is read in chunks. Lists of elements are small up to there, however many there are."""
+_NO_SKELETON: Final = bytes(set(range(256)) - set(b"[],"))
+_BLANK: Final = bytes.maketrans(b"[]", b"  ")
 
-_TAIL: Final = 64
-"""Bytes at the end of a text where its last bracket is, unless there is much whitespace."""
+_SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
+"""A number that takes msgspec and pysimdjson 8 microseconds, and Python's json a fraction of one."""
 
-_SLOW: Final = 2**12
-"""Bytes of numbers that are slow to read that are decoded in one call, which holds the interpreter: a millisecond or two."""
+_FEW: Final = 2**6
+"""Bytes of text up to which it does not matter how slow its numbers are."""
+
+_TURN: Final = 0.002
+"""Seconds after which the thread lets others have the interpreter."""
+
+_STEP: Final = 2**13
+"""Elements that are written in one call."""
+
+_MANY: Final = 2**9
+"""Elements above which an optional library writes them: it is quick with many."""
 
 _NULL: Final = b"n"
 """What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
-
-_MANY: Final = 2**9
-"""Elements above which they are written in chunks, by a library that is quick with many."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The JSON text of `data` as an array.
-
-    Args:
-        text: One JSON value, as it stood in the request.
-        dtype: A dtype of the protocol.
-        shape: Its dimensions, 0 or more each.
-
-    Returns:
-        An array of that dtype and shape, which shares nothing with `text`.
-
-    Raises:
-        InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
-    """
+    """The JSON text of `data` as an array."""
+    size = count(shape)
+    if len(text) > _SHORT and _LIST.match(text) is not None:
+        wanted = elements.Wanted(dtype, shape, size)
+        try:
+            return _read_long(memoryview(text), wanted)
+        except elements.Mismatch:
+            if len(text) > LOOP_BYTES:
+                raise
+        return _to_array(elements.read(bytes(text), wanted), dtype, shape)  # which names the place
     try:
-        return read_plain(text, dtype, shape)
-    except NotPlain:
-        return read_closely(text, dtype, shape)
+        flat = _read_short(text, dtype.kind, shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        flat = None
+    if flat is None or len(flat) != size:
+        flat = elements.read(bytes(text), elements.Wanted(dtype, shape, size))
+    return _to_array(flat, dtype, shape)
 
 
-def read_plain(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The same as `from_json` for text that is plain.
-
-    Raises:
-        InvalidRequest: There is no array of that shape.
-        NotPlain: Something is wrong with the text, or it is written in a way that is rare or slow to read.
-    """
-    size, kind = count(shape), dtype.kind
-    try:
-        if len(text) > _LONG:
-            return _read_long(memoryview(text), dtype, shape, size)
-        if _NESTED.match(text):
-            flat = _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
-        elif shape or _LIST.match(text):
-            flat = _FLAT[kind].decode(text)
-        else:
-            flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
-        if len(flat) == size:
-            return _to_array(flat, dtype, shape)
-    except (chunks.Mismatch, InvalidRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    raise NotPlain
+def _read_short(text: Buffer, kind: str, shape: tuple[int, ...]) -> list[Any] | None:
+    """The elements of a short text; None if they do not have the shape, or are slow to decode."""
+    if len(text) > _FEW and _is_slow(bytes(text), kind):
+        return None
+    if _NESTED.match(text):
+        return _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
+    if shape or _LIST.match(text):
+        return _FLAT[kind].decode(text)  # type: ignore[no-any-return]
+    return [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
 
 
 @cache  # bounded: 6 kinds, 65 depths
@@ -121,142 +117,133 @@ _FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
 """The decoders of flat arrays, which nearly all `data` is."""
 
 
-def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any] | None:
+    """The elements of nested lists; None if they do not have the shape."""
     level: list[Any] = [nested]
     for size in shape:
         if any(len(item) != size for item in level):
-            raise NotPlain
+            return None
         level = list(chain.from_iterable(level))
     return level
 
 
-def _read_long(text: memoryview, dtype: DType, shape: tuple[int, ...], size: int) -> Array:
+def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
+    """Long data as an array, in pieces. It has the right brackets if its skeleton is that of the shape, as it is known to be JSON."""
+    shape, size = wanted.shape, wanted.size
     if not size:
-        return _read_empty(text, dtype, shape)
-    text, nesting = _peeled(text, shape)
-    if _LIST.match(text) is None:
-        raise NotPlain
-    if len(text) <= chunks.CHUNK and len(nesting) < 2:
-        values = _decode_plain(bytes(text), dtype)
-        if len(values) != size:
-            raise NotPlain
-        return (object_array(values, shape) if isinstance(values, list) else values).reshape(shape)
-
-    def decode(chunk: bytes, _: int) -> Array | list[bytes]:
-        return _decode_plain(chunk, dtype)
-
-    return _read_chunks(text, dtype, nesting, size, decode).reshape(shape)
-
-
-def _peeled(text: memoryview, shape: tuple[int, ...]) -> tuple[memoryview, tuple[int, ...]]:
-    """A text without the outer arrays that have only one item, and how it nests."""
-    if not shape or _NESTED.match(text) is None:
-        return text, (count(shape),)
-    while len(shape) > 1 and shape[0] == 1:
-        tail = bytes(text[-_TAIL:])
-        kept = tail.rstrip(b" \t\r\n")
-        opening = _LIST.match(text)
-        if opening is None or not kept.endswith(b"]"):
-            break
-        text, shape = text[opening.end() : len(text) - len(tail) + len(kept) - 1], shape[1:]
-    return text, shape
-
-
-def _read_chunks(text: Buffer, dtype: DType, nesting: tuple[int, ...], size: int, decode: chunks.Decode) -> Array:
+        _check_empty(text, wanted)
+        return np.empty(shape, wanted.dtype)
     if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
-        raise chunks.Mismatch(0)
-    array = np.empty(size, dtype)
-    chunks.read(text, nesting, array, decode, strings=dtype.hasobject)
-    return array
+        raise wanted.mismatch(0)
+    opening = _OPENING.match(text)
+    assert opening is not None  # it is a list
+    depth = opening[0].count(b"[")
+    is_flat = depth == 1 or (depth == len(shape) and shape[-1] == size)
+    if is_flat:
+        text = text[opening.end() : _end_of_flat(text)]
+    array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
+    since = time.monotonic()
+    for chunk in _chunks(text, strings=wanted.dtype.hasobject):
+        if not is_flat:
+            chunk, brackets = _flat_chunk(chunk, strings=wanted.dtype.hasobject)
+            skeleton.append(brackets)
+        if time.monotonic() - since > _TURN:
+            yield_interpreter()
+            since = time.monotonic()
+        values = _decode(b"[%b]" % chunk, wanted, filled, is_nested=depth > 1)
+        end = filled + len(values)
+        if end > size:
+            raise wanted.mismatch(filled, is_long=True)
+        array[filled:end] = values
+        filled = end
+    if filled != size or (not is_flat and not _has_skeleton(b",".join(skeleton), shape)):
+        raise wanted.mismatch(filled)
+    return array.reshape(shape)
 
 
-def _read_empty(text: memoryview, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Long text of a tensor without elements: one empty array, or many in arrays that are not empty."""
-    marked = _marked(text)
-    if marked != _MARK:
-        outer = tuple(takewhile(bool, shape))
-        if not outer:
-            raise chunks.Mismatch(0)
-        _read_chunks(marked, np.dtype(bool), outer, math.prod(outer), _decode_marks)
-    return np.empty(shape, dtype)
+def _end_of_flat(text: memoryview) -> int:
+    """Where the closing brackets at the end of a text begin."""
+    end = len(text)
+    while end and text[end - 1] in b"] \t\r\n":
+        end -= 1
+    return end
 
 
-def _marked(text: memoryview) -> bytes:
-    """The text without whitespace, and with a mark in the place of each empty array."""
-    parts: list[bytes] = []
-    left = b""
-    for start in range(0, len(text), chunks.CHUNK):
-        window = left + bytes(text[start : start + chunks.CHUNK]).translate(None, b" \t\r\n")
-        if _MARK in window:
-            raise chunks.Mismatch(0)
-        left = b"[" if window.endswith(b"[") else b""
-        parts.append(window.removesuffix(left).replace(b"[]", _MARK))
-    return b"".join([*parts, left])
+def _check_empty(text: memoryview, wanted: elements.Wanted) -> None:
+    """Look at long data of a tensor without elements."""
+    squeezed = bytes(text).translate(None, _SPACE)
+    if squeezed != b"[]" and not _has_skeleton(squeezed, wanted.shape):
+        raise wanted.mismatch(0)
 
 
-def _decode_marks(chunk: bytes, first: int) -> Array:
-    marks = chunk[1:-1].translate(None, b" ").split(b",")
-    if set(marks) != {_MARK}:
-        raise chunks.Mismatch(first)
-    return np.zeros(len(marks), bool)
+def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
+    """Whether a text has exactly the brackets and commas of arrays that nest as a shape."""
+    length = 0
+    for size in reversed(shape):
+        length = max(size * (length + 1) - 1, 0) + 2
+    if length != len(skeleton):  # before it is made: a shape may be of any size
+        return False
+    expected = b""
+    for size in reversed(shape):
+        expected = b"[%b]" % ((expected + b",") * size)[:-1]
+    return expected == skeleton
 
 
-def _decode_plain(chunk: bytes, dtype: DType) -> Array | list[bytes]:
-    """One flat JSON array as an array, or as a list of BYTES elements."""
-    kind = dtype.kind
-    if kind == "O":
-        return strings.read(chunk)
-    if kind in "fV" and are_many_slow(chunk):
-        raise NotPlain
-    if accelerators.can_read(dtype):
-        array = accelerators.read(chunk, dtype)
-        if array is None:
-            raise NotPlain
+def _chunks(text: memoryview, *, strings: bool) -> Iterator[bytes]:
+    """A text in pieces, which end at commas between elements: no element is cut."""
+    start, size = 0, PIECE
+    while start < len(text):
+        chunk = bytes(text[start : start + size])
+        if start + size < len(text):
+            comma = _last_comma(chunk) if strings else chunk.rfind(b",")
+            if comma < 0:
+                size *= 2
+                continue
+            chunk = chunk[:comma]
+        yield chunk
+        start, size = start + len(chunk) + 1, PIECE
+
+
+def _last_comma(chunk: bytes) -> int:
+    """The last comma outside strings, -1 if there is none."""
+    plain = without_escapes(chunk)
+    comma = plain.rfind(b",")
+    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string: the one before that string is not
+        comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
+    return comma
+
+
+def _flat_chunk(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
+    """A piece without the brackets between its elements, and its skeleton: these brackets and the commas."""
+    if not strings:
+        return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
+    if b"\\" in chunk:  # the same strings, with quotes at their ends only
+        chunk = chunk.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
+    parts = chunk.split(b'"')
+    skeleton = b"".join(parts[::2]).translate(None, _NO_SKELETON)
+    parts[::2] = [part.translate(_BLANK) for part in parts[::2]]
+    return b'"'.join(parts), skeleton
+
+
+def _decode(flat: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array | list[bytes]:
+    """One flat JSON array of elements, the first of which has this index, as an array or as BYTES elements."""
+    dtype, kind = wanted.dtype, wanted.dtype.kind
+    is_slow = _is_slow(flat, kind)
+    array = None if is_slow else accelerators.read(flat, dtype)
+    if array is not None:
         return array
-    flat = _FLAT[kind].decode(chunk)
-    return _to_array(flat, dtype, (len(flat),))
-
-
-def read_closely(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The same as `from_json`, for any text: each element is looked at.
-
-    Raises:
-        InvalidRequest: The text does not have the shape, flat or nested, or an element is not one of the datatype.
-    """
-    size = count(shape)
-    kind = "f" if dtype.kind == "V" else dtype.kind
-    wanted = elements.Wanted(dtype, kind, shape, size)
-    if len(text) <= chunks.CHUNK or _LIST.match(text) is None:
-        whole = bytes(text)
-        if len(whole) > _LONG and kind != "O" and whole.count(b",") >= math.prod(takewhile(bool, shape)):
-            # before lists of too many are made; strings may hold commas, so of them only the decoder can tell
-            raise InvalidRequest(f"data has too many elements: expected {wanted}")
-        return _to_array(elements.read(whole, wanted), dtype, shape)
     try:
-        if not size:
-            return _read_empty(memoryview(text), dtype, shape)
-        is_nested = _NESTED.match(text) is not None
+        values = None if is_slow else _FLAT[kind].decode(flat)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        values = None
+    if values is None:
+        values = elements.read_flat(flat, wanted, first, is_nested=is_nested)
+    return list(map(str.encode, values)) if kind == "O" else _to_array(values, dtype, (len(values),), first)
 
-        def decode(chunk: bytes, first: int) -> Array:
-            read: list[Array] = []
-            is_slow = kind == "f" and are_many_slow(chunk)
-            for part in chunks.parts(chunk, _SLOW) if is_slow else [chunk]:
-                flat = elements.read_flat(part, wanted, first, is_nested=is_nested)
-                if not flat:
-                    raise chunks.Mismatch(first)
-                read.append(_to_array(flat, dtype, (len(flat),), first))
-                first += len(flat)
-                let_others_run()
-            return np.concatenate(read) if is_slow else read[0]
 
-        return _read_chunks(text, dtype, shape if is_nested and shape else (size,), size, decode).reshape(shape)
-    except chunks.Mismatch as error:
-        problem = f"has another form, or too few elements, from element {error.index} on"
-        if error.is_long:
-            problem = "has too many elements"
-        elif structure.depth(text) > MAX_DEPTH:
-            problem = "is nested too deep"
-        raise InvalidRequest(f"data {problem}: expected {wanted}") from None
+def _is_slow(text: bytes, kind: str) -> bool:
+    """Whether a text has a number that is slow to read."""
+    return kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text) is not None
 
 
 def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
@@ -295,36 +282,35 @@ def _to_floats(flat: list[Any], dtype: DType, first: int) -> Array:
 
 
 def to_json(array: Array) -> bytes:
-    """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost.
-
-    Args:
-        array: Any shape. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
-
-    Raises:
-        InvalidRequest: A BYTES element is not UTF-8, so only binary data can carry it.
-    """
-    kind = array.dtype.kind
-    if kind == "V":
-        array, kind = cast(array, DTYPES["FP64"]), "f"
+    """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
+    if array.dtype.kind == "V":
+        array = cast(array, DTYPES["FP64"])
     flat = array.ravel()
+    if len(flat) <= _STEP:
+        return _write(flat, 0)
+    return b"[%b]" % b",".join([_write(flat[start : start + _STEP], start)[1:-1] for start in range(0, len(flat), _STEP)])
+
+
+def _write(flat: Array, first: int) -> bytes:
+    """A piece of a flat array, whose first element has this index, as a JSON array."""
+    kind = flat.dtype.kind
     if kind == "O":
-        return chunks.write(flat, strings.write)
-    if len(flat) > _MANY:
-        return chunks.write(flat, _many_numbers)
-    text = _encode(flat.tolist())
-    return _with_infinities(flat, text) if kind == "f" and text.find(_NULL) >= 0 else text
-
-
-def _many_numbers(array: Array, _: int) -> bytes:
-    text = accelerators.write(array) or _encode(array.tolist())
-    return _with_infinities(array, text) if array.dtype.kind == "f" and text.find(_NULL) >= 0 else text
-
-
-def _with_infinities(array: Array, text: bytes) -> bytes:
-    """The text of an array as JSON, in which infinities are null, with what they should be."""
-    if not np.isinf(array).any():
+        return _encode(_strings(flat.tolist(), first))
+    text = (accelerators.write(flat) if len(flat) > _MANY else None) or _encode(flat.tolist())
+    if kind != "f" or text.find(_NULL) < 0 or not np.isinf(flat).any():
         return text
-    values: list[Any] = array.tolist()
-    for place in np.flatnonzero(np.isinf(array)).tolist():
+    values: list[Any] = flat.tolist()
+    for place in np.flatnonzero(np.isinf(flat)).tolist():
         values[place] = "Infinity" if values[place] > 0 else "-Infinity"
     return _encode(values)
+
+
+def _strings(elements: list[bytes], first: int) -> list[str]:
+    strings: list[str] = []
+    try:
+        strings.extend(map(bytes.decode, elements))
+    except UnicodeDecodeError:
+        place = len(strings)  # of the first that is none
+        text = f"BYTES element {first + place} is {shown(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        raise InvalidRequest(text) from None
+    return strings

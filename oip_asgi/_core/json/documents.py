@@ -1,8 +1,7 @@
 """The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the bytes behind the JSON.
 
-Each text is read by two decoders at most: a strict one that is quick, and one that looks closely and says what is wrong. Long `data` is
-cut out before, and is read in chunks later. So no decoder gets a long text at once (measured: to skip 20 MB of `[[1]],` would hold the
-interpreter for 40 milliseconds).
+A short text is read by a decoder that knows all its types. If it refuses, or the text is long, the parts are read one by one: so no call
+makes many objects at once, and the error names the place.
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
@@ -10,67 +9,22 @@ Specification: Inference Request JSON Object, Inference Response JSON Object.
 from __future__ import annotations
 
 import math
-import re
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
 from .. import schemas
-from ..datatypes import FLOATING, Buffer
+from ..datatypes import FLOATING, MAX_RANK, Buffer
 from ..errors import InvalidRequest
-from ..limits import MAX_TENSORS
-from . import structure
-from .numbers import NO_JSON, ONLY_FLOATS, are_many_slow, count_spelled, has_literals, spell_literals
-
-MAX_DEPTH: Final = 100
-"""How deep JSON may nest, wherever it does."""
-
-MAX_BESIDE: Final = 2**24
-"""The most bytes of JSON in a request beside long `data`. 100,000 inputs, which are the most there may be, have 160 each."""
-
-_MAX_PART: Final = 2**21
-"""The most bytes of JSON beside long `data` that are decoded in one call: so many of small parameters take 40 milliseconds."""
+from ..limits import LOOP_BYTES, MAX_TENSORS, check_numbers
+from .text import NO_JSON, ONLY_FLOATS, blanked, check_members, check_unseen, mask_literals, place_of
 
 MAX_PARAMETERS: Final = 100_000
-"""How many parameters all inputs may have together. Each takes ten times its text."""
+"""How many parameters a request may have, those of its tensors included. Each takes ten times its text."""
 
-_MAX_ITEMS: Final = 2 * MAX_TENSORS + MAX_PARAMETERS
-"""The most items that lists and objects in a request's own members may have."""
-
-_ITEMS: Final = 2
-"""How many brackets are open around these."""
-
-_NOTHING: Final = msgspec.Raw()
-
-LONG: Final = 2**12
-"""Bytes of JSON from which it is worth a look where its `data` begins and ends."""
-
-_MAX_LOOKS: Final = 200_000
-"""At how many places `data` is looked for, which are more than there may be inputs."""
-
-_LONGER: Final = 2**20
-"""Where more bytes of JSON than this are left when the `data` that is quickly found is cut out, `data` is searched for exactly."""
-
-_UNCHECKED: Final = 2**10
-"""Bytes of JSON up to which it does not matter how slow its numbers are to read."""
-
-_CHUNK: Final = 2**16
-
-_NAME: Final = b'"data"'
-_OPENING: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[(?=.)")
-_QUOTE: Final = ord('"')
-_SPACE: Final = b" \t\r\n"
-_TAIL: Final = 2**8
-"""How far before the next brace or quote the end of an array is looked for."""
-
-_PLACEHOLDER: Final = b"[7.77e-77]"
-"""What stands in a text for `data` that was cut out of it."""
-
-_BYTE: Final = re.compile(r"\(byte ([0-9]+)\)$")
+_MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
+"""How many members all objects of a request may have: five of each input, two of each output, and parameters."""
 
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""
@@ -78,23 +32,17 @@ ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What is no value of a parameter."""
 
-_request: Final = msgspec.json.Decoder(schemas.InferenceRequest[msgspec.Raw]).decode
-_short_request: Final = msgspec.json.Decoder(schemas.InferenceRequest[schemas.RequestInput]).decode
-_input: Final = msgspec.json.Decoder(schemas.RequestInput).decode
-_lenient_request: Final = msgspec.json.Decoder(schemas.LenientInferenceRequest).decode
+_short_request: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_request: Final = msgspec.json.Decoder(schemas.RequestParts).decode
+_input: Final = msgspec.json.Decoder(schemas.InputParts).decode
+_outputs: Final = msgspec.json.Decoder(list[schemas.OutputParts] | None).decode
+_name: Final = msgspec.json.Decoder(str).decode
+_shape: Final = msgspec.json.Decoder(tuple[schemas.Dimension, ...]).decode
 _id: Final = msgspec.json.Decoder(str | None).decode
 _parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
-_outputs: Final = msgspec.json.Decoder(list[schemas.LenientRequestOutput] | None, float_hook=float).decode
-_lenient_input: Final = msgspec.json.Decoder(schemas.LenientRequestInput, float_hook=float).decode
 _response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
 T = TypeVar("T")
-Extent: TypeAlias = tuple[int, int]
-"""Where something begins and ends in a text."""
-
-
-class NotPlain(Exception):
-    """The text is not plain: it must be read closely."""
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
@@ -104,302 +52,148 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         id: Its `id`.
         parameters: Its parameters.
         outputs: The outputs that it asks for.
-        number: How many inputs it has.
-        inputs: These, to be gone through once: of many, each is decoded when its turn comes, so that it can become a tensor before the next
-            is there. That raises `NotPlain` and `ERRORS` where the request is plain, and `InvalidRequest`, which names the place.
+        inputs: Its inputs, to be gone through once. If there are many, each is decoded in its turn: `InvalidRequest` names the place.
     """
 
     id: str | None
     parameters: schemas.Parameters | None
     outputs: list[schemas.RequestOutput]
-    number: int
     inputs: Iterable[schemas.RequestInput]
 
 
-class _Inputs(msgspec.Struct, frozen=True, eq=False):
-    """The inputs of a request one after the other. What was decoded is let go.
-
-    Args:
-        texts: Each input as text.
-        text: The whole text.
-        data: The long `data` that was cut out of these, in order.
-        is_plain: Whether the quick decoder took it, which then reads its inputs too.
-        is_spelled: Whether literals that are no JSON were written as strings in it.
-    """
-
-    texts: list[msgspec.Raw]
-    text: Buffer
-    data: Sequence[Buffer]
-    is_plain: bool
-    is_spelled: bool = False
-
-    def __iter__(self) -> Iterator[schemas.RequestInput]:
-        left = iter(self.data)
-        texts, parameters = self.texts, 0
-        for place in range(len(texts)):
-            text, texts[place] = texts[place], _NOTHING
-            if len(text) > _MAX_PART:
-                _refuse_size(text, f"inputs[{place}]")
-            item = _input(text) if self.is_plain else _input_closely(text, f"inputs[{place}]", is_spelled=self.is_spelled)
-            if item.parameters:
-                parameters += len(item.parameters)
-                if parameters > MAX_PARAMETERS:
-                    raise InvalidRequest(f"the inputs have more than {MAX_PARAMETERS} parameters")
-            if self.data and bytes(item.data) == _PLACEHOLDER:
-                item.data = msgspec.Raw(next(left))
-            yield item
-        if next(left, None) is not None:
-            raise NotPlain
-        if not self.is_plain:
-            check_unseen(self.text)
+def request_document(text: Buffer) -> Request:
+    """The JSON of a request as a document."""
+    if len(text) <= LOOP_BYTES:
+        try:
+            short = _short_request(text)
+        except ERRORS:
+            pass  # such as unknown fields, which are rare
+        else:
+            return Request(short.id, short.parameters, [*short.outputs] if short.outputs else [], short.inputs)
+    return request_in_parts(text)
 
 
-def plain_request(text: Buffer) -> Request:
-    """The JSON of a request, where it is plain, as nearly always.
-
-    The quick decoder skips no field unseen but `data`, and the decoders of `data` look at all of that. So nothing it takes can hide deep
-    nesting or bad UTF-8. Unknown fields, the literals of Python's json, and mistakes are rare, so they pay for the closer look.
-
-    Raises:
-        NotPlain: It is not plain, or long beside its `data`.
-        msgspec.DecodeError: The same; UnicodeDecodeError and RecursionError likewise.
-    """
-    if len(text) < LONG:
-        if len(text) > _UNCHECKED and are_many_slow(bytes(text)):
-            raise NotPlain
-        short = _short_request(text)
-        outputs: list[schemas.RequestOutput] = [*short.outputs] if short.outputs else []
-        return Request(short.id, short.parameters, outputs, len(short.inputs), short.inputs)
-    cuts = _long_arrays(text)
-    head = _without(text, cuts)
-    if len(head) > _LONGER:
-        cuts = structure.data_values(text, LONG)
-        head = _without(text, cuts)
-    if len(head) > _MAX_PART or (len(head) > _UNCHECKED and are_many_slow(bytes(head))):
-        raise NotPlain
-    if (cuts and bytes(head).count(_PLACEHOLDER) != len(cuts)) or (len(head) > _MAX_ITEMS and _has_many_items(head)):
-        raise NotPlain
-    document = _request(head)
-    inputs = _Inputs(document.inputs, text, _cut_out(text, cuts), is_plain=True)
-    return Request(document.id, document.parameters, [*(document.outputs or ())], len(document.inputs), inputs)
-
-
-def request_closely(text: Buffer) -> Request:
-    """The JSON of a request, whatever it is.
-
-    Raises:
-        InvalidRequest: It is no such JSON; the text names the place.
-    """
-    cuts = structure.data_values(text, LONG) if len(text) >= LONG else []
-    request, inputs = _request_without(text, cuts)
-    if cuts and not _are_in_place(inputs, len(cuts)):
-        request, _ = _request_without(text, [])
-    return request
-
-
-def _request_without(text: Buffer, cuts: list[Extent]) -> tuple[Request, list[msgspec.Raw]]:
-    """The document of a text without what is cut out of it, and its inputs as text."""
-    head = _without(text, cuts)
-    if len(head) > MAX_BESIDE:
-        raise InvalidRequest(f"the JSON has {len(head)} bytes beside long data: expected {MAX_BESIDE} at most")
-    if len(head) > _MAX_ITEMS and _has_many_items(head):
-        raise InvalidRequest(f"the JSON has more than {_MAX_ITEMS} inputs, outputs and parameters")
-    head, is_spelled = spelled(bytes(head))
-    try:
-        document = _lenient_request(head)
-    except ERRORS as error:
-        refuse(error, "", text, cuts, is_spelled=is_spelled)
-    if is_spelled and count_spelled(head) != sum(count_spelled(bytes(item)) for item in document.inputs):
-        refuse_literals()
-    parameters = _checked(_part(_parameters, document.parameters, "parameters"), "")
+def request_in_parts(text: Buffer) -> Request:
+    """`request_document` for any text, part by part."""
+    check_members(text, _MAX_MEMBERS, "the JSON has")
+    parts = _document(text, _request, lambda parts: parts.inputs, _is_floating)
+    counted = _Counted()
     outputs = [
-        schemas.RequestOutput(output.name, _checked(output.parameters, f"outputs[{place}]."))
-        for place, output in enumerate(_part(_outputs, document.outputs, "outputs") or ())
+        schemas.RequestOutput(output.name, counted.parameters(output.parameters, f"outputs[{place}]."))
+        for place, output in enumerate(_part(_outputs, parts.outputs, "outputs") or ())
     ]
-    identifier = _part(_id, document.id, "id")
-    inputs = _Inputs(document.inputs, text, _cut_out(text, cuts), is_plain=False, is_spelled=is_spelled)
-    return Request(identifier, parameters, outputs, len(document.inputs), inputs), document.inputs
+    check_numbers(len(parts.inputs), len(outputs))
+    parameters = counted.parameters(parts.parameters, "")
+    return Request(_part(_id, parts.id, "id"), parameters, outputs, _each(parts.inputs, counted))
 
 
-def _has_many_items(head: Buffer) -> bool:
-    """Whether long text has more items than a request may have: what decoders make of each takes 70 bytes, also of one byte."""
-    return bytes(head).count(b",") > _MAX_ITEMS and len(structure.commas(head, _ITEMS, _MAX_ITEMS)) > _MAX_ITEMS
+class _Counted:
+    """Decodes parameters, and counts those of one request."""
+
+    def __init__(self) -> None:
+        self._left = MAX_PARAMETERS
+
+    def parameters(self, text: msgspec.Raw, where: str) -> schemas.Parameters | None:
+        """The parameters of what `where` names."""
+        check_members(text, MAX_PARAMETERS, "the request has")
+        found = _part(_parameters, text, f"{where}parameters")
+        for value in (found or {}).values():
+            if type(value) in _VALUES:
+                raise InvalidRequest(f"{where}parameters[...]: expected bool | float | int | str, got {_VALUES[type(value)]}")
+            if type(value) is float and math.isinf(value):
+                raise InvalidRequest(f"{where}parameters[...]: number out of range")
+        self._left -= len(found or ())
+        if self._left < 0:
+            raise InvalidRequest(f"the request has more than {MAX_PARAMETERS} parameters")
+        return found
+
+
+def _each(inputs: list[schemas.InputParts], counted: _Counted) -> Iterator[schemas.RequestInput]:
+    """The inputs one after the other. The parts of one are let go before the next."""
+    inputs.reverse()
+    for place in range(len(inputs)):
+        yield _typed(inputs.pop(), f"inputs[{place}]", counted)
+
+
+def _typed(parts: schemas.InputParts, place: str, counted: _Counted) -> schemas.RequestInput:
+    if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
+        raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
+    return schemas.RequestInput(
+        _given(_name, parts.name, f"{place}.name"),
+        _given(_shape, parts.shape, f"{place}.shape"),
+        _given(_name, parts.datatype, f"{place}.datatype"),
+        counted.parameters(parts.parameters, f"{place}."),
+        parts.data,
+    )
 
 
 def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T | None:
-    """A part of a request, None where it is absent."""
-    if not len(text):
-        return None
-    if len(text) > _MAX_PART:
-        _refuse_size(text, place)
+    """A part of a request, None if it is absent."""
+    return _given(decode, text, place) if len(text) else None
+
+
+def _given(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T:
     try:
         return decode(text)
     except ERRORS as error:
-        refuse(error, place, text, [], is_spelled=False)
+        refuse(error, place, text)
 
 
-def _refuse_size(text: msgspec.Raw, place: str) -> NoReturn:
-    raise InvalidRequest(f"{place} has {len(text)} bytes beside long data: expected {_MAX_PART} at most")
-
-
-def _input_closely(text: msgspec.Raw, place: str, *, is_spelled: bool) -> schemas.RequestInput:
-    try:
-        item = _lenient_input(text)
-    except ERRORS as error:
-        refuse(error, place, text, [], is_spelled=is_spelled)
-    if is_spelled and count_spelled(bytes(text)) != (count_spelled(bytes(item.data)) if item.datatype in FLOATING else 0):
-        refuse_literals()
-    return schemas.RequestInput(item.name, item.shape, item.datatype, _checked(item.parameters, f"{place}."), item.data)
-
-
-def _checked(parameters: schemas.UncheckedParameters | None, place: str) -> schemas.Parameters | None:
-    for value in (parameters or {}).values():
-        if type(value) in _VALUES:
-            raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_VALUES[type(value)]}")
-        if type(value) is float and math.isinf(value):
-            raise InvalidRequest(f"{place}parameters[...]: number out of range")
-    return parameters
-
-
-def _long_arrays(text: Buffer) -> list[Extent]:
-    """Where long arrays of numbers, and flat ones of strings, begin and end that look as if they were `data`.
-
-    They are not known to be JSON, nor to be `data`. But each begins and ends as an array, and stands where a value may stand. So once it
-    is decoded as one, all of the text is JSON.
-    """
-    find = text.find if isinstance(text, bytes) else partial(_find, memoryview(text))
-    found: list[Extent] = []
-    position = 0
-    for _ in range(_MAX_LOOKS):
-        name = find(_NAME, position)
-        if name < 0:
-            break
-        position = name + len(_NAME)
-        opening = _OPENING.match(text, position)
-        if opening is None:
-            continue
-        position = opening.end()
-        if text[position] == _QUOTE:
-            end = find(b"]", position) + 1
-            # in strings brackets are rare, and one behind a quote more so
-            if end - position >= LONG and bytes(text[end - _TAIL : end - 1]).rstrip(_SPACE).endswith(b'"'):
-                found.append((position - 1, end))
-                position = end
-            continue
-        # in an array of numbers there is no quote and no brace, so that the first of them is behind the array
-        quote = find(b'"', position)
-        brace = find(b"}", position, quote if quote >= 0 else len(text))
-        stop = brace if brace >= 0 else quote if quote >= 0 else len(text)
-        tail = max(position, stop - _TAIL)
-        end = tail + bytes(text[tail:stop]).rfind(b"]") + 1
-        if end > tail and end - position >= LONG:
-            found.append((position - 1, end))
-            position = end
-    return found
-
-
-def _find(text: memoryview, wanted: bytes, start: int, stop: int | None = None) -> int:
-    """`bytes.find` for any buffer."""
-    view = text[:stop]
-    for position in range(start, len(view), _CHUNK):
-        found = bytes(view[position : position + _CHUNK + len(wanted) - 1]).find(wanted)
-        if found >= 0:
-            return position + found
-    return -1
-
-
-def _without(text: Buffer, cuts: list[Extent]) -> Buffer:
-    """A text with a placeholder instead of each part that is cut out."""
-    if not cuts:
-        return text
-    ends = [0, *(end for _, end in cuts)]
-    starts = [*(start for start, _ in cuts), len(text)]
-    return _PLACEHOLDER.join([text[start:end] for start, end in zip(ends, starts, strict=True)])
-
-
-def _cut_out(text: Buffer, cuts: list[Extent]) -> list[Buffer]:
-    view = memoryview(text)
-    return [view[start:end] for start, end in cuts]
-
-
-def _are_in_place(texts: list[msgspec.Raw], cuts: int) -> bool:
-    """Whether so many inputs have a placeholder as their `data`, and nowhere else."""
-    for text in texts:
-        placeholders = bytes(text).count(_PLACEHOLDER)
-        if placeholders > 1:
-            return False
-        if placeholders:
-            cuts -= 1
-            with suppress(*ERRORS):  # which are told when it is its turn
-                if bytes(_lenient_input(text).data) != _PLACEHOLDER:
-                    return False
-    return cuts == 0
+def _is_floating(parts: schemas.InputParts, place: int) -> bool:
+    return _typed(parts, f"inputs[{place}]", _Counted()).datatype in FLOATING
 
 
 def response_document(text: bytes) -> schemas.ReceivedResponse:
-    """The JSON of a response, or of an error, as a document.
+    """The JSON of a response, or of an error, as a document."""
+    return _document(text, _response, lambda document: document.outputs or (), lambda output, _: output.datatype in FLOATING)
 
-    Raises:
-        InvalidRequest: It is no such JSON; the text names the place.
-    """
-    whole, is_spelled = spelled(text)
+
+def _document(
+    text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]], is_floating: Callable[[Any, int], bool]
+) -> T:
+    """A text as a document. The `data` of floating-point tensors may have literals that are no JSON."""
     try:
-        document = _response(whole)
+        document = decode(text)
     except ERRORS as error:
-        refuse(error, "", text, [], is_spelled=is_spelled)
+        masked = None if isinstance(error, msgspec.ValidationError) else mask_literals(text)
+        if masked is None:
+            refuse(error, "", text)
+        document = _with_literals(text, masked, decode, tensors, is_floating)
     check_unseen(text)
-    if is_spelled:
-        taken = sum(count_spelled(bytes(item.data)) for item in document.outputs or () if item.datatype in FLOATING)
-        if taken != count_spelled(whole):
-            refuse_literals()
     return document
 
 
-def spelled(text: bytes) -> tuple[bytes, bool]:
-    """A text in which literals that are no JSON are written as strings, and whether there are any."""
-    # the same strings without a backslash before a quote, so that quotes alone tell what is inside of one
-    text = text.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
-    if not has_literals(text):
-        return text, False
-    if count_spelled(text):
-        refuse_literals()
-    return spell_literals(text), True
+def _with_literals(
+    text: Buffer,
+    masked: bytes,
+    decode: Callable[[Buffer], T],
+    tensors: Callable[[T], Sequence[Any]],
+    is_floating: Callable[[Any, int], bool],
+) -> T:
+    """The masked text tells where the data are. The text without them must be JSON."""
+    try:
+        found = tensors(decode(masked))
+        data = [place_of(masked, item.data) if len(item.data) and is_floating(item, place) else None for place, item in enumerate(found)]
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{error} ({NO_JSON})") from None
+    except ERRORS as error:
+        refuse(error, "", text, f" ({NO_JSON})")
+    try:
+        document = decode(blanked(text, [place for place in data if place is not None]))
+    except ERRORS:
+        check_unseen(text)
+        raise InvalidRequest(ONLY_FLOATS) from None
+    for item, place in zip(tensors(document), data, strict=True):
+        if place is not None:
+            item.data = msgspec.Raw(memoryview(text)[place])
+    return document
 
 
-def refuse(error: Exception, place: str, text: Buffer, cuts: list[Extent], *, is_spelled: bool) -> NoReturn:
+def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoReturn:
+    """Say what a decoder found wrong in a text, or in the part of it that has a place."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
-        raise InvalidRequest(f"the body is not valid JSON: {_BYTE.sub(lambda found: _moved(found, cuts), str(error))}") from None
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
-    hint = f" ({NO_JSON})" if is_spelled else ""
     where = f"{place}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
-
-
-def _moved(found: re.Match[str], cuts: list[Extent]) -> str:
-    """A byte of a text without what was cut out, as it is counted in the whole text."""
-    byte = int(found[1])
-    for start, end in cuts:
-        if byte > start:
-            byte += end - start - len(_PLACEHOLDER)
-    return f"(byte {byte})"
-
-
-def refuse_literals() -> NoReturn:
-    raise InvalidRequest(ONLY_FLOATS)
-
-
-def check_unseen(text: Buffer) -> None:
-    """Look at what lenient decoders skip: it must be UTF-8, and not be nested too deep."""
-    view = memoryview(text)
-    decoder, brackets = getincrementaldecoder("utf-8")(), 0
-    try:
-        for start in range(0, len(view), _CHUNK):
-            chunk = bytes(view[start : start + _CHUNK])
-            decoder.decode(chunk)
-            brackets += chunk.count(b"[") + chunk.count(b"{")
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
-    if brackets > MAX_DEPTH and structure.depth(text) > MAX_DEPTH:  # it nests no deeper than it has brackets
-        raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")

@@ -1,12 +1,11 @@
-"""Requests that wait to share one call of a model, grouped into batches. Waits for nothing itself, and knows neither requests nor slots.
+"""The requests of one model that wait to share a call, grouped by what they have in common. Knows no requests, no slots and no clock.
 
-A batch opens with its first request, which leads it: the call runs where that request waits. It starts when it has its turn. Everything
-here is called under the lock of the model's `Limiter`.
+The first of a group that is ready gets a slot, and collects the others when it starts. Until then, further requests may join.
+Everything here is called under the lock of the model's `Limiter`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable
 from typing import Any, Generic, TypeVar, final
 
@@ -19,151 +18,104 @@ class Waiting(msgspec.Struct, eq=False):
     """One request that waits.
 
     Args:
+        request: The request.
         rows: How many rows it has.
-        due: Until when it may be held back, in seconds of the limiter's clock.
-        item: The request.
-        is_taken: Whether its batch has started, so that its outcome is on its way.
+        due: Until when it may be held back. Who waits for it tells when that is over.
+        is_due: Whether it is over.
     """
 
+    request: Any
     rows: int
     due: float
-    item: Any
-    is_taken: bool = False
+    is_due: bool
 
 
-@final
-class Batch(Generic[S]):
-    """Requests that share one call, until it starts."""
+class _Group(msgspec.Struct, Generic[S], eq=False):
+    """Requests that may share a call, in the order in which they came.
 
-    __slots__ = ("due", "has_turn", "is_closed", "keeper", "key", "members", "rows")
+    Args:
+        key: What they have in common.
+        rows: Their rows together.
+        due: How many of them may not be held back any longer.
+        collector: Who has got a slot and will collect the others; None if nobody has.
+    """
 
-    def __init__(self, key: Hashable | None) -> None:
-        self.key = key
-        self.members: dict[S, Waiting] = {}
-        self.rows = 0
-        self.due = math.inf
-        """When the first of them may not be held back any longer."""
-        self.keeper: S | None = None
-        """The member that watches the clock: it waits until `due` at most, and then tells that the batch is due."""
-        self.is_closed = key is None
-        """Whether no more may join."""
-        self.has_turn = False
+    key: Hashable
+    waiting: dict[S, Waiting] = msgspec.field(default_factory=dict)
+    rows: int = 0
+    due: int = 0
+    collector: S | None = None
 
+    @property
     def first(self) -> S:
-        """The slot of the request that leads it."""
-        return next(iter(self.members))
-
-    def add(self, slot: S, waiting: Waiting) -> None:
-        """Let a request join."""
-        self.members[slot] = waiting
-        self.rows += waiting.rows
-        if self.keeper is None or waiting.due < self.due:
-            self.due, self.keeper = waiting.due, slot
-
-    def keep_time(self) -> S:
-        """Find who keeps time from now on."""
-        self.keeper = min(self.members, key=lambda slot: self.members[slot].due)
-        self.due = self.members[self.keeper].due
-        return self.keeper
+        return next(iter(self.waiting))
 
 
 @final
 class Batches(Generic[S]):
-    """The batches of one model that have not started.
-
-    Args:
-        most: The rows of the largest batch.
-        preferred: Numbers of rows at which a batch is not held back any longer.
-    """
+    """The requests of one model that wait to share calls."""
 
     def __init__(self, most: int, preferred: Collection[int]) -> None:
         self._most = most
         self._preferred = frozenset(preferred)
-        self._open: dict[Hashable, Batch[S]] = {}
-        self._without_turn: dict[Batch[S], None] = {}  # in order
-        self._of: dict[S, Batch[S]] = {}
+        self._enough = max(preferred, default=most)
+        self._groups: dict[Hashable, _Group[S]] = {}
+        self._of: dict[S, _Group[S]] = {}
 
-    def join(self, slot: S, key: Hashable | None, waiting: Waiting) -> list[Batch[S]]:
-        """Let a request join the open batch of its key, or open one.
+    def join(self, slot: S, key: Hashable, waiting: Waiting) -> None:
+        """Let a request wait for others with the same key."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(key)
+        group.waiting[slot] = waiting
+        group.rows += waiting.rows
+        group.due += waiting.is_due
+        self._of[slot] = group
 
-        Args:
-            slot: Its slot.
-            key: What all requests of a batch have in common; None for one that runs alone.
-            waiting: What is known of it.
+    def set_due(self, slot: S) -> None:
+        """Hold a request back no longer, if it still waits."""
+        group = self._of.get(slot)
+        if group is not None and not group.waiting[slot].is_due:
+            group.waiting[slot].is_due = True
+            group.due += 1
 
-        Returns:
-            The batches that this may have made ready to go, the oldest first.
-        """
-        batch = None if key is None else self._open.get(key)
-        changed: list[Batch[S]] = []
-        if batch is not None and batch.rows + waiting.rows > self._most:
-            self._close(batch)
-            changed.append(batch)
-            batch = None
-        if batch is None:
-            batch = Batch(key)
-            self._without_turn[batch] = None
-            if key is not None:
-                self._open[key] = batch
-        batch.add(slot, waiting)
-        self._of[slot] = batch
-        if batch.rows >= self._most and not batch.is_closed:
-            self._close(batch)
-        return [*changed, batch]
+    def next(self) -> S | None:
+        """Who gets the next free slot: the first of the group that is ready and has waited the longest; None if none is ready."""
+        ready = [group for group in self._groups.values() if self._is_ready(group)]
+        if not ready:
+            return None
+        group = min(ready, key=lambda group: group.waiting[group.first].due)
+        group.collector = group.first
+        return group.collector
 
-    def is_ready(self, batch: Batch[S], now: float) -> bool:
-        """Whether a batch may start as soon as a slot is free."""
-        return not batch.has_turn and (batch.is_closed or batch.due <= now or batch.rows in self._preferred)
+    def _is_ready(self, group: _Group[S]) -> bool:
+        return group.collector is None and (group.due > 0 or group.rows >= self._enough or group.rows in self._preferred)
 
-    def give_turn(self, batch: Batch[S]) -> S:
-        """Let a batch start. Returns who leads it. Until it does start, others may join."""
-        batch.has_turn = True
-        del self._without_turn[batch]
-        return batch.first()
-
-    def next(self, now: float) -> S | None:
-        """Let the batch start that is due first among those that are ready. Returns who leads it."""
-        ready = [batch for batch in self._without_turn if self.is_ready(batch, now)]
-        return self.give_turn(min(ready, key=lambda batch: batch.due)) if ready else None
-
-    def of(self, slot: S) -> Batch[S] | None:
-        """The batch that a request waits in."""
-        return self._of.get(slot)
-
-    def start(self, slot: S) -> dict[S, Waiting]:
-        """Start the batch that a request leads. Returns the requests in it; none where it leads none."""
-        batch = self._of.get(slot)
-        if batch is None:
+    def collect(self, slot: S) -> dict[S, Waiting]:
+        """Take out a request that has got a slot, and those that share its call; nobody if it did not wait."""
+        group = self._of.get(slot)
+        if group is None:
             return {}
-        self._drop(batch)
-        for member in batch.members:
-            del self._of[member]
-        return batch.members
+        taken: dict[S, Waiting] = {}
+        rows = 0
+        for each, waiting in group.waiting.items():
+            rows += waiting.rows
+            if taken and rows > self._most:
+                break
+            taken[each] = waiting
+        for each in taken:
+            self.leave(each)
+        return taken
 
-    def leave(self, slot: S) -> S | None:
-        """Take a request out. Returns who leads its batch, or keeps its time, in its place, if it did and another can."""
-        batch = self._of.pop(slot, None)
-        if batch is None:
-            return None
-        did_lead = batch.has_turn and batch.first() == slot
-        batch.rows -= batch.members.pop(slot).rows
-        if not batch.members:
-            self._drop(batch)
-            return None
-        follower = batch.keep_time() if batch.keeper == slot else None
-        return batch.first() if did_lead else None if batch.has_turn else follower
-
-    def hold_back_none(self) -> list[Batch[S]]:
-        """Hold back no batch any longer. Returns those without a turn."""
-        for batch in self._without_turn:
-            batch.due = -math.inf
-        return list(self._without_turn)
-
-    def _close(self, batch: Batch[S]) -> None:
-        batch.is_closed = True
-        del self._open[batch.key]
-
-    def _drop(self, batch: Batch[S]) -> None:
-        self._without_turn.pop(batch, None)
-        if not batch.is_closed:
-            self._close(batch)
+    def leave(self, slot: S) -> None:
+        """Take a request out, if it still waits."""
+        group = self._of.pop(slot, None)
+        if group is None:
+            return
+        waiting = group.waiting.pop(slot)
+        group.rows -= waiting.rows
+        group.due -= waiting.is_due
+        if group.collector == slot:
+            group.collector = None
+        if not group.waiting:
+            del self._groups[group.key]

@@ -14,19 +14,7 @@ _OF_ONE_REQUEST: Final[Mapping[Taker, str]] = {context_of: "InferenceContext", r
 
 
 def check_batching(model: object, kind: Kind, binding: Binding, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Check that a model can be called with the rows of several requests.
-
-    Args:
-        model: The model, for errors.
-        kind: How its function runs.
-        binding: How it is called.
-        inputs: Its declared inputs.
-        outputs: Its declared outputs.
-
-    Raises:
-        TypeError: Its function wants more of a request than rows; the text says what to write.
-        ValueError: A tensor is declared that has no rows; likewise.
-    """
+    """Check that a model can be called with the rows of several requests."""
     here = f"{model}: max_batch_size= calls the function with the rows of several requests"
     if kind in STREAMS:
         raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
@@ -34,7 +22,7 @@ def check_batching(model: object, kind: Kind, binding: Binding, inputs: Sequence
         wanted = _OF_ONE_REQUEST.get(taker)
         if wanted is not None:
             raise TypeError(f"{here}, but it takes an {wanted}, which is of one: leave that parameter out, or max_batch_size=")
-    for what, codec in (("takes", _codec_of(binding)), ("returns", binding.returned.whole)):
+    for what, codec in (("takes", _codec_of(binding)), ("returns", binding.returned.request_codec)):
         if codec is not None and codec is not PandasCodec:
             raise TypeError(
                 f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use arrays, a codec of tensors or a "
@@ -48,4 +36,4 @@ def check_batching(model: object, kind: Kind, binding: Binding, inputs: Sequence
 
 
 def _codec_of(binding: Binding) -> Any:
-    return None if binding.whole is None else binding.whole.codec
+    return None if binding.request_reader is None else binding.request_reader.codec

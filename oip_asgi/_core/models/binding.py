@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from ..codecs.reader import Reader, WholeReader
+from ..codecs.reader import Reader, RequestReader
+from ..codecs.registry import Codecs
 from ..codecs.scalars import scalar_of_parameter
 from ..errors import InvalidRequest, shown
 from ..tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
@@ -68,13 +69,7 @@ Taker: TypeAlias = Callable[[Given], Any]
 
 
 def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_array: bool = False) -> Taker:
-    """Take the value of the tensor `name`.
-
-    Args:
-        name: The tensor's name.
-        read: Makes its value.
-        takes_array: Whether that is its array, if the request says no content type.
-    """
+    """Take the value of the tensor `name`."""
 
     def take(given: Given) -> Any:
         tensor = given.tensors[name]
@@ -91,13 +86,7 @@ def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any
 
 
 def scalar_or(name: str, reader: Reader, default: Any) -> Taker:
-    """Take the one element of the tensor `name`, else the request's parameter of this name, else the default.
-
-    Args:
-        name: The tensor's name, and the parameter's.
-        reader: Reads the tensor, or the parameter.
-        default: What it is where the request has neither; `inspect.Parameter.empty` where it must have one.
-    """
+    """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
     assert reader.scalar is not None  # others are tensors only
     kind, may_be_parameter = reader.scalar, name not in OF_PROTOCOL
 
@@ -117,11 +106,11 @@ def scalar_or(name: str, reader: Reader, default: Any) -> Taker:
     return take
 
 
-def unclaimed_of(given: Given) -> Any:
+def unnamed_of(given: Given) -> Any:
     """One value of all tensors that no parameter has the name of."""
-    claimed, reader = given.binding.claimed, given.binding.whole
+    named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
-    return reader.read([tensor for name, tensor in given.tensors.items() if name not in claimed], given.request)
+    return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
 def request_of(given: Given) -> InferenceRequest:
@@ -151,39 +140,35 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         undeclared: The names of the others.
         returned: What the return annotation says.
         names: Which inputs the callable takes.
-        claimed: The names of the tensors that have a parameter of their own.
+        named: The names of the tensors that have a parameter of their own.
         takes: These names and their annotations, for errors.
+        codecs: The server's codecs.
+        shown: The inputs as a document shows them.
         positional: The arguments that are passed by position, in order.
         keywords: The arguments that are passed by keyword.
-        rest: Reads each tensor that goes to `**inputs`, which gets those that are not claimed; None without such a parameter.
-        whole: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
-        sole: The name of the only tensor that the callable takes; None if it takes several, or any.
-        is_free: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
-        of_one: The content types that both a whole request and a tensor can have, such as `np` and `str`.
-        only_whole: The content types that only a whole request can have, such as `pd`.
-        of_columns: The content types of `only_whole` for requests with one tensor for each column, such as `pd`.
+        rest: Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter.
+        request_reader: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
+        single_input: The name of the only tensor that the callable takes; None if it takes several, or any.
+        is_untyped: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
         unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
             A request with another content type decides what Python type they get.
-        shown: The inputs as a document shows them.
     """
 
     inputs: tuple[TensorSpec, ...]
     undeclared: tuple[str, ...]
     returned: Returned
     names: InputNames
-    claimed: frozenset[str]
+    named: frozenset[str]
     takes: str
-    positional: tuple[Taker, ...]
-    keywords: dict[str, Taker]
-    rest: Callable[[Tensor, str | None], Any] | None
-    whole: WholeReader | None
-    sole: str | None
-    is_free: bool
-    of_one: frozenset[str]
-    only_whole: frozenset[str]
-    of_columns: frozenset[str]
-    unannotated: dict[str, str]
+    codecs: Codecs
     shown: Shown
+    positional: tuple[Taker, ...] = ()
+    keywords: dict[str, Taker] = {}
+    rest: Callable[[Tensor, str | None], Any] | None = None
+    request_reader: RequestReader | None = None
+    single_input: str | None = None
+    is_untyped: bool = False
+    unannotated: dict[str, str] = {}
 
     @property
     def takes_surroundings(self) -> bool:
@@ -191,86 +176,59 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         return any(take in (request_of, context_of) for take in (*self.positional, *self.keywords.values()))
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
-        """Check a request's inputs against the signature. The request itself stays as it is.
-
-        Args:
-            request: The request.
-            content_type: The request's own content type, None if it has none.
-
-        Returns:
-            The tensors that the model is called with, by name. They are the request's own, with two exceptions. If the request has a
-            content type and a single tensor, the tensor gets the name of the model's only input. If a content type is said, a tensor may
-            be reshaped to the declared rank; see `TensorSpec.of_list`.
-
-        Raises:
-            InvalidRequest: The names, datatypes, shapes or the content type are not what the model takes; the text names them.
-
-        Specification: Content Types: `np` and `str` at the level of the request are for models of a single tensor.
-        """
+        """Check a request's inputs against the signature. The request itself stays as it is."""
         inputs = request.inputs
         if content_type is None:
             return self.names.take(inputs, has_content_type=False)
         self._check_content_type(content_type)
-        if self.sole is not None and content_type in self.of_one and len(inputs) == 1 and inputs[0].name != self.sole:
-            inputs = [known_tensor(self.sole, inputs[0].array, inputs[0].parameters)]
+        is_for_tensor, name = content_type in self.codecs.inputs, self.single_input
+        # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
+        if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
+            inputs = [known_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
             return self.names.take(inputs, has_content_type=True)
         except InvalidRequest as error:
-            if self.whole is not None or content_type not in self.only_whole:
+            if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
                 f"{error}; with the content_type {shown(content_type)} the model takes one column for each of its parameters ({self.takes})"
             ) from None
 
     def content_type_of_tensors(self, content_type: str | None) -> str | None:
-        """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors.
-
-        Args:
-            content_type: The request's own content type, None if it has none.
-        """
-        return None if self.whole is not None or content_type in self.only_whole else content_type
+        """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors."""
+        return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
 
     def overridden_by(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
-        """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared.
-
-        If the callable fails then, the request may be the cause.
-
-        Args:
-            tensors: The tensors that the callable was called with.
-            content_type: The request's content type for each of them.
-        """
+        """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
         for name, declared in self.unannotated.items():
             tensor = tensors.get(name)
-            said = None if tensor is None else tensor.parameters.get("content_type", content_type)
-            if said is not None and said != declared:
-                return str(said)
+            requested = None if tensor is None else tensor.parameters.get("content_type", content_type)
+            if requested is not None and requested != declared:
+                return str(requested)
         return None
 
     def _check_content_type(self, content_type: str) -> None:
-        if self.whole is not None and content_type != self.whole.content_type:
+        reader, codecs = self.request_reader, self.codecs
+        if reader is not None and content_type != reader.content_type:
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which cannot become {self.whole.annotation}, "
-                f"as the model takes it: expected {self.whole.content_type}, or none"
+                f"the request has the content_type {shown(content_type)}, which cannot become {reader.annotation}, "
+                f"as the model takes it: expected {reader.content_type}, or none"
             )
-        is_refused = self.whole is None and content_type in self.only_whole and content_type not in self.of_columns
-        if is_refused and (self.claimed or self.rest):
+        is_refused = reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
+        if is_refused and (self.named or self.rest):
             raise InvalidRequest(
                 f"the request has the content_type {shown(content_type)}, which makes one value of all inputs, but the model takes "
                 f"{self.takes}: leave it out"
             )
 
     def arguments(self, given: Given) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and the keyword arguments for a request that was accepted.
-
-        Raises:
-            InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names the tensor.
-        """
+        """The positional and the keyword arguments for a request that was accepted."""
         args = [take(given) for take in self.positional] if self.positional else []
         kwargs = {}
         for keyword, take in self.keywords.items():
             kwargs[keyword] = take(given)
         if self.rest is not None:
             for name, tensor in given.tensors.items():
-                if name not in self.claimed:
+                if name not in self.named:
                     kwargs[name] = self.rest(tensor, given.content_type)
         return args, kwargs

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ..datatypes import Array
 from ..effects import Signal
 from ..errors import TimedOut
 from ..tensors import InferenceResponse, Tensor, known_tensor
@@ -23,9 +24,11 @@ Key: TypeAlias = tuple[Uses, bytes]
 _SHARE: Final = 8
 """A response that takes more than this part of the cache is not kept: it would drive out all others."""
 
-_PER_TENSOR: Final = 1000
+_PER_RESPONSE: Final = 500
+_PER_TENSOR: Final = 500
 _PER_ELEMENT: Final = 40
-"""Bytes that a tensor, and an element of BYTES, take beside what they hold."""
+_PER_PARAMETER: Final = 100
+"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take beside what they hold."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,7 @@ class ResponseCache:
 
 @final
 class Flight:
-    """A call that runs, and whose response equal requests wait for. May be called from any thread.
-
-    Args:
-        cache: Where the response is kept.
-        key: What it answers.
-    """
+    """A call that runs, and whose response equal requests wait for. May be called from any thread."""
 
     __slots__ = ("_cache", "_key", "ended", "has_failed", "is_joined", "response")
 
@@ -80,10 +78,10 @@ class Flight:
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """The response is there. It is copied where it is kept, or somebody waits for it: the caller may change it."""
-        size = sum(_size(tensor.array) for tensor in response.outputs)
+        size = _size(response)
         is_small = self._cache.has_room(size)
         if not is_small:
-            self._cache.leave(self._key, self)  # from here on nobody joins it
+            self._cache.forget(self._key, self)  # from here on nobody joins it
         if is_small or self.is_joined:
             self.response = InferenceResponse([_kept(tensor) for tensor in response.outputs], dict(response.parameters))
             if is_small:
@@ -93,7 +91,7 @@ class Flight:
     def end(self, error: BaseException | None) -> None:
         """The call has ended, with this error where it has one."""
         self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
-        self._cache.leave(self._key, self)
+        self._cache.forget(self._key, self)
         self.ended.set()
 
 
@@ -133,11 +131,7 @@ class _Entry(NamedTuple):
 
 @final
 class Cache:
-    """The responses of one model. May be called from any thread.
-
-    Args:
-        options: What the user said of it.
-    """
+    """The responses of one model. May be called from any thread."""
 
     def __init__(self, options: ResponseCache) -> None:
         self._most = options.max_bytes
@@ -146,6 +140,20 @@ class Cache:
         self._entries: dict[Key, _Entry] = {}  # those used least recently first
         self._size = 0
         self._flights: dict[Key, Flight] = {}
+        self._lookups = 0
+
+    def enter(self, most: int) -> bool:
+        """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
+        with self._lock:
+            if self._lookups >= most:
+                return False
+            self._lookups += 1
+            return True
+
+    def leave(self) -> None:
+        """The counterpart of `enter`."""
+        with self._lock:
+            self._lookups -= 1
 
     def look(self, key: Key, now: float) -> Found:
         """The response of a request, or the call that makes it: that of an equal request, or its own, which must `end` the flight."""
@@ -179,7 +187,7 @@ class Cache:
                 oldest = self._entries.pop(next(iter(self._entries)))
                 self._size -= oldest.size
 
-    def leave(self, key: Key, flight: Flight) -> None:
+    def forget(self, key: Key, flight: Flight) -> None:
         """Let nobody join this flight any more."""
         with self._lock:
             if self._flights.get(key) is flight:
@@ -197,7 +205,18 @@ class Cache:
         return self._size
 
 
-def _size(array: Array) -> int:
+def _size(response: InferenceResponse) -> int:
+    """How many bytes a response takes in the cache."""
+    return _PER_RESPONSE + _size_of(response.parameters) + sum(map(_size_of_tensor, response.outputs))
+
+
+def _size_of_tensor(tensor: Tensor) -> int:
+    array = tensor.array
+    size = _PER_TENSOR + _size_of(tensor.parameters)
     if not array.dtype.hasobject:
-        return _PER_TENSOR + array.nbytes
-    return _PER_TENSOR + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
+        return size + array.nbytes
+    return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
+
+
+def _size_of(parameters: Mapping[str, object]) -> int:
+    return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())

@@ -26,12 +26,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
-    """How a function runs.
-
-    Args:
-        function: The function, a partial of one, or an object whose `__call__` is one.
-        run: How it does where it is a plain one.
-    """
+    """How a function runs."""
     if is_async(function):
         return "async"
     while isinstance(function, functools.partial):
@@ -45,11 +40,7 @@ def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> K
 
 
 def no_coroutine(result: Any) -> Any:
-    """The result of a call, unless it is a coroutine that nobody would await.
-
-    Raises:
-        ModelFault: It is one.
-    """
+    """The result of a call, unless it is a coroutine that nobody would await."""
     if isinstance(result, CoroutineType):
         result.close()
         raise ModelFault("it returned a coroutine: register the async def itself")

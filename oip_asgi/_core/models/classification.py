@@ -19,19 +19,7 @@ _MAX_ELEMENTS: Final = 1_000_000
 
 
 def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
-    """The largest elements of an output, each as `value:index` or `value:index:label`.
-
-    Args:
-        tensor: The output. The first of several dimensions is the batch; what is behind it counts as one.
-        most: How many elements of each row, at most; 1 or more.
-        labels: The labels by index, as many as there are known.
-
-    Returns:
-        A BYTES tensor of shape `[n]`, or `[rows, n]`. The largest come first, of equal ones that with the lower index, and NaN last.
-
-    Raises:
-        InvalidRequest: Its elements are no numbers, or too many.
-    """
+    """The largest elements of an output, each as `value:index` or `value:index:label`."""
     array = tensor.array
     check_classified(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
@@ -43,11 +31,7 @@ def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
 
 
 def check_classified(name: str, dtype: DType) -> None:
-    """Look whether an output can be classified.
-
-    Raises:
-        InvalidRequest: Its elements are no numbers.
-    """
+    """Look whether an output can be classified."""
     if dtype.kind not in "iuf":
         raise InvalidRequest(f"output {shown(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
 

@@ -67,7 +67,8 @@ class ResponseCounts:
         for index, outcome, sums in sorted(every, key=itemgetter(0)):
             responses = found.setdefault(index, {})
             responses[outcome] = Duration(sums.count, sums.infer + sums.output)
+            if outcome != "cancel":
+                responses["compute_infer"] = responses.get("compute_infer", Duration()).plus(sums.infer, sums.count)
             if outcome in ("success", "fail"):
-                for name, seconds in (("compute_infer", sums.infer), ("compute_output", sums.output)):
-                    responses[name] = responses.get(name, Duration()).plus(seconds, sums.count)
+                responses["compute_output"] = responses.get("compute_output", Duration()).plus(sums.output, sums.count)
         return found

@@ -22,17 +22,7 @@ from .uses import Uses
 
 
 class Handler:
-    """How a model's function is called, and what is known of its outputs.
-
-    Args:
-        function: The function.
-        options: What is declared of it.
-        codecs: Those of the server.
-
-    Raises:
-        TypeError: No request could ever be passed to the function; the text says what to write.
-        ValueError: A declaration is wrong, or two tensors have the same name.
-    """
+    """How a model's function is called, and what is known of its outputs."""
 
     def __init__(self, function: Callable[..., Any], options: ModelOptions, codecs: Codecs) -> None:
         options.check_function(function)
@@ -55,7 +45,7 @@ class Handler:
         self.inputs = self.binding.inputs
         self.outputs = tuple(options.outputs) or self.binding.returned.specs
         self._check_content_types((*self.inputs, *self.outputs))
-        self.content_type = None if options.content_type in codecs.only_whole() else options.content_type
+        self.content_type = None if options.content_type in codecs.request_only else options.content_type
         """The declared content type of each tensor that `content_types` does not name."""
         self.content_types = {spec.name: spec.content_type for spec in self.inputs if spec.content_type is not None}
         for spec in self.inputs:
@@ -70,7 +60,7 @@ class Handler:
         if options.max_batch_size is not None:
             check_batching(options, self.kind, self.binding, self.inputs, self.outputs)
         self.answers = Outputs(self.outputs, self.binding.returned, codecs)
-        self._bindings = self._other_bindings(inputs) if self.binding.is_free else {}
+        self._bindings = self._other_bindings(inputs) if self.binding.is_untyped else {}
 
     def binding_for(self, content_type: str | None) -> Binding:
         """How the function is called for a request with this content type: what a request says goes before what is declared."""
@@ -80,16 +70,15 @@ class Handler:
         """How it is called for content types of requests that make of its parameter what is not declared: one value of all tensors,
         or of one where it is declared to have all."""
         function, codecs, declared = self.function, self._codecs, self._options.content_type
-        only_whole = codecs.only_whole()
-        bindings = {name: bind(function, inputs, codecs, name) for name in only_whole if name != declared}
-        if declared in only_whole:
+        bindings = {name: bind(function, inputs, codecs, name) for name in codecs.request_only if name != declared}
+        if declared in codecs.request_only:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 bindings.update(dict.fromkeys(codecs.inputs, bind(function, inputs, codecs, None)))
         return bindings
 
     def _check_members(self) -> None:
         outputs = [spec.name for spec in self.outputs]
-        for what, names, reserved in (("input", self.binding.claimed, RESERVED_INPUTS), ("output", outputs, RESERVED_OUTPUTS)):
+        for what, names, reserved in (("input", self.binding.named, RESERVED_INPUTS), ("output", outputs, RESERVED_OUTPUTS)):
             for name in reserved.intersection(names):
                 raise ValueError(
                     f"{self._options}: {what} {name!r} of a generator has the name of another member of generate's JSON objects "
@@ -99,11 +88,11 @@ class Handler:
     def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
         options, codecs = self._options, self._codecs
         if options.content_type is not None:
-            codecs.check_declared(options.content_type, str(options), whole=True)
+            codecs.check_declared(options.content_type, str(options), of_request=True)
         for spec in specs:
             if spec.content_type is None:
                 continue
-            codecs.check_declared(spec.content_type, f"{options}: TensorSpec {spec.name!r}", whole=False)
+            codecs.check_declared(spec.content_type, f"{options}: TensorSpec {spec.name!r}", of_request=False)
             datatype = codecs.inputs[spec.content_type].datatype
             if datatype not in (None, spec.datatype):
                 raise ValueError(

@@ -12,12 +12,7 @@ from .callables import is_async, no_coroutine
 
 
 def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
-    """Call a hook, which may be an `async def`, and return its result.
-
-    Raises:
-        ModelFault: It returned a coroutine.
-        Exception: Whatever it raised.
-    """
+    """Call a hook, which may be an `async def`, and return its result."""
     called = partial(hook, *args) if args else hook
     if is_async(hook):
         return (yield Await(called))
@@ -25,16 +20,7 @@ def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
 
 
 def wants_argument(hook: Callable[..., Any], annotation: type | None, where: str) -> bool:
-    """Whether a hook takes one argument: a positional parameter without a default, or the first one where it is annotated so.
-
-    Args:
-        hook: The hook.
-        annotation: The class of the argument; None for any.
-        where: Which hook it is, for the error.
-
-    Raises:
-        TypeError: It wants more than one argument.
-    """
+    """Whether a hook takes one argument: a positional parameter without a default, or the first one where it is annotated so."""
     try:
         parameters = list(inspect.signature(hook).parameters.values())
     except (ValueError, TypeError):  # a callable that is not written in Python

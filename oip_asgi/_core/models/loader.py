@@ -1,9 +1,9 @@
-"""How one model is loaded and let go: calls of `load=` and `unload=`, and what comes of them. Knows no states and no requests."""
+"""How one model is loaded and unloaded: calls of `load=` and `unload=`, and what comes of them. Knows no states and no requests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -42,15 +42,7 @@ class LoadParameters(msgspec.Struct, frozen=True, eq=False):
 
 
 class Loader:
-    """How one model is loaded and let go.
-
-    Args:
-        options: What the user said of the model.
-        codecs: Those of the server.
-
-    Raises:
-        TypeError: `load=` or `unload=` cannot be called with what they get.
-    """
+    """How one model is loaded and unloaded. Raises TypeError if `load=` or `unload=` cannot be called with what they get."""
 
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self._options = options
@@ -69,16 +61,11 @@ class Loader:
 
     @property
     def has_unload(self) -> bool:
-        """Whether something is to be called before the model is let go."""
+        """Whether something must be called when the model is unloaded."""
         return self._options.unload is not None
 
     def load(self, parameters: LoadParameters) -> Steps[Handler]:
-        """Call `load=` where there is one, and return what answers requests from now on.
-
-        Raises:
-            ModelFault: It returned something beside a function.
-            Exception: Whatever it raised, or what it returned cannot be a model.
-        """
+        """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why what it returned cannot be a model."""
         options, made = self._options, None
         if options.load is not None:
             made = yield from call_hook(options.load, *((parameters,) if self.takes_parameters else ()))
@@ -93,26 +80,21 @@ class Loader:
             )
         return Handler(options.function, options, self._codecs)
 
-    def unload(self, handlers: Sequence[Handler]) -> Steps[None]:
-        """Call `unload=` for what is let go: once for each function that `load=` returned, else once. What it raises is logged."""
+    def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
+        """Call `unload=` for a handler if `claim`, which is asked just before, says so. What `unload=` raises is logged."""
         unload = self._options.unload
         if unload is None:
             return
-        for handler in handlers if self.is_factory else handlers[:1]:
-            args = (handler.function,) if self._unload_takes_function else ()
-            called: Callable[[], Any] = partial(unload, *args)
-            if self.is_factory:  # else the handler stays, and is loaded and unloaded again
-                called = partial(_async_once if is_async(unload) else _once, handler, called)
-            try:
-                yield from call_hook(called)
-            except Exception as error:
-                log_raised(logging.ERROR, error, "%s: unload= raised", self._options)
+        called = partial(unload, handler.function) if self._unload_takes_function else unload
 
+        async def call_async() -> None:
+            if claim():
+                await called()
 
-def _once(handler: Handler, unload: Callable[[], Any]) -> Any:
-    """Call `unload=`, unless it was begun before for the same function: the request that began it may have been cancelled meanwhile."""
-    return unload() if handler.uses.let_go() else None
+        def call() -> Any:
+            return called() if claim() else None
 
-
-async def _async_once(handler: Handler, unload: Callable[[], Any]) -> Any:
-    return await unload() if handler.uses.let_go() else None
+        try:
+            yield from call_hook(call_async if is_async(unload) else call)
+        except Exception as error:
+            log_raised(logging.ERROR, error, "%s: unload= raised", self._options)

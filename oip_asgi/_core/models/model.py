@@ -1,4 +1,4 @@
-"""A registered model: its options, what it declares, its slots, its life and its numbers. Knows no requests and no transport."""
+"""A registered model: its options, what it declares, its slots, its lifecycle and its numbers. Knows no requests and no transport."""
 
 from __future__ import annotations
 
@@ -9,36 +9,25 @@ from typing import Any, Final, TypeAlias
 
 from ..codecs.registry import Codecs
 from ..tensors import plain_name
-from .ahead import Ahead
 from .batches import Batches
 from .binding import Shown
 from .cache import Cache
 from .callables import kind_of
 from .handler import Handler
-from .life import Life
-from .limiter import Limiter
+from .lifecycle import Lifecycle
+from .limiter import Limiter, Slot
 from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
 
 _logger: Final = logging.getLogger("oip_asgi")
 
-AtOnce: TypeAlias = Callable[[Callable[..., Any]], tuple[int, int]]
-"""How many calls of a function may run at once where its user does not say it: the least and the most."""
+AtOnce: TypeAlias = Callable[[Callable[..., Any]], int]
+"""How many calls of a function may run at once if its user does not say it."""
 
 
 class Model:
-    """One version of a model.
-
-    Args:
-        options: What the user said of it.
-        codecs: Those of the server.
-        at_once: How many calls may run at once where `options` do not say it.
-
-    Raises:
-        TypeError: As `Handler` and `Loader`.
-        ValueError: As `Handler`.
-    """
+    """One version of a model."""
 
     def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
         self.options = options
@@ -51,27 +40,27 @@ class Model:
         """The inputs of which only the name is known, as its parameters have it."""
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
+        self.takes_columns = False
+        """Whether one parameter, such as a data frame, takes inputs of any name."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
         self.shown = Shown(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
-        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, levels=options.priority_levels or 1)
         self.batching = options.batching()
+        batches = None if self.batching is None else Batches[Slot](self.batching.most, self.batching.preferred)
+        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, batches)
         if self.batching is not None:
-            self.limiter.batches = Batches(self.batching.most, self.batching.preferred)
             self._warn_of_queue(self.batching.most)
         self.cache = None if options.cache is None else Cache(options.cache)
-        self.ahead = None if options.cache is None and options.priority_levels is None else Ahead()
-        """Where requests are counted that are looked at before they have a slot; None for a model that need not know them then."""
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
         if options.function is not None:
             first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
             self._describe(first)
-        self.life = Life(str(options), self.loader, None if self.loader.has_load else first, self._describe)
+        self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe)
 
     def _describe(self, handler: Handler) -> None:
         """Take over the description of the handler that answers requests from now on."""
@@ -79,12 +68,13 @@ class Model:
             self.cache.clear()
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.undeclared = handler.binding.undeclared
-        self.named, self.streams = handler.binding.claimed, handler.streams
+        self.named, self.streams = handler.binding.named, handler.streams
         self.shown = handler.binding.shown
+        self.takes_columns = handler.binding.request_reader is not None and self.shown.is_open
         is_required = handler.binding.names.is_required
         self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
         if self.options.max_concurrency is None and self.batching is None:
-            self.limiter.set_bounds(*self._at_once(handler.function))
+            self.limiter.set_max_concurrency(self._at_once(handler.function))
 
     def _warn_of_queue(self, most: int) -> None:
         limiter = self.limiter
@@ -105,7 +95,7 @@ class Model:
         return str(self.options)
 
     def __repr__(self) -> str:
-        return f"<{self}: {self.life.state}>"
+        return f"<{self}: {self.lifecycle.state}>"
 
 
 def _seconds(timeout: float | None) -> float:

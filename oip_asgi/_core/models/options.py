@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 
 from ..errors import shown
+from ..options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, integer, one_of
 from ..tensors import plain_name
 from .cache import ResponseCache
 from .callables import STREAMS, Kind, kind_of
@@ -20,7 +20,7 @@ NO_TIMEOUT: Final = 10**6
 
 
 class ModelKeywords(TypedDict, total=False):
-    """The keywords of `InferenceServer.register` and `InferenceServer.model`, which describes each."""
+    """The keywords of `InferenceServer.register` and `InferenceServer.model` for type checkers, as `ModelOptions` has them."""
 
     version: str | None
     platform: str
@@ -36,12 +36,33 @@ class ModelKeywords(TypedDict, total=False):
     max_queue: int
     timeout: float | None
     stream_timeout: float | None
-    priority_levels: int | None
     cache: ResponseCache | None
     max_batch_size: int | None
     max_batch_delay: float
     preferred_batch_sizes: Sequence[int]
     retry_alone: bool
+
+
+def _are_specs(value: Any) -> bool:
+    return isinstance(value, Collection) and all(isinstance(spec, TensorSpec) for spec in value)
+
+
+def _is_delay(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= NO_TIMEOUT
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
+
+
+_TEXT: Final = Check('a non-empty string, such as version="1"', lambda value: isinstance(value, str) and value != "", TypeError)
+_SPECS: Final = Check('a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]', _are_specs, TypeError)
+_CACHE: Final = Check(
+    "a ResponseCache, such as ResponseCache(max_bytes=64 << 20)", lambda value: isinstance(value, ResponseCache), TypeError
+)
+_DELAY: Final = Check("a number of seconds, 0 or more, such as 0.002", _is_delay)
+_ROWS: Final = Check("a number of rows, 1 or more, such as 32", lambda value: type(value) is int and 1 <= value < 2**31)
+_SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
 
 
 class Batching(msgspec.Struct, frozen=True):
@@ -61,7 +82,7 @@ class Batching(msgspec.Struct, frozen=True):
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A model's function and options. `InferenceServer.register` describes each.
+    """A model's name and function, and the options of `InferenceServer.register`.
 
     Raises:
         TypeError: One has the wrong type; the text says what to write.
@@ -70,56 +91,136 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     function: Callable[..., Any] | None
-    version: str | None = None
-    platform: str = "python"
-    inputs: Sequence[TensorSpec] = ()
-    outputs: Sequence[TensorSpec] = ()
-    content_type: str | None = None
-    run: Literal["thread", "inline"] = "thread"
-    writable: bool = False
-    load: Callable[..., Any] | None = None
-    unload: Callable[..., Any] | None = None
-    ready: Callable[[], Any] | None = None
-    max_concurrency: int | None = None
-    max_queue: int = 100
-    timeout: float | None = None
-    stream_timeout: float | None = None
-    priority_levels: int | None = None
-    cache: ResponseCache | None = None
-    max_batch_size: int | None = None
-    max_batch_delay: float = 0.0
-    preferred_batch_sizes: Sequence[int] = ()
-    retry_alone: bool = False
+    version: Annotated[str | None, Option("The version, for models that have several.", _TEXT)] = None
+    platform: Annotated[str, Option("The framework that the model is made with, for the metadata.")] = "python"
+    inputs: Annotated[
+        Sequence[TensorSpec],
+        Option("The inputs that the model takes. Every request is checked against them, and the metadata shows them.", _SPECS),
+    ] = ()
+    outputs: Annotated[
+        Sequence[TensorSpec],
+        Option("The outputs that it returns. A result is cast to them by numpy's `same_kind` rule, if the values fit.", _SPECS),
+    ] = ()
+    content_type: Annotated[
+        str | None,
+        Option(
+            'How to read requests that do not say it themselves: "pd" makes a data frame of all inputs; any other is that of each tensor '
+            "whose spec in `inputs` has none."
+        ),
+    ] = None
+    run: Annotated[
+        Literal["thread", "inline"],
+        Option(
+            "Where a `def` runs under ASGI and grpc.aio: in a worker thread, or on the event loop, which suits functions that take "
+            "microseconds.",
+            one_of("thread", "inline"),
+        ),
+    ] = "thread"
+    writable: Annotated[bool, Option("Whether inputs arrive as copies that the function may change. If not, they are read-only.")] = False
+    load: Annotated[
+        Callable[..., Any] | None,
+        Option(
+            "A `def` or `async def` that is called before the model is used, and each time it is loaded again. With a parameter it gets "
+            "the `LoadParameters` of the client that asks. If no function is registered, it returns the function.",
+            CALLABLE,
+        ),
+    ] = None
+    unload: Annotated[
+        Callable[..., Any] | None,
+        Option(
+            "A `def` or `async def` that is called after the last call, when the model is unloaded or unregistered, or the server stops. "
+            "With a parameter it gets what `load` returned, also for a function that a new one has replaced.",
+            CALLABLE,
+        ),
+    ] = None
+    ready: Annotated[
+        Callable[[], Any] | None,
+        Option("A `def` or `async def` that each readiness check calls; a false result means that the model is not ready.", CALLABLE),
+    ] = None
+    max_concurrency: Annotated[
+        int | None,
+        Option(
+            "How many calls may run at once. None means 256 for an `async def`, 40 for a `def`, as many as Starlette runs in threads, and "
+            "1 with `max_batch_size`. For a model that computes, write about the number of CPUs.",
+            integer(1),
+        ),
+    ] = None
+    max_queue: Annotated[
+        int,
+        Option(
+            "How many requests may wait for a call. More are answered 503 with `Retry-After`. Each that waits holds its decoded body, so "
+            "this bounds memory.",
+            integer(0),
+        ),
+    ] = 100
+    timeout: Annotated[
+        float | None,
+        Option(
+            "How many seconds a request may take from when its body is there to its answer; after that it is answered 504. An `async "
+            "def` is cancelled; a `def` goes on in its thread, and keeps its slot until it ends. For a generator: the time to its first "
+            "response.",
+            SECONDS,
+        ),
+    ] = None
+    stream_timeout: Annotated[
+        float | None,
+        Option(
+            "How many seconds all responses of a generator may take together, also while the client does not read. Then it is closed, and "
+            "the client is told.",
+            SECONDS,
+        ),
+    ] = None
+    cache: Annotated[
+        ResponseCache | None,
+        Option(
+            "Answers equal requests from memory. For functions whose result depends on their inputs alone; not for generators, and not "
+            "for functions that take an `InferenceRequest` or `InferenceContext`.",
+            _CACHE,
+        ),
+    ] = None
+    max_batch_size: Annotated[
+        int | None,
+        Option(
+            "How many rows one call may have. Waiting requests that differ in nothing but their rows then share a call: the function "
+            "gets the rows of all of them, and returns a row for each. A request with more rows runs alone. None: no request shares a "
+            "call.",
+            _ROWS,
+        ),
+    ] = None
+    max_batch_delay: Annotated[
+        float,
+        Option(
+            "How many seconds a request may be held back so that others share its call. With 0, requests share a call only if they came "
+            "while all calls that may run at once were busy.",
+            _DELAY,
+        ),
+    ] = 0.0
+    preferred_batch_sizes: Annotated[
+        Sequence[int],
+        Option("Numbers of rows at which a batch is not held back any longer. With more rows than the largest, none is.", _SIZES),
+    ] = ()
+    retry_alone: Annotated[
+        bool,
+        Option(
+            "Whether each request of a batch is tried alone after the function raised, so that one bad input costs no other request its "
+            "answer. The function then sees the same rows twice.",
+            BOOLEAN,
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
         msgspec.structs.force_setattr(self, "name", plain_name(self.name, self))
-        if self.version is not None and (not isinstance(self.version, str) or not self.version):
-            raise TypeError(f'{self}: version={self.version!r} must be a non-empty string, such as version="1"')
-        self._check_hooks()
+        check_options(self, f"{self}: ")
+        if self.function is None and self.load is None:
+            raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
         if self.function is not None:
             self.check_function(self.function)
-        for name, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
-            if not isinstance(specs, Collection) or not all(isinstance(spec, TensorSpec) for spec in specs):
-                raise TypeError(f'{self}: {name}= must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]')
-        if self.run not in ("thread", "inline"):
-            raise ValueError(f'{self}: run={self.run!r} must be "thread" or "inline"')
-        self._check_limits()
-        if self.cache is not None and not isinstance(self.cache, ResponseCache):
-            raise TypeError(f"{self}: cache={self.cache!r} must be a ResponseCache, such as cache=ResponseCache(max_bytes=64 << 20)")
-        for name, seconds in (("timeout", self.timeout), ("stream_timeout", self.stream_timeout)):
-            if seconds is not None:
-                self._check_seconds(name, seconds)
         self._check_batching()
 
     def check_function(self, function: object) -> None:
-        """Look at what is to be the model's function, whether it was registered or `load=` returned it.
-
-        Raises:
-            TypeError: It cannot be called; the text says what to write.
-            ValueError: It cannot run as the options say.
-        """
+        """Look at what is to be the model's function, whether it was registered or `load=` returned it."""
         if not callable(function):
             raise TypeError(f"{self}: {shown(function)} cannot be called: register a function, or a method such as model.predict")
         if inspect.isclass(function):
@@ -131,13 +232,6 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
         if self.cache is not None and kind in STREAMS:
             raise ValueError(f"{self}: the answers of a generator are not cached: leave cache= out")
-
-    def _check_hooks(self) -> None:
-        for name, hook in (("load", self.load), ("unload", self.unload), ("ready", self.ready)):
-            if hook is not None and not callable(hook):
-                raise TypeError(f"{self}: {name}={hook!r} must be a callable")
-        if self.function is None and self.load is None:
-            raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
 
     def _check_inline(self, kind: Kind) -> None:
         if kind in ("async", "async stream"):
@@ -151,34 +245,14 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave out either this or timeout='
             )
 
-    def _check_limits(self) -> None:
-        limits = [("max_queue", self.max_queue, 0)]
-        if self.max_concurrency is not None:
-            limits.insert(0, ("max_concurrency", self.max_concurrency, 1))
-        if self.priority_levels is not None:
-            limits.append(("priority_levels", self.priority_levels, 2))
-        for name, given, least in limits:
-            if type(given) is not int or given < least:
-                raise ValueError(f"{self}: {name}={given!r} must be an integer, {least} or more")
-
     def _check_batching(self) -> None:
         most, delay, preferred = self.max_batch_size, self.max_batch_delay, self.preferred_batch_sizes
-        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= NO_TIMEOUT:
-            raise ValueError(f"{self}: max_batch_delay={delay!r} must be a number of seconds, 0 or more, such as 0.002")
-        if not isinstance(preferred, (list, tuple)) or not all(type(size) is int for size in preferred):
-            raise TypeError(f"{self}: preferred_batch_sizes={preferred!r} must be a list of integers, such as [8, 16]")
-        if type(self.retry_alone) is not bool:
-            raise TypeError(f"{self}: retry_alone={self.retry_alone!r} must be True or False")
         if most is None:
             if delay or preferred or self.retry_alone:
                 raise ValueError(
                     f"{self}: max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too"
                 )
             return
-        if type(most) is not int or not 1 <= most < 2**31:
-            raise ValueError(f"{self}: max_batch_size={most!r} must be a number of rows, 1 or more, such as 32")
-        if self.priority_levels is not None:
-            raise ValueError(f"{self}: requests that share calls have no priorities: leave one of max_batch_size= and priority_levels= out")
         if not all(1 <= size <= most for size in preferred):
             raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
 
@@ -188,10 +262,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return None
         return Batching(self.max_batch_size, float(self.max_batch_delay), tuple(self.preferred_batch_sizes), self.retry_alone)
 
-    def _check_seconds(self, name: str, seconds: float) -> None:
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-            raise ValueError(f"{self}: {name}={seconds!r} must be a positive number of seconds, or None for no limit")
+    @property
+    def called(self) -> str:
+        """Its name and its version, for texts."""
+        return repr(self.name) if self.version is None else f"{self.name!r} version {self.version!r}"
 
     def __str__(self) -> str:
-        version = "" if self.version is None else f" version {self.version!r}"
-        return f"model {self.name!r}{version}"
+        return f"model {self.called}"

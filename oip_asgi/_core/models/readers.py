@@ -14,47 +14,44 @@ from ..codecs.reader import Reader
 from ..codecs.registry import UNTYPED, Codecs
 from ..errors import InvalidRequest, shown
 from ..tensors import Tensor
-from .said import Said
 from .specs import TensorSpec
+from .tensor_annotations import TensorAnnotation
 
 
 class Readers:
-    """Makes the readers of parameters, from their annotations and from what is declared."""
+    """Makes the readers of a callable's parameters: the annotation decides, else what is declared, else numpy."""
 
-    def __init__(self, codecs: Codecs, specs: dict[str, TensorSpec], of_model: str | None, called: str) -> None:
+    def __init__(self, codecs: Codecs, declared: Sequence[TensorSpec], content_type: str | None, called: str) -> None:
         self.codecs = codecs
-        self.specs = specs
+        self.specs = {spec.name: spec for spec in declared}
         self.called = called
-        self.only_whole = frozenset(codecs.only_whole())
-        self.of_columns = frozenset(codecs.of_columns())
-        self.of_one = frozenset(codecs.requests) - self.only_whole
-        self.whole = codecs.requests[of_model] if of_model in self.only_whole else None
-        self.content_type = of_model
+        self.request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
+        """The codec of the declared content type, if it makes one value of all tensors."""
+        self.content_type = content_type
         self.unannotated: dict[str, str] = {}
 
     def content_types(self) -> dict[str, str]:
         """The declared content types by name."""
         return {name: spec.content_type for name, spec in self.specs.items() if spec.content_type is not None}
 
-    def tensor(self, annotation: Any, codec: AnyInputCodec | None, name: str) -> Reader | None:
-        """The reader of the tensor `name` for an annotation; None if no tensor can become what the annotation says.
+    def _declared_type(self, name: str) -> str | None:
+        spec = self.specs.get(name)
+        return (spec and spec.content_type) or (None if self.request_codec else self.content_type)
 
-        Raises:
-            TypeError: The declared datatype or content type does not fit the annotation.
-        """
+    def tensor(self, annotation: Any, codec: AnyInputCodec | None, name: str) -> Reader | None:
+        """The reader of the tensor `name` for an annotation; None if no tensor can become what the annotation says."""
         reader = self.codecs.reader(annotation, codec)
         if reader is None:
             return None
-        spec = self.specs.get(name)
+        spec, content_type = self.specs.get(name), self._declared_type(name)
         if spec is not None:
             self._check_datatype(spec, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
                 raise TypeError(
                     f"{self.called}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
                 )
-        content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
-        if spec is not None and codec is None and annotation in UNTYPED:
-            self.unannotated[name] = content_type or NumpyCodec.content_type
+            if codec is None and annotation in UNTYPED:
+                self.unannotated[name] = content_type or NumpyCodec.content_type
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)
@@ -72,27 +69,15 @@ class Readers:
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
-    def check_said(self, spec: TensorSpec, said: Said | None, annotation: Any) -> None:
-        """Check a declared input against what the annotation says of an array's elements.
-
-        Raises:
-            TypeError: They contradict each other.
-        """
-        if said is not None:
-            self._check_datatype(spec, [said.datatype], inspect.formatannotation(annotation))
+    def check_annotated(self, spec: TensorSpec, tensor: TensorAnnotation | None, annotation: Any) -> None:
+        """Check a declared input against the datatype in the parameter's annotation."""
+        if tensor is not None:
+            self._check_datatype(spec, [tensor.datatype], inspect.formatannotation(annotation))
 
     def shown(self, name: str, reader: Reader | None) -> TensorSpec:
-        """An input as it is shown to people: what is declared or annotated, else a guess, with the content type that reads it.
-
-        Args:
-            name: The input's name.
-            reader: What reads it; None if no parameter has its name.
-        """
+        """An input as it is shown to people: what is declared or annotated, else a guess, with the content type that reads it."""
+        content_type = self._declared_type(name) if reader is None else reader.content_type
         spec = self.specs.get(name)
-        if reader is not None:
-            content_type = reader.content_type
-        else:
-            content_type = (spec and spec.content_type) or (None if self.whole else self.content_type)
         if spec is not None:
             return TensorSpec(name, spec.datatype, spec.shape, content_type)
         datatype, shape, _ = (reader and reader.shown) or ("FP32", (-1,), None)
@@ -101,17 +86,7 @@ class Readers:
     def every(
         self, names: Sequence[str], annotation: Any, codec: AnyInputCodec | None = None, datatype: str | None = None
     ) -> Callable[[Tensor, str | None], Any]:
-        """How tensors of any name are read for one annotation.
-
-        Args:
-            names: The names of the declared inputs among them.
-            annotation: The annotation, without `Optional` and `Annotated`.
-            codec: The codec in `Annotated`, or None.
-            datatype: The only datatype that they may have; None for any.
-
-        Raises:
-            TypeError: No tensor can become what the annotation says, or a declared one cannot.
-        """
+        """How tensors of any name are read for one annotation. The names are those of the declared inputs among them."""
         other = self.tensor(annotation, codec, "")
         if other is None:
             raise TypeError(f"{self.called}: no tensor can become {inspect.formatannotation(annotation)}: annotate np.ndarray")

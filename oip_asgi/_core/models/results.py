@@ -21,8 +21,9 @@ from ..codecs.registry import Codecs
 from ..codecs.torch import without_torch
 from ..datatypes import NUMBERS, Array, cast
 from ..errors import InferenceError, InvalidRequest, ModelFault, listed, shown
+from ..raw import count
 from ..schemas import Parameters, RequestOutput
-from ..tensors import InferenceResponse, Tensor, as_array, known_tensor, plain, wire_array
+from ..tensors import InferenceResponse, Tensor, as_array, known_tensor, object_array, plain, wire_array
 from .annotations import Outputs
 from .callables import no_coroutine
 from .specs import TensorSpec
@@ -31,23 +32,14 @@ T = TypeVar("T")
 
 
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for.
-
-    Args:
-        result: An `InferenceResponse`; a data frame; a mapping of names to arrays; a tuple of outputs in the declared order, or a list of
-            them if several are declared; else one output. One output is an array, or anything that numpy or a codec makes an array of. A
-            list is one output, with the arrays in it stacked. A Python or numpy scalar has shape `[1]`.
-        outputs: What is known of the model's outputs.
-        asked: The content types that the request asks for, by the outputs' names.
-
-    Raises:
-        ModelFault: The result is none of these, is not as declared, or is a coroutine.
-        InvalidRequest: An output cannot have the content type that the request asks for.
-    """
+    """The response with the outputs that a model's result stands for."""
     if outputs.are_open and not asked:  # as nearly always
-        spec = outputs.sole
+        spec = outputs.single
         array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-        if type(array) is ndarray and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
+        if type(array) is str:
+            with suppress(UnicodeEncodeError):  # which is told below
+                array = object_array([array.encode()], (1,))
+        if type(array) is ndarray and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
             name = "output_0" if spec is None else spec.name
             if array.dtype in NUMBERS:
                 return InferenceResponse([Tensor(name, array)])
@@ -74,20 +66,20 @@ def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:
 
 def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
-    whole = returned.whole or codecs.whole_of_value(result)
+    request_codec = returned.request_codec or codecs.request_codec_of(result)
     specs = {spec.name: spec for spec in outputs.declared}
-    if whole is not None:
+    if request_codec is not None:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        result, taken = _faults(whole.take_out, result, written_as | asked.keys())
+        result, taken = _faults(request_codec.take_out, result, written_as | asked.keys())
         named: Collection[tuple[str, Any]] = taken.items()
-        response = _faults(whole.encode_response, "", result)
-        if whole is not PandasCodec:  # what a user's codec made may be anything
+        response = _faults(request_codec.encode_response, "", result)
+        if request_codec is not PandasCodec:  # what a user's codec made may be anything
             response = _finished(response, outputs, asked)
         annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
     else:
         response = InferenceResponse([])
         named = _named(result, outputs)
-        annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.every,) * len(named)
+        annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.each,) * len(named)
     for (key, value), codec in zip(named, annotated, strict=True):
         name = _sendable(key)
         if value is None:
@@ -99,15 +91,17 @@ def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferen
 def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
     value = _faults(without_torch, value)
+    if isinstance(value, ndarray):
+        _check_empty(name, value)
     if spec is not None and spec.content_type is not None:
         codec = codecs.inputs[spec.content_type]
     if asked is None:
-        return _plainly(name, value, codec or codecs.of_value(value), spec)
+        return _plainly(name, value, codec or codecs.tensor_codec_of(value), spec)
     try:
         tensor = _written(name, value, codecs.inputs[asked])
     except ModelFault as error:
         raise _refused(name, asked, error) from None
-    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.of_value(value), spec))
+    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.tensor_codec_of(value), spec))
 
 
 def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None) -> Tensor:
@@ -205,7 +199,16 @@ def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
+    _check_empty(name, array)
     return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+
+
+def _check_empty(name: str, array: Array) -> None:
+    if not array.size:
+        try:
+            count(array.shape)
+        except InvalidRequest as error:
+            raise ModelFault(f"output {name!r} has {shown(array.shape)} as its shape: {error}") from None
 
 
 def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
@@ -284,22 +287,14 @@ def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    """The outputs that a request asks for, in its order.
-
-    Raises:
-        InvalidRequest: An output is unknown, or asked for twice.
-    """
+    """The outputs that a request asks for, in its order."""
     check_asked(asked, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
     return [by_name[output.name] for output in asked]
 
 
 def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
-    """Check that a model has the outputs that a request asks for.
-
-    Raises:
-        InvalidRequest: An output is unknown, or asked for twice.
-    """
+    """Check that a model has the outputs that a request asks for."""
     there = frozenset(known)
     seen: set[str] = set()
     for output in asked:

@@ -35,11 +35,12 @@ class TensorSpec(_Resolved):
             tensor's `parameters`.
         labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
             by classification are told these.
+        format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, or the labels cannot be those of this
-            tensor.
+        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
+            tensor, or the format is unknown or has not as many dimensions.
 
     Specification: `$metadata_tensor`; Content Types, Model Metadata; Triton's Classification Extension.
     """
@@ -49,6 +50,7 @@ class TensorSpec(_Resolved):
     shape: Sequence[int]
     content_type: str | None = None
     labels: Sequence[str] | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -72,6 +74,11 @@ class TensorSpec(_Resolved):
         if self.labels is not None:
             self._check_labels(here)
             object.__setattr__(self, "labels", tuple(self.labels))
+        if self.format is not None:
+            if self.format not in ("NCHW", "NHWC"):
+                raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
+            if len(self.shape) not in (3, 4):
+                raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
 
     def _check_labels(self, here: str) -> None:
         labels = self.labels
@@ -121,14 +128,7 @@ class AnyShape(TensorSpec):
 
 
 class InputNames:
-    """Which input tensors a model takes.
-
-    Args:
-        specs: The declared inputs.
-        required: The names of the inputs that a request must have.
-        optional: The names of the inputs that it may have; None if it may have any, except the reserved ones.
-        reserved: Names of parameters that are no tensors. None of them is required.
-    """
+    """Which input tensors a model takes."""
 
     def __init__(
         self,
@@ -147,18 +147,7 @@ class InputNames:
         return name in self._required
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
-        """Check a request's inputs against the declaration. The inputs themselves stay as they are.
-
-        Args:
-            inputs: The request's inputs.
-            has_content_type: Whether the request says a content type for all of them.
-
-        Returns:
-            The inputs by name, in their order. One that says a content type, and is reshaped to the declared rank, is a new tensor.
-
-        Raises:
-            InvalidRequest: An input is missing, unknown, there twice, or not as declared; the text names it.
-        """
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
         tensors: dict[str, Tensor] = {}
         for tensor in inputs:
             tensors[tensor.name] = tensor

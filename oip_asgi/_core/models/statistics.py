@@ -1,71 +1,46 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no wire forms.
 
-Everything is counted under one lock, so a snapshot never shows half of a request. Times are in seconds.
+Everything is counted under one lock, so a snapshot never shows half of a request. Times are in seconds. However many requests of whatever
+rows come, the numbers take bounded room, and each fits into the 64 bits of the protocol.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Final, Literal, Protocol, TypeAlias, final
+from typing import Final, Protocol, final
 
 import msgspec
 
-from .durations import Duration, ResponseCounts, ResponseOutcome, Responses
+from .durations import RESPONSES, Duration, ResponseCounts, ResponseOutcome, Responses
+from .record import OUTCOMES, Outcome, Record
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of every duration, in seconds; one more bucket takes what is longer."""
 
-_FIRST: Final = BUCKETS[0]
-
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Upper bounds of the buckets of rows in one execution; one more takes larger ones."""
 
-Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
-"""How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after its timeout; its client gone;
-by an error of the model or the server."""
+EXACT_ROWS: Final = RESPONSES
+"""Executions of up to so many rows have an entry for each number of rows, larger ones for each power of two."""
 
-OUTCOMES: Final[tuple[Outcome, ...]] = ("ok", "invalid", "busy", "timeout", "cancelled", "failed")
-
-
-class Moments(Protocol):
-    """When a request reached each stage, in seconds of one clock; 0.0 for a stage that it did not reach."""
-
-    since: float
-    """Its body was there."""
-    entered: float
-    """It was decoded, where that is done at once, and began to wait for a slot."""
-    started: float
-    """It had its slot, and its arguments were begun."""
-    called: float
-    """The function was called."""
-    returned: float
-    """The function had returned."""
-    answered: float
-    """The response was encoded."""
+_UINT64: Final = 2**64 - 1
 
 
 class Observer(Protocol):
-    """What is told of each event beside the numbers."""
+    """What hears of each event beside the numbers."""
 
-    def loaded(self) -> None:
-        """The model was loaded, or failed to."""
+    def changed(self) -> None:
+        """The model was loaded, or a request waits for a slot, or has it."""
 
-    def entered(self) -> None:
-        """A request waits for a slot, or has it."""
-
-    def request(self, outcome: Outcome, seconds: float | None, queue: float | None, rows: int) -> None:
-        """A request has ended: how, after how long, how long it waited, and how many rows were inferred. None: not to be counted."""
+    def request(self, record: Record) -> None:
+        """A request has ended."""
 
     def execution(self, rows: int, seconds: float | None) -> None:
-        """The function was called for this many rows; for how long, where it returned."""
+        """The function was called for this many rows; for how long, if it returned."""
 
     def first_response(self, seconds: float) -> None:
         """The first response of a stream was there after so long."""
-
-    def looked_up(self, *, was_there: bool) -> None:
-        """A request was looked up in the model's cache."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -74,12 +49,6 @@ class Batch(msgspec.Struct, frozen=True):
     compute_input: Duration = Duration()
     compute_infer: Duration = Duration()
     compute_output: Duration = Duration()
-
-    def plus(self, compute_input: float, compute_infer: float, compute_output: float) -> Batch:
-        """One more."""
-        return Batch(
-            self.compute_input.plus(compute_input), self.compute_infer.plus(compute_infer), self.compute_output.plus(compute_output)
-        )
 
 
 class Histogram(msgspec.Struct, frozen=True):
@@ -136,44 +105,52 @@ class Snapshot(msgspec.Struct, frozen=True):
     cache_miss: Duration
 
 
-class _Stages:
-    """How long the stages of requests took, in seconds, and the same of two of them in buckets."""
+class _Times:
+    """Durations as a sum and in buckets."""
 
-    __slots__ = ("answered", "infer", "infers", "input", "output", "queue", "queues")
+    __slots__ = ("counts", "seconds")
 
     def __init__(self) -> None:
-        self.input = self.queue = self.infer = self.output = 0.0
-        self.queues = _buckets()
-        self.infers = _buckets()
-        self.answered = 0
+        self.seconds = 0.0
+        self.counts = [0] * (len(BUCKETS) + 1)
+
+    def histogram(self) -> Histogram:
+        return Histogram(self.counts.copy(), self.seconds)
+
+
+class _Executions:
+    """The executions of one number of rows: how many were called, returned and answered, and how long that took."""
+
+    __slots__ = ("answered", "called", "infer", "input", "output", "returned")
+
+    def __init__(self) -> None:
+        self.called = self.returned = self.answered = 0
+        self.input = self.infer = self.output = 0.0
+
+    def batch(self) -> Batch:
+        return Batch(Duration(self.called, self.input), Duration(self.returned, self.infer), Duration(self.answered, self.output))
 
 
 @final
 class Statistics:
-    """The counters of one model.
-
-    Most requests are an execution of their own, of one row. Those of a batch say how many rows they have, and the batch itself is counted
-    by `record_execution`.
-    """
+    """The counters of one model."""
 
     def __init__(self) -> None:
         self.observers: list[Observer] = []
-        """Told of each event, outside the lock."""
+        """They hear of each event, outside the lock."""
         self._lock = threading.Lock()
         self._zero()
 
     def _zero(self) -> None:
-        self._outcomes = dict.fromkeys(OUTCOMES, 0)  # but "ok", which the stages count
+        self._outcomes = dict.fromkeys(OUTCOMES, 0)
         self._last = 0.0
-        self._seconds = self._fail = 0.0
-        self._durations = _buckets()
-        self._alone, self._members = _Stages(), _Stages()
-        self._member_rows = 0
-        self._batches: dict[int, Batch] = {}
-        self._failed: dict[int, int] = {}
-        self._batch_infers = _buckets()
+        self._inferred = 0
+        self._success = self._input = self._infer = self._output = 0.0
+        self._returned = self._answered = 0
+        self._durations, self._queues, self._functions, self._firsts = _Times(), _Times(), _Times(), _Times()
+        self._executions: dict[int, _Executions] = {}
+        self._row_counts, self._rows = [0] * (len(ROWS) + 1), 0
         self._responses = ResponseCounts()
-        self._first_seconds, self._firsts = 0.0, _buckets()
         self._hits = self._misses = Duration()
 
     def clear(self) -> None:
@@ -181,135 +158,73 @@ class Statistics:
         with self._lock:
             self._zero()
 
-    def record_refusal(self, outcome: Outcome) -> None:
-        """Count a request that ended before it began to wait for a slot."""
+    def record(self, record: Record) -> None:
+        """Count a request at its end."""
+        is_alone = record.queue is not None and record.rows is None
         with self._lock:
-            self._outcomes[outcome] += 1
+            self._outcomes[record.outcome] += 1
+            if record.lookup is not None:
+                if record.is_hit:
+                    self._hits = self._hits.plus(record.lookup)
+                else:
+                    self._misses = self._misses.plus(record.lookup)
+            if record.seconds is not None:
+                self._durations.seconds += record.seconds
+                self._durations.counts[bisect_left(BUCKETS, record.seconds)] += 1
+            if record.outcome == "ok":
+                self._last = record.ended
+                self._success += record.seconds or 0.0
+                self._inferred = min(self._inferred + record.inferred, _UINT64)
+            if record.queue is not None:
+                self._queues.seconds += record.queue
+                self._queues.counts[bisect_left(BUCKETS, record.queue)] += 1
+                self._input += record.compute_input
+            if record.compute_infer is not None:
+                self._infer += record.compute_infer
+                self._returned += 1
+            if record.compute_output is not None:
+                self._output += record.compute_output
+                self._answered += 1
+            if is_alone:
+                self._execute(1, record.compute_input, record.compute_infer, record.compute_output)
         for observer in self.observers:
-            observer.request(outcome, None, None, 0)
+            observer.request(record)
+            if is_alone:
+                observer.execution(1, record.compute_infer)
 
-    def record_answer(self, moments: Moments, rows: int | None = None) -> None:
-        """Count a request that was answered.
-
-        Args:
-            moments: When it reached each stage: all of them.
-            rows: How many rows it had in a batch that `record_execution` counts; None for an execution of its own.
-        """
-        since, entered, started, called = moments.since, moments.entered, moments.started, moments.called
-        returned, answered = moments.returned, moments.answered
-        queue, infer, seconds = started - entered, returned - called, answered - since
-        with self._lock:
-            stages = self._alone if rows is None else self._members
-            stages.answered += 1
-            stages.input += entered - since + called - started
-            stages.queue += queue
-            stages.infer += infer
-            stages.output += answered - returned
-            # a quick model has all in the first bucket, and a search takes longer than this look
-            stages.queues[bisect_left(BUCKETS, queue) if queue > _FIRST else 0] += 1
-            stages.infers[bisect_left(BUCKETS, infer) if infer > _FIRST else 0] += 1
-            self._seconds += seconds
-            self._durations[bisect_left(BUCKETS, seconds) if seconds > _FIRST else 0] += 1
-            self._last = answered
-            if rows is not None:
-                self._member_rows += rows
-        if self.observers:
-            self._tell("ok", seconds, queue, rows, infer)
-
-    def record_hit(self, moments: Moments) -> None:
-        """Count a request that was answered from the cache.
-
-        Args:
-            moments: When it came, was looked up (`started`) and found (`returned`), and was answered.
-        """
-        seconds = moments.answered - moments.since
-        with self._lock:
-            self._hits = self._hits.plus(moments.returned - moments.started)
-            self._seconds += seconds
-            self._durations[bisect_left(BUCKETS, seconds)] += 1
-            self._last = moments.answered
-        for observer in self.observers:
-            observer.looked_up(was_there=True)
-            observer.request("ok", seconds, None, 0)
-
-    def record_miss(self, seconds: float) -> None:
-        """Count a request that was looked up for so long and not found."""
-        with self._lock:
-            self._misses = self._misses.plus(seconds)
-        for observer in self.observers:
-            observer.looked_up(was_there=False)
-
-    def record_failure(self, outcome: Outcome, moments: Moments, ended: float, rows: int | None = None) -> None:
-        """Count a request that began to wait for a slot, and was not answered.
-
-        Args:
-            outcome: How it ended.
-            moments: When it reached each stage.
-            ended: When it ended.
-            rows: As in `record_answer`.
-        """
-        called, returned = moments.called, moments.returned
-        seconds = ended - moments.since if called or outcome != "invalid" else None
-        queue = moments.started - moments.entered if called else None
-        infer = returned - called if returned else None
-        with self._lock:
-            self._outcomes[outcome] += 1
-            stages = self._alone if rows is None else self._members
-            if seconds is not None:
-                self._seconds += seconds
-                self._fail += seconds
-                self._durations[bisect_left(BUCKETS, seconds)] += 1
-            if queue is not None:
-                stages.input += moments.entered - moments.since + called - moments.started
-                stages.queue += queue
-                stages.queues[bisect_left(BUCKETS, queue)] += 1
-            if infer is not None:
-                stages.infer += infer
-                stages.infers[bisect_left(BUCKETS, infer)] += 1
-        if self.observers:
-            self._tell(outcome, seconds, queue, rows, infer)
-
-    def _tell(self, outcome: Outcome, seconds: float | None, queue: float | None, rows: int | None, infer: float | None) -> None:
-        inferred = (1 if rows is None else rows) if outcome == "ok" else 0
-        for observer in self.observers:
-            observer.request(outcome, seconds, queue, inferred)
-            if rows is None and queue is not None:
-                observer.execution(1, infer)
+    def _execute(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float | None) -> None:
+        size = rows if rows <= EXACT_ROWS else 1 << min((rows - 1).bit_length(), 63)
+        executions = self._executions.get(size)
+        if executions is None:
+            executions = self._executions[size] = _Executions()
+        executions.called += 1
+        executions.input += compute_input
+        self._row_counts[bisect_left(ROWS, rows)] += 1
+        self._rows = min(self._rows + rows, _UINT64)
+        if compute_infer is not None:
+            executions.returned += 1
+            executions.infer += compute_infer
+            self._functions.seconds += compute_infer
+            self._functions.counts[bisect_left(BUCKETS, compute_infer)] += 1
+        if compute_output is not None:
+            executions.answered += 1
+            executions.output += compute_output
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
-        """Count one call of the function for a batch, whatever its number of requests.
-
-        Args:
-            rows: The rows of all its requests together.
-            compute_input: How long its arguments took to make, in seconds.
-            compute_infer: How long the function took; None where it did not return.
-            compute_output: How long its result took to split.
-        """
+        """Count one call of the function for a batch, however many requests it answers."""
         with self._lock:
-            if compute_infer is None:
-                self._failed[rows] = self._failed.get(rows, 0) + 1
-            else:
-                self._batches[rows] = self._batches.get(rows, Batch()).plus(compute_input, compute_infer, compute_output)
-                self._batch_infers[bisect_left(BUCKETS, compute_infer)] += 1
+            self._execute(rows, compute_input, compute_infer, None if compute_infer is None else compute_output)
         for observer in self.observers:
             observer.execution(rows, compute_infer)
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
-        """Count one response of a stream.
-
-        Args:
-            index: Its place in the stream, 0 for the first.
-            outcome: How it ended.
-            compute_infer: How long the function took for it, in seconds.
-            compute_output: How long it took to encode.
-            since: How long after the request's body it was there.
-        """
+        """Count one response of a stream."""
         is_first = index == 0 and outcome == "success"
         with self._lock:
             self._responses.record(index, outcome, compute_infer, compute_output)
             if is_first:
-                self._firsts[bisect_left(BUCKETS, since)] += 1
-                self._first_seconds += since
+                self._firsts.seconds += since
+                self._firsts.counts[bisect_left(BUCKETS, since)] += 1
         if is_first:
             for observer in self.observers:
                 observer.first_response(since)
@@ -317,63 +232,25 @@ class Statistics:
     def snapshot(self) -> Snapshot:
         """All numbers at this moment, as copies."""
         with self._lock:
-            alone, members = self._alone, self._members
-            executed = alone.answered + members.answered
-            answered = executed + self._hits.count
-            queues, infers = _sum(alone.queues, members.queues), _sum(alone.infers, members.infers)
-            queue = Duration(sum(queues), alone.queue + members.queue)
-            batches, executions = self._executed()
-            function = sum(batch.compute_infer.seconds for batch in batches.values())
+            answered, called, ended = self._outcomes["ok"], sum(self._queues.counts), sum(self._durations.counts)
             return Snapshot(
-                outcomes={**self._outcomes, "ok": answered},
-                inference_count=alone.answered + self._member_rows,
-                execution_count=sum(executions.values()),
+                outcomes=self._outcomes.copy(),
+                inference_count=self._inferred,
+                execution_count=sum(self._row_counts),
                 last_answered=self._last or None,
-                success=Duration(answered, self._seconds - self._fail),
-                fail=Duration(sum(self._durations) - answered, self._fail),
-                queue=Duration(queue.count + self._hits.count, queue.seconds),
-                compute_input=Duration(queue.count, alone.input + members.input),
-                compute_infer=Duration(sum(infers), alone.infer + members.infer),
-                compute_output=Duration(executed, alone.output + members.output),
-                batches=batches,
+                success=Duration(answered, self._success),
+                fail=Duration(ended - answered, self._durations.seconds - self._success),
+                queue=Duration(called + self._hits.count, self._queues.seconds),
+                compute_input=Duration(called, self._input),
+                compute_infer=Duration(self._returned, self._infer),
+                compute_output=Duration(self._answered, self._output),
+                batches={size: self._executions[size].batch() for size in sorted(self._executions)},
                 responses=self._responses.by_index(),
-                durations=Histogram(self._durations.copy(), self._seconds),
-                queues=Histogram(queues, queue.seconds),
-                executions=Histogram(_sum(alone.infers, self._batch_infers), function),
-                rows=_rows(executions),
-                first_responses=Histogram(self._firsts.copy(), self._first_seconds),
+                durations=self._durations.histogram(),
+                queues=self._queues.histogram(),
+                executions=self._functions.histogram(),
+                rows=Histogram(self._row_counts.copy(), self._rows),
+                first_responses=self._firsts.histogram(),
                 cache_hit=self._hits,
                 cache_miss=self._misses,
             )
-
-    def _executed(self) -> tuple[dict[int, Batch], dict[int, int]]:
-        """The executions by their rows, and how many there were of each, also of those that failed."""
-        alone, called = self._alone, sum(self._alone.queues)
-        batches = self._batches.copy()
-        executions = self._failed.copy()
-        for rows, batch in batches.items():
-            executions[rows] = executions.get(rows, 0) + batch.compute_infer.count
-        if called:
-            single = batches.get(1, Batch())
-            batches[1] = Batch(
-                Duration(single.compute_input.count + called, single.compute_input.seconds + alone.input),
-                Duration(single.compute_infer.count + sum(alone.infers), single.compute_infer.seconds + alone.infer),
-                Duration(single.compute_output.count + alone.answered, single.compute_output.seconds + alone.output),
-            )
-            executions[1] = executions.get(1, 0) + called
-        return {rows: batches[rows] for rows in sorted(batches)}, executions
-
-
-def _buckets() -> list[int]:
-    return [0] * (len(BUCKETS) + 1)
-
-
-def _sum(first: list[int], second: list[int]) -> list[int]:
-    return [one + other for one, other in zip(first, second, strict=True)]
-
-
-def _rows(executions: Mapping[int, int]) -> Histogram:
-    counts = [0] * (len(ROWS) + 1)
-    for rows, count in executions.items():
-        counts[bisect_left(ROWS, rows)] += count
-    return Histogram(counts, sum(rows * count for rows, count in executions.items()))

@@ -1,4 +1,4 @@
-"""How many requests use something that may be let go. Counts; waits for nothing itself. Knows no requests and no models."""
+"""How many requests use one thing, and whether none does. Knows no requests and no models; waits for nothing."""
 
 from __future__ import annotations
 
@@ -10,41 +10,20 @@ from ..effects import Signal
 
 @final
 class Uses:
-    """The requests that use one thing. May be called from any thread.
+    """The requests that use one thing. May be called from any thread."""
 
-    Each request is an item of a list, which needs no lock. A request that ends takes its item out first, and then looks for signals.
-    `idle` leaves its signal first, and then looks for items. So if both happen at the same time, at least one of them sees the other. This
-    relies on Python's global lock: with it, threads see each other's steps in order.
-    """
-
-    __slots__ = ("_idle", "_is_let_go", "_lock", "items")
+    __slots__ = ("_idle", "_lock", "items")
 
     def __init__(self) -> None:
         self.items: list[None] = []
-        """One for each request. Who begins adds one, and `end`s it exactly once."""
         self._lock = threading.Lock()
         self._idle: list[Signal] = []
-        self._is_let_go = False
 
-    def end(self) -> None:
-        """A request does not use it any more, and neither does a thread of that request."""
+    def release(self) -> None:
+        """End one use, also by the request's thread."""
         self.items.pop()
         if self._idle:
             self._look()
-
-    def _look(self) -> None:
-        with self._lock:
-            if self.items:
-                return
-            idle, self._idle = self._idle, []
-        for signal in idle:
-            signal.set()
-
-    def let_go(self) -> bool:
-        """Whether it may be let go now. True for the first caller only."""
-        with self._lock:
-            was_let_go, self._is_let_go = self._is_let_go, True
-            return not was_let_go
 
     def idle(self) -> Signal:
         """Set as soon as no request uses it."""
@@ -53,3 +32,11 @@ class Uses:
             self._idle.append(signal)
         self._look()
         return signal
+
+    def _look(self) -> None:
+        with self._lock:
+            if self.items:
+                return
+            idle, self._idle = self._idle, []
+        for signal in idle:
+            signal.set()

@@ -48,12 +48,7 @@ _BINARY: Final = (
 
 
 class Shared:
-    """References to the shared components, and these themselves.
-
-    Args:
-        namespace: What their names begin with.
-        content_types: The server's content types for tensors, and the only datatype of each; None for any.
-    """
+    """References to the shared components, and these themselves."""
 
     def __init__(self, namespace: str, content_types: Mapping[str, str | None]) -> None:
         self.namespace = namespace

@@ -33,11 +33,7 @@ def unique(texts: Iterable[str]) -> list[str]:
 
 
 def namespace(prefix: str) -> str:
-    """What the names of one server's operations and components begin with, where a document holds several servers' at other paths.
-
-    Args:
-        prefix: The path in front of the server's own, such as "/v2".
-    """
+    """What the names of one server's operations and components begin with, where a document holds several servers' at other paths."""
     if prefix in ("", "/v2"):
         return "Oip"
     return "Oip" + "".join(part[:1].upper() + part[1:] for part in words(prefix).split("_"))

@@ -20,13 +20,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
-    """The document of a server and all its models.
-
-    Args:
-        engine: The server.
-        prefix: In front of all paths, such as "/v2" or "/{tenant}/v2". It is part of the names of operations and components, except
-            "/v2".
-    """
+    """The document of a server and all its models."""
     shared = _shared(engine, prefix)
     all_shown = _all_shown(engine.models.all())
     paths = server_operations(shared)
@@ -48,12 +42,7 @@ def _under(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """A host's document with a server's in it. Where both have a path, it is the host's; a host's of OpenAPI 3.0 stays as it is.
-
-    Args:
-        host: The host's, which is not changed.
-        ours: The server's, with the prefix that it is mounted at.
-    """
+    """A host's document with a server's in it. Where both have a path, it is the host's; a host's of OpenAPI 3.0 stays as it is."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
     components, own = dict(host.get("components", {})), ours["components"]
@@ -77,13 +66,7 @@ def basis(engine: Engine) -> list[object]:
 
 
 def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
-    """The document of one model.
-
-    Args:
-        engine: The server.
-        model: The model.
-        version: Only this version of it; None for all versions, and the paths without one.
-    """
+    """The document of one model."""
     shown = _all_shown([(model, engine.models.named(model.name, None))])
     if version is not None:
         shown = [each for each in shown if each.path == path_of(model.name, model.version)]
@@ -91,11 +74,7 @@ def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, A
 
 
 def _all_shown(models: list[tuple[Model, list[Model]]]) -> list[Shown]:
-    """Each model at each of its paths: one with versions also is at the path without.
-
-    Args:
-        models: For each name its model for requests that name no version, and the models of all versions.
-    """
+    """Each model at each of its paths: one with versions also is at the path without."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
         named.append((default, None))

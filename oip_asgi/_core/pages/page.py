@@ -33,10 +33,5 @@ _BASE: Final = b"{base}"
 
 
 def page(template: bytes, base: str) -> bytes:
-    """The page.
-
-    Args:
-        template: Its file.
-        base: Where the mount is, relative to the page's address: "", or "../" where that ends with a slash.
-    """
+    """The page."""
     return template.replace(_BASE, base.encode())

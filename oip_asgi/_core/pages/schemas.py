@@ -48,13 +48,7 @@ def element(datatype: str) -> Schema:
 
 
 def _tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
-    """One declared tensor.
-
-    Args:
-        spec: The tensor.
-        content_types: The server's content types for tensors, and the only datatype of each; None for any.
-        element_of: Where the schemas of elements are, as a reference that ends before the datatype.
-    """
+    """One declared tensor."""
     item: Schema = {"$ref": element_of + spec.datatype}
     flat: Schema = {"type": "array", "items": item}
     nested = flat
@@ -103,12 +97,7 @@ def flat_member(spec: TensorSpec, element_of: str) -> Schema:
 
 
 def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
-    """An inference request.
-
-    Args:
-        inputs: The schema of the list of its inputs.
-        outputs: The names of the declared outputs; none where any may be asked for.
-    """
+    """An inference request."""
     names = list(outputs)
     output = {"name": {"enum": names} if names else STRING, "parameters": PARAMETERS}
     return {
@@ -124,13 +113,7 @@ def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
 
 
 def response(model: str, version: str | None, outputs: Schema) -> Schema:
-    """An inference response.
-
-    Args:
-        model: The model's name.
-        version: Its version; None where it has none.
-        outputs: The schema of the list of its outputs.
-    """
+    """An inference response."""
     versioned = {} if version is None else {"model_version": {"const": version}}
     return {
         "type": "object",

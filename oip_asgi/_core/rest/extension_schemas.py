@@ -129,6 +129,12 @@ class DynamicBatching(msgspec.Struct):
     max_queue_delay_microseconds: int
 
 
+class TransactionPolicy(msgspec.Struct):
+    """Whether a model may answer any number of times."""
+
+    decoupled: bool
+
+
 class CacheSetting(msgspec.Struct):
     """Whether a model has a response cache."""
 
@@ -148,6 +154,7 @@ class ModelConfig(msgspec.Struct):
     instance_group: list[InstanceGroup]
     dynamic_batching: DynamicBatching | UnsetType = UNSET
     parameters: dict[str, ModelParameter] | UnsetType = UNSET
+    model_transaction_policy: TransactionPolicy | UnsetType = UNSET
     response_cache: CacheSetting | UnsetType = UNSET
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from ..datatypes import FLOATING, Array, Buffer, dtype_of
+from ..datatypes import Array, Buffer, dtype_of
 from ..errors import InvalidRequest, shown
 from ..json import flat
 from ..json.data import from_json, to_json
-from ..json.numbers import ONLY_FLOATS, count_spelled
+from ..json.text import ONLY_FLOATS
 from ..tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -48,12 +48,8 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
 
 
-def read_object(text: bytes) -> flat.Flat:
-    """The members of a request.
-
-    Raises:
-        InvalidRequest: It is no JSON object, or one that is too large, or has a name twice.
-    """
+def read_object(text: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a request."""
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
     return flat.read(text)
@@ -64,34 +60,21 @@ def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[
     return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
 
 
-def decode_request(request: flat.Flat, declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
-    """A flat object as a request.
-
-    Args:
-        request: The object.
-        declared: What is declared of inputs, by name.
-        named: Inputs that are known by name alone.
-
-    Raises:
-        InvalidRequest: A member is not what it has to be; the text names it.
-    """
-    members = dict(request.members)
+def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
+    """A flat object as a request."""
+    members = dict(request)
     request_id = _id(members.pop("id")) if "id" in members else None
     for name, value in _parameters(members.pop("parameters", None)).items():
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
-    made, literals = InferenceRequest([], request_id, {}), 0
+    made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in declared or name in named:
             text = bytes(value)
-            if request.literals and name in declared and declared[name].datatype not in FLOATING and count_spelled(text):
-                raise InvalidRequest(ONLY_FLOATS)
             made.inputs.append(Tensor(name, _declared_array(name, text, declared[name]) if name in declared else _plain_array(name, text)))
-            literals += count_spelled(text) if request.literals and made.inputs[-1].datatype in FLOATING else 0
         else:
             made.parameters[name] = _parameter(name, value)
-    request.check_literals(literals)
     return made
 
 
@@ -131,6 +114,8 @@ def _scalar_of(what: str, text: msgspec.Raw) -> str | int | float | bool:
     try:
         scalar: str | int | float | bool = _scalar(text)
     except msgspec.DecodeError as error:
+        if not isinstance(error, msgspec.ValidationError):  # all is JSON but for the literals
+            raise InvalidRequest(ONLY_FLOATS) from None
         raise InvalidRequest(f"{what}: {str(error)[:1].lower()}{str(error)[1:]}") from None
     return scalar
 
@@ -161,11 +146,7 @@ def _check_scalar(name: str, text: bytes) -> None:
 
 
 def _deduced(name: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1.
-
-    Raises:
-        InvalidRequest: That does not come out even.
-    """
+    """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
@@ -193,15 +174,7 @@ def encode_head(response: InferenceResponse) -> bytes:
 
 
 def encode_response(response: InferenceResponse, head: bytes) -> bytes:
-    """A response as a flat object.
-
-    Args:
-        response: The response.
-        head: As `encode_head` made it, of this response or another one of the same request.
-
-    Raises:
-        InvalidRequest: It cannot be one: a BYTES element is not UTF-8, or two members would have one name.
-    """
+    """A response as a flat object."""
     parts = [head]
     for tensor in response.outputs:
         if tensor.name in RESERVED_OUTPUTS:
@@ -211,23 +184,6 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
         _check_names(response)
         parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
     return b",".join(parts) + b"}"
-
-
-def encoder_like(response: InferenceResponse, frame: bytes) -> Callable[[Any], bytes]:
-    """What encodes responses that differ from one in the contents of their only output alone: an array of numbers, or one text.
-
-    Args:
-        response: That one. It has no parameters, and has been encoded or could be.
-        frame: What is made, with `%b` in the place of the object.
-    """
-    tensor = response.outputs[0]
-    before, behind = (frame % b"%b,%b:\0}" % (encode_head(response), _encode(tensor.name))).split(b"\0")
-    if tensor.array.dtype.hasobject:
-        return lambda text: b"%b%b%b" % (before, _encode(text), behind)
-    if _is_plain_integer(tensor.array):
-        pattern = b"%b%%d%b" % (before.replace(b"%", b"%%"), behind.replace(b"%", b"%%"))
-        return lambda array: pattern % array.item()
-    return lambda array: b"%b%b%b" % (before, _flat_text(array), behind)
 
 
 def _check_names(response: InferenceResponse) -> None:
@@ -241,17 +197,7 @@ def _check_names(response: InferenceResponse) -> None:
 
 def _flat(tensor: Tensor) -> bytes:
     try:
-        return _flat_text(tensor.array)
+        text = to_json(tensor.array)
     except InvalidRequest as error:
         raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
-
-
-def _flat_text(array: Array) -> bytes:
-    if _is_plain_integer(array):
-        return b"%d" % array.item()
-    text = to_json(array)
-    return text[1:-1] if array.size == 1 and text.startswith(b"[") else text
-
-
-def _is_plain_integer(array: Array) -> bool:
-    return array.size == 1 and array.dtype.kind in "iu"
+    return text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text

@@ -12,19 +12,7 @@ from ..tensors import InferenceRequest, Tensor, object_array
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
-    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary.
-
-    Args:
-        body: The tensor's bytes.
-        name: The name of the model's only input.
-        datatype: Its declared datatype.
-        shape: Its declared shape; at most one dimension may be -1, which the body's length decides.
-
-    Raises:
-        InvalidRequest: The body's length does not fit the shape.
-
-    Specification: Triton's raw binary request, `Inference-Header-Content-Length: 0`.
-    """
+    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary."""
     dtype = dtype_of(datatype)
     try:
         deduced = _deduce(shape, len(body), dtype)

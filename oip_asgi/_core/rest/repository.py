@@ -14,7 +14,7 @@ import msgspec
 from .. import schemas
 from ..datatypes import Buffer
 from ..errors import InvalidRequest, shown
-from ..limits import ON_LOOP
+from ..limits import MAX_QUESTION
 
 T = TypeVar("T")
 
@@ -28,28 +28,20 @@ _control: Final = msgspec.json.Decoder(schemas.ControlRequest)
 
 
 def wants_ready(body: Buffer) -> bool:
-    """Whether a request for the index asks for ready models only. Its body may be empty.
-
-    Raises:
-        InvalidRequest: The body is no such request, or longer than any.
-    """
-    if len(body) > ON_LOOP:
-        raise InvalidRequest(f"the body has {len(body)} bytes: expected {ON_LOOP} at most")
+    """Whether a request for the index asks for ready models only. Its body may be empty."""
+    if len(body) > MAX_QUESTION:
+        raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
     return bool(_decoded(body, _index).ready) if body else False
 
 
 def parameters(body: Buffer) -> dict[str, Any]:
-    """The parameters of a request to load or unload, with the contents of files as bytes. Its body may be empty.
-
-    Raises:
-        InvalidRequest: The body is no such request, or a file is no base64.
-    """
+    """The parameters of a request to load or unload, with the contents of files as bytes. Its body may be empty."""
     sent = (_decoded(body, _control).parameters or {}) if body else {}
     return {name: _contents(name, value) if name.startswith(_FILE) else value for name, value in sent.items()}
 
 
 def _decoded(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
-    if len(body) > ON_LOOP and bytes(body).count(b",") > _MAX_COMMAS:
+    if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
     try:
         return decoder.decode(body)

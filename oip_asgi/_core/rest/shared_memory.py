@@ -17,11 +17,7 @@ _register: Final = msgspec.json.Decoder(RegisterRegion)
 
 
 def registration(body: Buffer) -> RegisterRegion:
-    """What a request to register a region says.
-
-    Raises:
-        InvalidRequest: The body is no such request.
-    """
+    """What a request to register a region says."""
     try:
         return _register.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ..codecs.pandas import is_frame
-from ..errors import InferenceError, InvalidRequest, listed, shown
+from ..errors import InferenceError, InvalidRequest, error_text, listed, shown
 from ..models.model import Model
 
 _OF_HOSTS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
@@ -37,11 +37,7 @@ _MISSING: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|None of (
 
 
 def told_by_host(error: BaseException) -> InferenceError | None:
-    """The error for the client that an HTTP exception of the host's framework is, with its status, text and headers.
-
-    Returns:
-        None for other exceptions, and for those that are no plain error: a redirect, or one that holds a whole response.
-    """
+    """The error for the client that an HTTP exception of the host's framework is, with its status, text and headers."""
     names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
     found = next((name for name in names if name in _OF_HOSTS), None)
     if found is None:
@@ -69,7 +65,7 @@ def _text_of(error: BaseException, status: int) -> str:
 
 def hint(error: BaseException, model: Model) -> str:
     """What the log says behind the fact that a model failed: how to mend a common mistake; empty for others."""
-    text = str(error)
+    text = error_text(error)
     if isinstance(error, ValueError) and "read-only" in text and not model.options.writable:
         return _READ_ONLY
     if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
@@ -78,16 +74,7 @@ def hint(error: BaseException, model: Model) -> str:
 
 
 def missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:
-    """The error for the client where a model asked the request's data frame for a column that no input has become.
-
-    Args:
-        error: What the model raised.
-        model: The model.
-        names: The names of the request's inputs that became columns; None where none did, or they are declared.
-
-    Returns:
-        None unless pandas itself raised KeyError in a method of a frame that has all these columns, about others.
-    """
+    """The error for the client where a model asked the request's data frame for a column that no input has become."""
     if names is None or not isinstance(error, KeyError) or not error.args:
         return None
     frame = _asked_frame(error)

@@ -37,17 +37,8 @@ def rows_of(tensors: Iterable[Tensor]) -> int | None:
 def key_of(
     handler: Handler, binding: Binding, request: InferenceRequest, tensors: Mapping[str, Tensor], content_type: str | None, codecs: Codecs
 ) -> Hashable | None:
-    """What all requests of a batch have in common. None for a request that runs alone.
-
-    Args:
-        handler: What answers: one that was loaded again is another.
-        binding: How it is called.
-        request: The request.
-        tensors: Its inputs by name, as `Binding.accept` returned them.
-        content_type: Its content type, if it is one for each tensor.
-        codecs: Those of the server.
-    """
-    whole = binding.whole
+    """What all requests of a batch have in common. None for a request that runs alone."""
+    whole = binding.request_reader
     if whole is not None and whole.codec is not PandasCodec:
         return None  # a client asks for a codec that may want a whole request
     parts: list[Hashable] = []

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ..codecs.pandas import is_frame, is_series
@@ -22,13 +21,8 @@ from ..models.results import to_response
 from ..tensors import InferenceResponse, Tensor, known_tensor
 
 
-def merged(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
-    """One tensor for each input, with the rows of all requests in order.
-
-    Args:
-        requests: The inputs of each request by name. Their names, datatypes and shapes are alike but for the first dimension.
-        writable: Whether the function may write to them.
-    """
+def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
+    """One tensor for each input, with the rows of all requests in order."""
     tensors: dict[str, Tensor] = {}
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
@@ -37,35 +31,13 @@ def merged(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[
     return tensors
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """A result, request by request.
-
-    Args:
-        results: What the function would have returned for each request.
-        last: Whether the memory of their arrays is never changed any more.
-    """
-
-    results: list[Any]
-    last: bool
-
-
-def split(result: Any, rows: Sequence[int], outputs: Outputs, keep: Callable[[Array], Array]) -> Parts:
-    """What the function would have returned for each request.
-
-    Args:
-        result: What it returned for all of them. Each output has as many rows as the inputs.
-        rows: How many rows each request has, in order.
-        outputs: What is known of the model's outputs.
-        keep: Makes an array of the result one whose memory is not changed any more.
-
-    Raises:
-        ModelFault: An output has another number of rows; the text says both.
-    """
+def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
+    """What the function would have returned for each request."""
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
-        return Parts(list(_rows(_name(0, outputs), keep(result), bounds)), True)
-    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.whole_of_value(result) is None:
-        cut = _cut(result, bounds, outputs, keep)
+        return list(_rows(_name(0, outputs), result, bounds))
+    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_of(result) is None:
+        cut = _cut(result, bounds, outputs)
         if cut is not None:
             return cut
     response = result if isinstance(result, InferenceResponse) else to_response(result, outputs, {})
@@ -74,10 +46,10 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs, keep: Callable[[Ar
     for place in range(len(rows)):
         tensors = [Tensor(tensor.name, cut[place], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
         parts.append(InferenceResponse(tensors, response.parameters))
-    return Parts(parts, False)
+    return parts
 
 
-def _cut(result: Any, bounds: list[tuple[int, int]], outputs: Outputs, keep: Callable[[Array], Array]) -> Parts | None:
+def _cut(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
     """The parts of a result that is an array, a list, a column or a frame, or has several of them; None for any other."""
     values, names = [result], [_name(0, outputs)]
     join: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
@@ -89,10 +61,8 @@ def _cut(result: Any, bounds: list[tuple[int, int]], outputs: Outputs, keep: Cal
         join = tuple
     if not values or not all(map(_has_rows, values)):
         return None
-    last = all(isinstance(value, (np.ndarray, list)) for value in values)
-    kept = [keep(value) if isinstance(value, np.ndarray) else value for value in values]
-    cuts = [_rows(name, value, bounds) for name, value in zip(names, kept, strict=True)]
-    return Parts(list(map(join, zip(*cuts, strict=True))), last)
+    cuts = [_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
+    return list(map(join, zip(*cuts, strict=True)))
 
 
 def _name(place: int, outputs: Outputs) -> str:
@@ -114,11 +84,7 @@ def _rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]
 
 
 def check_rows(name: str, shape: tuple[int, ...], rows: int) -> None:
-    """Check that an output has a row for each of the inputs.
-
-    Raises:
-        ModelFault: It has another number of them; the text says both.
-    """
+    """Check that an output has a row for each of the inputs."""
     if not shape or shape[0] != rows:
         has = f"{shape[0]} rows" if shape else "no rows"
         raise ModelFault(f"output {shown(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from numpy import ndarray
 
 from ..codecs.registry import Codecs
 from ..datatypes import Buffer
@@ -35,13 +34,13 @@ from ..tensors import (
     check_supported,
     read_only,
 )
+from .copy_rule import own
 from .delivery import SUPPORTED, Delivery, delivery_of
 from .engine import Engine
 from .form import Form
-from .lasting import SMALL, is_new, lasting
 from .nesting import enter, held, hold, leave, release
-from .observers import Span, ended
-from .reserved import check_priority, check_reserved
+from .record import Span, record_end
+from .reserved import check_reserved
 from .shared_memory import check_no_place, place_of
 
 T = TypeVar("T")
@@ -97,15 +96,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     binding: Binding = _LATER
     tensors: dict[str, Tensor] = _LATER
     content_type: str | None = None
-    level: int = 0
     delivery: Delivery | None = None
     _outputs: Sequence[RequestOutput] = ()
     _asked: dict[str, str] = {}
     _is_at_once: bool = False
     _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
-    is_small: bool = False
-    """Whether its response is one small array of numbers, which costs less than `ON_LOOP` to encode in any form."""
 
     # known once it has entered
     slot: Slot = _LATER
@@ -118,26 +114,20 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     called: float = 0.0
     returned: float = 0.0
     answered: float = 0.0
+    lookup: float | None = None
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether its response was found in the cache."""
+        return self.found is not None
 
     @property
     def id(self) -> str | None:
         """The request's identifier, None where it has none or is not decoded yet."""
         return self.request.id if self.is_decoded else None
 
-    @property
-    def takes_plain(self) -> bool:
-        """Whether an array of numbers is judged by its dtype and its shape alone, and a text is always one element."""
-        return self.handler.answers.are_open and not self._asked and self.delivery is None
-
     def decode(self, *, at_once: bool = False) -> None:
-        """Decode the request, and check it against the model.
-
-        Args:
-            at_once: Whether this runs on an event loop. Then a request with inputs in shared memory is left as it is, for a worker thread.
-
-        Raises:
-            InvalidRequest: The body is no request, or not one that the model takes.
-        """
+        """Decode the request, and check it against the model."""
         model = self.model
         assert self.body is not None  # each body is decoded once
         self._is_at_once = at_once
@@ -185,11 +175,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def _take_parameters(self, parameters: Parameters) -> None:
         """Check the parameters of the request, and note those that the server obeys."""
-        _check_parameters(parameters, "the request", self.engine.codecs, whole=True)
+        _check_parameters(parameters, "the request", self.engine.codecs, of_request=True)
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
             check_reserved(parameters)
-        if "priority" in parameters and self.model.options.priority_levels is not None:
-            self.level = check_priority(parameters["priority"], self.model.options.priority_levels)
         if "timeout" in parameters:
             self._shorten(parameters["timeout"])
         if "content_type" in parameters:
@@ -217,10 +205,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.delivery = delivery_of(self._outputs, self.handler.outputs, regions, streams=self.handler.streams)
 
     def _shorten(self, asked: object) -> None:
-        """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none.
-
-        Specification: Triton's Schedule Policy Extension.
-        """
+        """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none."""
         if type(asked) is not int or asked < 0:
             raise InvalidRequest(f"parameters.timeout is {shown(asked)}: expected an integer, 0 or more, in microseconds")
         if 0 < asked < NO_TIMEOUT * 10**6:
@@ -228,11 +213,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.deadline = self.since + self.seconds
 
     def in_thread(self) -> T | None:
-        """All of the call, in a worker thread and in its slot.
-
-        Returns:
-            The response as it leaves; None where the request turned out to ask for a shorter timeout, which nobody has waited with.
-        """
+        """All of the call, in a worker thread and in its slot."""
         if not self.slot.begin():
             raise Stopped
         is_last = True
@@ -252,15 +233,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         return self.deadline >= deadline
 
     def answer_in_time(self, respond: Callable[[], InferenceResponse]) -> T:
-        """The response as it leaves.
-
-        Args:
-            respond: Calls the function.
-
-        Raises:
-            DeadlinePassed: It was there too late, or what the function raised was. A busy machine may wake nobody at the deadline, and that
-                must not decide the answer.
-        """
+        """The response as it leaves."""
         try:
             answer = self.encode(respond())
         except ModelRaised as error:
@@ -272,12 +245,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         return answer
 
     def decode_in_thread(self) -> None:
-        """`decode`, and what content types make of the tensors, in a worker thread and in its slot.
-
-        Raises:
-            InvalidRequest: As `decode`.
-            ModelRaised: A user's own codec raised.
-        """
+        """`decode`, and what content types make of the tensors, in a worker thread and in its slot."""
         if not self.slot.begin():
             raise Stopped
         try:
@@ -296,11 +264,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             raise ModelRaised from error
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the function, which may have been made beside the decoding. They are taken once.
-
-        Raises:
-            InvalidRequest: A tensor does not hold what its content type or the annotation says; the text names the tensor.
-        """
+        """The arguments of the function, which may have been made beside the decoding. They are taken once."""
         made, self._arguments = self._arguments, None
         return self.binding.arguments(self) if made is None else made
 
@@ -314,21 +278,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.slot.end(is_last=is_last)
 
     def run(self) -> InferenceResponse:
-        """Call the function.
-
-        Raises:
-            InferenceError: The function raised it, or a tensor does not hold what its content type says.
-            ModelRaised: It raised something else, or its result cannot be a response.
-        """
+        """Call the function."""
         token = hold((*held(), (self.model, self.slot)))
         try:
             args, kwargs = self.binding.arguments(self) if self._arguments is None else self.arguments()
             self.called = self.engine.clock()
             result = self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
-            new = type(result) is ndarray and result.nbytes > SMALL and is_new(result)
             del args, kwargs
-            response = self.respond(result, new)
+            response = self.respond(result)
             if len(self.tensors) > _MANY:
                 self._forget_inputs()
             return response
@@ -347,9 +305,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.called = self.engine.clock()
             result = await self.handler.function(*args, **kwargs)
             self.returned = self.engine.clock()
-            new = is_new(result)
             del args, kwargs
-            response = self.respond(result, new)
+            response = self.respond(result)
             if len(self.tensors) > _MANY:
                 self._forget_inputs()
             return response
@@ -378,33 +335,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         self.request = InferenceRequest([], request.id, request.parameters, request.outputs)
         self.tensors = {}
 
-    def respond(self, result: Any, new: bool = False, *, lasts: bool = False) -> InferenceResponse:
-        """The response that a result is.
-
-        Args:
-            result: What the function returned, or yielded.
-            new: Whether it is an array that only the caller's variable refers to, as `is_new` says.
-            lasts: Whether the caller sees to it that nobody changes the response's arrays any more. Then `new` does not matter.
-
-        Raises:
-            ModelFault: It cannot be one.
-            InvalidRequest: It has not what the request asks for.
-        """
+    def respond(self, result: Any) -> InferenceResponse:
+        """The response that a result is. What the model does with its memory afterwards does not change it."""
         request, model = self.request, self.model
         response = to_response(result, self.handler.answers, self._asked)
         if self._outputs:
             response.outputs = select(response.outputs, self._outputs)
         response.id, response.model_name, response.model_version = request.id, model.name, model.version
-        if lasts:
-            return response
-        self.is_small = len(response.outputs) == 1
-        for tensor in response.outputs:
-            array = tensor.array
-            # small ones are copied when they are encoded, before the slot is left
-            if array.nbytes > SMALL or array.dtype.hasobject:
-                self.is_small = False
-                if not (new and array is result):
-                    tensor.array = lasting(array, request)
+        own(response.outputs, request)
         return response
 
     def encode(self, response: InferenceResponse) -> T:
@@ -420,9 +358,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def columns(self) -> list[str] | None:
         """The inputs that became columns of one data frame; None where none did, or which they are is declared."""
         binding = self.binding
-        if binding.whole is None or any(spec.name not in binding.claimed for spec in binding.inputs):
+        if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
             return None
-        return [name for name in self.tensors if name not in binding.claimed]
+        return [name for name in self.tensors if name not in binding.named]
 
     def overriding(self) -> str | None:
         """The request's content type that made of the inputs of a declared model what is not declared, or None."""
@@ -432,24 +370,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         return str(self.request.parameters["content_type"]) if declared.inputs or self.handler.outputs else None
 
     def noted(self, error: E, cause: BaseException | None = None) -> E:
-        """Note that the call was not answered, or its stream broke off, and return why.
-
-        Args:
-            error: Why.
-            cause: What that comes from, which a span tells.
-        """
+        """Note that the call was not answered, or its stream broke off, and return why."""
         if cause is not None:
             error.__cause__ = cause
         if self.flight is not None:
             self.flight.end(error)
-        ended(self.model, self, error, self.span, self.engine.clock)
+        record_end(self.model, self, self.span, self.engine.clock(), error)
         return error
-
-    def note_hit(self) -> None:
-        """Note that the call was answered from the cache."""
-        self.model.statistics.record_hit(self)
-        if self.span is not None:
-            self.span.end("ok", self, None)
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
@@ -476,7 +403,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             )
 
 
-def _check_parameters(parameters: Parameters, where: str, codecs: Codecs, supported: Collection[str] = (), *, whole: bool = False) -> None:
+def _check_parameters(
+    parameters: Parameters, where: str, codecs: Codecs, supported: Collection[str] = (), *, of_request: bool = False
+) -> None:
     check_supported(parameters, where, supported)
     if "content_type" in parameters:
-        codecs.check(parameters["content_type"], where, whole=whole)
+        codecs.check(parameters["content_type"], where, of_request=of_request)

@@ -33,15 +33,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
     extents: dict[str, Extent]
 
     def deliver(self, response: InferenceResponse, specs: Sequence[TensorSpec]) -> InferenceResponse:
-        """The response as its form encodes it. Outputs that go to shared memory are written to it, and stay as they are.
-
-        Args:
-            response: The response.
-            specs: The declared outputs.
-
-        Raises:
-            InvalidRequest: An output cannot be classified, or does not fit into its place.
-        """
+        """The response as its form encodes it. Outputs that go to shared memory are written to it, and stay as they are."""
         labels = {spec.name: spec.labels for spec in specs}
         outputs = [self._classified(tensor, labels.get(tensor.name) or ()) for tensor in response.outputs]
         for tensor in outputs:
@@ -56,17 +48,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
 
 def delivery_of(outputs: Sequence[RequestOutput], specs: Sequence[TensorSpec], regions: Regions, *, streams: bool) -> Delivery | None:
-    """What a request asks of its outputs; None for nothing.
-
-    Args:
-        outputs: The outputs that it asks for. None of them has parameters that the server does not support.
-        specs: The declared outputs.
-        regions: Those of the server.
-        streams: Whether the model answers more than once.
-
-    Raises:
-        InvalidRequest: A parameter has a wrong type or value, two of them exclude each other, or there is no such place.
-    """
+    """What a request asks of its outputs; None for nothing."""
     classes: dict[str, int] = {}
     extents: dict[str, Extent] = {}
     for output in outputs:

@@ -14,10 +14,10 @@ from ..errors import NotFound
 from ..log import log_raised
 from ..models.hooks import call_hook
 from ..models.model import Model
-from ..models.repository import Repository
+from ..models.registry import Registry
 from ..models.statistics import Statistics
 from .metadata import model_metadata
-from .observers import Tracer, refused_unknown
+from .record import Tracer, record_unknown
 from .shared_memory import Regions
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
@@ -30,14 +30,7 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 class Engine:
-    """The protocol without any transport. Its arguments are those of `InferenceServer`.
-
-    Args:
-        read_page: Reads a file of the page; None where the page and the OpenAPI document are switched off.
-        regions: Of shared memory, which clients may register.
-        call_here: Calls a function in this thread. What it raises is raised, as an `Exception` unless it is the host's.
-        clock: Tells the time in seconds, as `time.monotonic`.
-    """
+    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
 
     def __init__(
         self,
@@ -45,6 +38,7 @@ class Engine:
         version: str,
         *,
         max_body_bytes: int | None,
+        max_json_bytes: int | None,
         ready_when_empty: bool,
         debug: bool,
         codecs: Codecs,
@@ -57,6 +51,7 @@ class Engine:
         self.name = name
         self.version = version
         self.max_body_bytes = max_body_bytes
+        self.max_json_bytes = max_json_bytes
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
@@ -65,7 +60,7 @@ class Engine:
         self.regions = regions
         self.call_here = call_here
         self.clock = clock
-        self.models = Repository()
+        self.models = Registry()
         self.stopping = False
         self.unknown = Statistics()
         """Requests for models that nobody knows."""
@@ -77,25 +72,17 @@ class Engine:
         self._kept_by: Model | None = None
 
     def add(self, model: Model) -> None:
-        """Take a model in.
-
-        Raises:
-            ValueError: As `Repository.add`.
-        """
+        """Take a model in."""
         self.models.add(model)
         for watcher in self.watchers:
             watcher()
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
-        """The model of this name and version, for an inference request, which is counted where there is none.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """The model of this name and version, for an inference request, which is counted where there is none."""
         try:
             return self.models.find(name, version)
         except NotFound as error:
-            refused_unknown(self.unknown, error)
+            record_unknown(self.unknown, error)
             raise
 
     def extensions(self) -> list[str]:
@@ -105,8 +92,6 @@ class Engine:
             names += ["model_repository", "model_repository(unload_dependents)"]
         if self.regions.are_allowed:
             names.append("system_shared_memory")
-        if any(model.options.priority_levels for model in self.models):
-            names.append("schedule_policy")
         return sorted(names)
 
     def metadata(self) -> schemas.ServerMetadata:
@@ -125,7 +110,7 @@ class Engine:
         if not models:
             return self.ready_when_empty
         for model in models:
-            if model.life.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
+            if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
                 self._tell(model)
                 return False
         if self._kept_by is not None:
@@ -135,18 +120,18 @@ class Engine:
 
     def _tell(self, model: Model) -> None:
         """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
-        if self.stopping or model.life.state == "failed" or self._kept_by is model:
+        if self.stopping or model.lifecycle.state == "failed" or self._kept_by is model:
             return
         self._kept_by = model
-        why = "its ready= says so" if model.life.state == "ready" else "it is still loading"
+        why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
         _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
         """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
         if self.stopping:
             return False
-        yield from model.life.settle()
-        if not model.life.is_serving:
+        yield from model.lifecycle.wait_until_loaded()
+        if not model.lifecycle.is_serving:
             return False
         ready = model.options.ready
         if ready is None:
@@ -162,40 +147,37 @@ class Engine:
         begun: list[Spawn] = []
         try:
             for model in self.models:
-                loading = model.life.begin()
+                loading = model.lifecycle.begin_at_start()
                 if loading is not None:
                     begun.append(loading)
                     yield loading
             for model in self.models:
-                yield from model.life.settle(at_start=True)
+                yield from model.lifecycle.wait_until_loaded(at_start=True)
                 for observer in model.statistics.observers:
-                    observer.loaded()
+                    observer.changed()
         except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()
             raise
 
     def stop(self, seconds: float) -> Steps[None]:
-        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one.
-
-        `stopped` ends that state.
-        """
+        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one."""
         self.stopping = True
         deadline = self.clock() + seconds
         for model in self.models:
-            model.limiter.hold_back_none()
+            model.limiter.hold_back_no_longer()
         for model in self.models:
             try:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
-                model.limiter.turn_away(is_unloaded=False)
+                model.limiter.refuse_waiting(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
         yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
 
     def _unload_all(self, deadline: float) -> Steps[None]:
         """Call `unload=` of the models of which no call was left behind."""
         models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
-        begun = [(model, unloading) for model in models if (unloading := model.life.unload()) is not None]
+        begun = [(model, unloading) for model in models if (unloading := model.lifecycle.unload("unload")) is not None]
         for _, unloading in begun:
             yield unloading
         for model, unloading in begun:
@@ -207,6 +189,6 @@ class Engine:
     def stopped(self) -> None:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
         for model in self.models:
-            model.life.forget()
+            model.lifecycle.forget()
         self.regions.unregister(None)
         self.stopping = False

@@ -1,37 +1,40 @@
 """One call of a function for one request or several: their rows are merged, the result is split, and each gets its own part or error.
 
-Plain functions, as in `call`: which of them runs where, and when, is decided in `batch`.
+Where it runs, and when, is decided in `batch`.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import msgspec
 
-from ..datatypes import Array
 from ..effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
-from ..errors import InferenceError
+from ..errors import InferenceError, error_text
+from ..limits import LOOP_BYTES
 from ..log import log_fields, log_raised
+from ..models.batches import Waiting
 from ..models.binding import Binding
 from ..models.options import Batching
-from ..tensors import InferenceContext, InferenceRequest, Tensor
+from ..tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, size_of
 from .advice import hint, told_by_host
-from .batch_member import Member, is_long
-from .batch_rows import merged, split
-from .call import ModelRaised
-from .lasting import is_new, lasting
-from .nesting import enter_together, leave
+from .batch_key import rows_of
+from .batch_rows import merge, split
+from .call import Call, ModelRaised
+from .copy_rule import copy_small
+from .nesting import Held, enter_together, held, leave
+
+T = TypeVar("T")
 
 _ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
 """What ends a call from outside of the function."""
+
+_Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
 class _Merged(msgspec.Struct, frozen=True, eq=False):
@@ -46,163 +49,175 @@ class _Merged(msgspec.Struct, frozen=True, eq=False):
         raise AssertionError("a model that takes it has no batches")
 
 
-_Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
-_Calls: TypeAlias = Generator[_Arguments, tuple[Any, bool], None]
-"""Hands on the arguments of each call, and is sent its result, and whether that is new, or thrown what it raised."""
+@final
+class Member(Generic[T]):
+    """One request among those that share a call."""
+
+    __slots__ = ("answer", "call", "error", "execution", "has_left", "held", "is_done", "response", "rows", "wake")
+
+    def __init__(self, call: Call[T]) -> None:
+        self.call = call
+        self.rows: int | None = None
+        self.held: Held = held()
+        self.execution: Execution | None = None
+        self.wake: Callable[[], object] = _nothing
+        self.is_done = False
+        self.has_left = False
+        self.response: InferenceResponse | None = None
+        self.error: Exception | None = None
+        self.answer: T | None = None
+
+    def count(self) -> int | None:
+        """Note the rows of the request, and return them; None if they cannot be counted."""
+        self.rows = rows_of(self.call.tensors.values())
+        self.call.rows = 1 if self.rows is None else self.rows
+        return self.rows
+
+    def take(self) -> InferenceResponse:
+        """Its response; or raises why there is none."""
+        error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
+        if error is None:
+            assert self.response is not None  # it is done
+            return self.response
+        try:
+            raise error
+        finally:
+            del error
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.has_left = True
+        self.error = None  # it knows this, as its execution does: cycles else
+        execution, self.execution = self.execution, None
+        if execution is not None:
+            execution.lose()
 
 
 @final
 class Execution:
-    """One call for all requests of a batch; more where some of them have to be called alone.
+    """One call for all requests of a batch; more if some of them have to be called alone."""
 
-    Args:
-        members: The requests, the one that leads first.
-        batching: What the model's options say.
-    """
-
-    def __init__(self, members: Sequence[Member[Any]], batching: Batching) -> None:
-        lead = members[0].call
-        self.members = members
-        self.handler = lead.handler
+    def __init__(self, member: Member[Any], waiting: Sequence[Waiting], batching: Batching) -> None:
+        call = member.call
         self.unwanted: Signal | None = None
         """To be set when nobody waits for any of them any more."""
-        self._model, self._engine, self._slot = lead.model, lead.engine, lead.slot
-        self._binding, self._content_type = lead.binding, lead.content_type
-        self._batching = batching
-        for member in members:
-            member.execution = self
+        self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
+        self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
+        self._binding, self._content_type = call.binding, call.content_type
+        self._retries_alone = batching.retry_alone
+        self._slot = call.slot
+        for each in self._members:
+            each.execution = self
+            if each is not member:
+                turn = each.call.slot.turn
+                assert turn is not None  # it has waited
+                each.wake = turn.set
 
     @property
     def deadline(self) -> float:
         """When the last of them is given up."""
-        return max(member.call.deadline for member in self.members)
+        return max(member.call.deadline for member in self._members)
 
-    def left(self) -> None:
+    def lose(self) -> None:
         """One of the requests was answered, or given up."""
-        if self.unwanted is not None and all(member.has_left for member in self.members):
+        if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()
+
+    def wake(self) -> None:
+        """Wake all who wait."""
+        for member in self._members:
+            member.is_done = True
+            member.wake()
+
+    def end(self) -> None:
+        """Give the slot back, and wake all who wait, the first time that it is called, by any thread."""
+        try:
+            slot = self._slots.pop()
+        except IndexError:
+            return
+        self.fail(Stopped())
+        self.wake()
+        slot.end(is_last=True)
 
     # The call
 
     def run(self) -> None:
-        """Call the function in this thread. What it raises becomes the error of each request.
-
-        It sees no context variables of a request, as it would see those of one request only.
-        """
+        """`call` for a plain function, in this thread. What it raises becomes the error of each request."""
         try:
-            Context().run(self._run)
+            Context().run(_finish, self)
         except BaseException as error:
             self.fail(error if isinstance(error, Exception) else _quit(error))
             raise
 
-    def _run(self) -> None:
-        token = enter_together(self._model, self._slot, [member.held for member in self.members])
-        function, calls = self.handler.function, self._calls()
+    async def call(self) -> None:
+        """Call the function, whether it is a coroutine function or a plain one, for which this waits for nothing."""
+        token = enter_together(self._model, self._slot, [member.held for member in self._members])
         try:
             with self._span():
-                arguments = next(calls, None)
-                while arguments is not None:
-                    args, kwargs = arguments
-                    try:
-                        result = function(*args, **kwargs)
-                        new = is_new(result)
-                    except Exception as error:
-                        arguments = _thrown(calls, error)
-                    else:
-                        arguments = _sent(calls, (result, new))
-                        del result
-        finally:
-            leave(token)
-
-    async def run_async(self) -> None:
-        """`run` for a coroutine function, in a task of its own."""
-        token = enter_together(self._model, self._slot, [member.held for member in self.members])
-        function, calls = self.handler.function, self._calls()
-        try:
-            with self._span():
-                arguments = next(calls, None)
-                while arguments is not None:
-                    args, kwargs = arguments
-                    try:
-                        result = await function(*args, **kwargs)
-                        new = is_new(result)
-                    except Exception as error:
-                        arguments = _thrown(calls, error)
-                    else:
-                        arguments = _sent(calls, (result, new))
-                        del result
+                await self._answer(self._members)
         finally:
             leave(token)
 
     def _span(self) -> AbstractContextManager[object]:
         tracer = self._engine.tracer
-        spans = [member.call.span for member in self.members if member.call.span is not None]
+        spans = [member.call.span for member in self._members if member.call.span is not None]
         if tracer is None or not spans:
             return nullcontext()
-        if len(self.members) == 1:
+        if len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, sum(member.call.rows or 0 for member in self.members), spans)
+        return tracer.together(self._model, _rows(self._members), spans)
 
-    def _calls(self) -> _Calls:
-        groups = deque([list(self.members)])
-        while groups:
-            group = [member for member in groups.popleft() if not member.has_left]
-            started = self._engine.clock()
-            prepared = self._prepared(group)
-            if prepared is None:
-                groups.extend([member] for member in group)
-                continue
-            group, request, arguments = prepared
-            if not group:
-                continue
-            called = self._engine.clock()
-            for member in group:
-                member.call.started, member.call.called = started, called
-            try:
-                result, new = yield arguments
-                returned = self._engine.clock()
-                for member in group:
-                    member.call.returned = returned
-                self._share_out(group, result, new, request)
-            except Exception as error:
-                self._record(group, started, called)
-                if self._batching.retry_alone and len(group) > 1:
-                    self._log(group, error, ", so each of them is tried alone")
-                    groups.extend([member] for member in group)
-                else:
-                    self._fail(group, error)
-            else:
-                self._record(group, started, called, returned)
+    async def _answer(self, members: list[Member[Any]]) -> None:
+        """Answer requests by one call; if that fails, those that deserve it by others."""
+        members = [member for member in members if not member.has_left]
+        if members:
+            for others in await self._answer_together(members):
+                await self._answer(others)
 
-    def _prepared(self, group: list[Member[Any]]) -> tuple[list[Member[Any]], InferenceRequest, _Arguments] | None:
-        """Make the arguments for some requests.
+    async def _answer_together(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
+        """Answer requests by one call. Returns those that are to be answered by further calls."""
+        clock = self._engine.clock
+        started = clock()
+        try:
+            args, kwargs = self._arguments(members)
+        except Exception as error:
+            if len(members) == 1:
+                self._fail(members, error)
+                return []
+            sound = [member for member in members if self._is_sound(member)]
+            return [sound] if len(sound) < len(members) else [[member] for member in members]
+        called = clock()
+        for member in members:
+            member.call.started, member.call.called = started, called
+        try:
+            result = self._handler.function(*args, **kwargs)
+            if self._handler.kind == "async":
+                result = await result
+            returned = clock()
+            for member in members:
+                member.call.returned = returned
+            self._share_out(members, result)
+        except Exception as error:
+            self._model.statistics.record_execution(_rows(members), called - started, None, 0.0)
+            if self._retries_alone and len(members) > 1:
+                self._log(members, error, ", so each of them is tried alone")
+                return [[member] for member in members]
+            self._fail(members, error)
+        else:
+            self._model.statistics.record_execution(_rows(members), called - started, returned - called, clock() - returned)
+        return []
 
-        Returns:
-            Those of the requests whose tensors hold what their content types say, which may be none, what they are as one request, and
-            the arguments. None where they cannot be merged.
-        """
-        binding = self._binding
-        while group:
-            lead = group[0].call
-            request = lead.request
-            try:
-                if len(group) == 1:
-                    return group, request, binding.arguments(lead)
-                tensors = merged([member.call.tensors for member in group], writable=self._model.options.writable)
-                request = InferenceRequest(list(tensors.values()), None, request.parameters, [], request.decoders)
-                return group, request, binding.arguments(_Merged(binding, tensors, self._content_type, request))
-            except Exception as error:
-                if len(group) == 1:
-                    self._fail(group, error)
-                    break
-            sound = [member for member in group if self._is_sound(member)]
-            if len(sound) == len(group):
-                return None
-            group = sound
-        return [], InferenceRequest([]), ([], {})
+    def _arguments(self, members: list[Member[Any]]) -> _Arguments:
+        """The arguments of the function for some requests together."""
+        call, binding = members[0].call, self._binding
+        if len(members) == 1:
+            return binding.arguments(call)
+        tensors = merge([member.call.tensors for member in members], writable=self._model.options.writable)
+        request = InferenceRequest(list(tensors.values()), None, call.request.parameters, [], call.request.decoders)
+        return binding.arguments(_Merged(binding, tensors, self._content_type, request))
 
     def _is_sound(self, member: Member[Any]) -> bool:
-        """Whether the arguments of a request can be made. One of them cannot, and that is the error of that request alone."""
+        """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
         try:
             self._binding.arguments(member.call)
         except Exception as error:
@@ -210,102 +225,84 @@ class Execution:
             return False
         return True
 
-    def _share_out(self, group: list[Member[Any]], result: Any, new: bool, request: InferenceRequest) -> None:
+    def _share_out(self, members: list[Member[Any]], result: Any) -> None:
         """Give each request its part of a result."""
-        keep = _as_it_is if new else partial(lasting, request=request)
-        rows = [member.rows for member in group if member.rows is not None]
-        results, last = [result], False
-        if rows:
-            parts = split(result, rows, self.handler.answers, keep)
-            results, last = parts.results, parts.last
-        for member, part in zip(group, results, strict=True):
+        rows = [member.rows for member in members if member.rows is not None]
+        results = split(result, rows, self._handler.answers) if rows else [result]
+        for member, part in zip(members, results, strict=True):
             try:
-                response = member.call.respond(part, lasts=True)
-                if not last:
-                    for tensor in response.outputs:
-                        tensor.array = lasting(tensor.array, request)
+                response = member.call.respond(part)
+                copy_small(response.outputs)  # it is encoded after the slot has ended
                 member.response = response
             except Exception as error:
                 self._fail([member], error)
 
     # What came of it
 
-    def _record(self, group: list[Member[Any]], started: float, called: float, returned: float | None = None) -> None:
-        now = self._engine.clock()
-        rows = sum(member.call.rows or 0 for member in group)
-        infer = None if returned is None else returned - called
-        self._model.statistics.record_execution(rows, called - started, infer, 0.0 if returned is None else now - returned)
-
     def fail(self, error: Exception) -> None:
         """Let all requests fail that have nothing yet."""
-        waiting = [member for member in self.members if not member.has_outcome]
+        waiting = [member for member in self._members if member.response is None and member.error is None]
         if not isinstance(error, _ENDS):
             self._fail(waiting, error)
             return
         for place, member in enumerate(waiting):
-            own = type(error)()
-            own.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__  # what comes late is logged once
-            member.fail(own)
+            member.error = type(error)()
+            # what comes late is logged once
+            member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
 
-    def _fail(self, group: list[Member[Any]], error: Exception) -> None:
+    def _fail(self, members: list[Member[Any]], error: Exception) -> None:
         error = told_by_host(error) or error
         if isinstance(error, InferenceError):
-            for member in group:
-                member.fail(error if len(group) == 1 else _copied(error))
+            for member in members:
+                member.error = error if len(members) == 1 else _copied(error)
             return
-        if len(group) > 1:
-            self._log(group, error, "")
-        for member in group:
-            raised = ModelRaised()
+        if len(members) > 1:
+            self._log(members, error, "")
+        for member in members:
+            member.error = raised = ModelRaised()
             raised.__cause__ = error
-            raised.is_logged = len(group) > 1
-            member.fail(raised)
+            raised.is_logged = len(members) > 1
 
-    def _log(self, group: list[Member[Any]], error: Exception, then: str) -> None:
-        rows, since = sum(member.call.rows or 0 for member in group), min(member.call.since for member in group)
-        fields = log_fields(self._model.name, self._model.version, None, self._engine.clock() - since)
+    def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
+        fields = log_fields(
+            self._model.name, self._model.version, None, self._engine.clock() - min(member.call.since for member in members)
+        )
         message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
-        log_raised(logging.ERROR, error, message, self._model, len(group), rows, then, advice, extra=fields)
+        log_raised(logging.ERROR, error, message, self._model, len(members), _rows(members), then, advice, extra=fields)
 
     def encode_long(self, *, but: Member[Any] | None = None) -> None:
-        """Encode the responses that take long, within the slot of the call, so that they cannot pile up behind it."""
-        for member in self.members:
-            call, response = member.call, member.response
-            if member is but or response is None or member.has_left:
-                continue
-            if is_long(call, response):
+        """Encode the responses that take long, within the slot of the call, so that they cannot pile up after it."""
+        for member, response in self._long():
+            if member is not but:
                 try:
-                    member.answer = call.encode(response)
+                    member.answer = member.call.encode(response)
                 except Exception as error:
-                    member.fail(error)
+                    member.error = error
 
     def has_long(self) -> bool:
         """Whether there is one for `encode_long`."""
-        return any(member.response is not None and is_long(member.call, member.response) for member in self.members)
+        return bool(self._long())
 
-    def release(self) -> None:
-        """Wake all who wait."""
-        for member in self.members:
-            member.is_done = True
-            member.wake()
+    def _long(self) -> list[tuple[Member[Any], InferenceResponse]]:
+        having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
+        return [(member, response) for member, response in having if is_long(member.call, response)]
 
 
-def _as_it_is(array: Array) -> Array:
-    return array
+def is_long(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether a response takes long to encode, or is delivered otherwise than in the answer: that is for a worker thread."""
+    return call.delivery is not None or size_of(response.outputs) > LOOP_BYTES
 
 
-def _sent(calls: _Calls, value: tuple[Any, bool]) -> _Arguments | None:
+def _finish(execution: Execution) -> None:
+    """Run a call that waits for nothing."""
     try:
-        return calls.send(value)
+        execution.call().send(None)
     except StopIteration:
-        return None
+        return
 
 
-def _thrown(calls: _Calls, error: Exception) -> _Arguments | None:
-    try:
-        return calls.throw(error)
-    except StopIteration:
-        return None
+def _rows(members: Sequence[Member[Any]]) -> int:
+    return sum(member.call.rows or 0 for member in members)
 
 
 def _quit(error: BaseException) -> QuitWithin:
@@ -319,4 +316,8 @@ def _copied(error: InferenceError) -> InferenceError:
     try:
         return copy.copy(error)
     except Exception:  # of a class that cannot be copied
-        return InferenceError(str(error), status=error.status, headers=error.headers)
+        return InferenceError(error_text(error), status=error.status, headers=error.headers)
+
+
+def _nothing() -> None:
+    pass

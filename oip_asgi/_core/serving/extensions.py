@@ -12,7 +12,7 @@ from typing import Final
 
 from ..models.durations import Duration, Responses
 from ..models.model import Model
-from ..models.repository import UNVERSIONED
+from ..models.registry import UNVERSIONED
 from ..models.specs import TensorSpec
 from ..models.statistics import Batch
 from ..rest import extension_schemas as schemas
@@ -22,17 +22,12 @@ _NOTHING = Duration()
 
 NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
 NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
-"""Why Triton's extensions that steer its process are refused: the process is the application's here."""
+NO_CUDA: Final = "CUDA shared memory is not supported: send the tensors in the request, or use system shared memory"
+"""Why some of Triton's extensions are refused. Its process is the application's here."""
 
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> schemas.Statistics:
-    """The statistics of models, sorted by name.
-
-    Args:
-        engine: The server.
-        name: Of the model of this name, which is registered; None for all.
-        version: Of this version of it; None for all.
-    """
+    """The statistics of models, sorted by name."""
     models = list(engine.models) if name is None else engine.models.named(name, version)
     return schemas.Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
@@ -88,7 +83,9 @@ def model_config(model: Model) -> schemas.ModelConfig:
         version_policy=schemas.VersionPolicy({}),
         max_batch_size=0 if batching is None else batching.most,
         input=[
-            schemas.ModelInput(spec.name, _data_type(spec), "FORMAT_NONE", list(spec.shape[first:]), spec.name in model.optional)
+            schemas.ModelInput(
+                spec.name, _data_type(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name in model.optional
+            )
             for spec in model.inputs
         ],
         output=[schemas.ModelOutput(spec.name, _data_type(spec), list(spec.shape[first:])) for spec in model.outputs],
@@ -96,6 +93,8 @@ def model_config(model: Model) -> schemas.ModelConfig:
     )
     if batching is not None:
         config.dynamic_batching = schemas.DynamicBatching(list(batching.preferred), round(batching.delay * 1e6))
+    if model.streams:
+        config.model_transaction_policy = schemas.TransactionPolicy(decoupled=True)
     if options.cache is not None:
         config.response_cache = schemas.CacheSetting(enable=True)
     if options.content_type is not None:

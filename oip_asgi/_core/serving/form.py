@@ -14,10 +14,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Form(Protocol[T_co]):
-    """REST has one form, gRPC another.
-
-    Costs are in bytes that are looked at one by one, or what takes as long.
-    """
+    """REST has one form, gRPC another."""
 
     @property
     def transport(self) -> Any:
@@ -33,27 +30,11 @@ class Form(Protocol[T_co]):
     def read(self) -> Read | Buffer:
         """The request's body, or the effect that reads it."""
 
-    def decoding_cost(self, body: Buffer, /) -> int:
-        """How much `decode` costs."""
+    def size(self, body: Buffer, /) -> int:
+        """How many bytes are to be decoded."""
 
     def decode(self, body: Buffer, model: Model, lend: Lend, /) -> InferenceRequest:
-        """The request that a body is.
-
-        Args:
-            body: The body.
-            model: The model that is asked for.
-            lend: Reads the inputs that are in shared memory.
-
-        Raises:
-            InvalidRequest: It is none.
-        """
-
-    def encoding_cost(self, request: InferenceRequest, response: InferenceResponse, /) -> int:
-        """How much `encode` costs."""
+        """The request that a body is."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
-        """The response as it leaves.
-
-        Raises:
-            InvalidRequest: The form that the request asks for cannot carry it.
-        """
+        """The response as it leaves."""

@@ -14,14 +14,7 @@ _UNDECLARED: Final = "undeclared_inputs"
 
 
 def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
-    """A model's metadata.
-
-    Args:
-        model: The model.
-        versions: Every version of its name; none for a model without versions.
-
-    Specification: Model Metadata.
-    """
+    """A model's metadata."""
     options = model.options
     document = schemas.ModelMetadata(model.name, options.platform, _described(model.inputs), _described(model.outputs))
     parameters: schemas.Parameters = {}

@@ -1,17 +1,18 @@
 """Calls of models within calls of models, by `server.infer`: which slots the outer calls hold.
 
-A call that waits for a slot which its own caller holds would wait for ever. So each call notes its slot in a context variable, which
-worker threads and tasks that it starts inherit. A task that outlives the call that started it holds nothing: the slot tells that it has
-gone.
+A call would wait for ever if its own caller holds the slot that it waits for, or waits for another caller that does. So each call notes its
+slot in a context variable, which worker threads and tasks that it starts inherit. A task that outlives the call that started it holds
+nothing: the slot tells that it has gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar, Token
+from itertools import chain
 from typing import Final, TypeAlias
 
-from ..models.limiter import Slot
+from ..models.limiter import Limiter, Slot
 from ..models.model import Model
 
 Held: TypeAlias = tuple[tuple[Model, Slot], ...]
@@ -55,3 +56,42 @@ def leave(token: Token[Held]) -> None:
 def holders() -> list[Model]:
     """The models within whose calls this runs, the outermost first."""
     return [model for model, slot in held() if not slot.is_left]
+
+
+def closes_circle(slot: Slot) -> bool:
+    """Whether a call waits for ever: all calls that could give its slot back wait too, for a slot that a caller of this one holds."""
+    for _, outer in held():
+        with outer.limiter.lock:
+            if not outer.is_left:
+                waits = outer.limiter.inner.get(outer, ())
+                outer.limiter.inner[outer] = [*(wait for wait in waits if wait.is_waiting), slot]
+    stuck, is_shrinking = _reachable(slot.limiter), True
+    while is_shrinking:
+        moving = [limiter for limiter in stuck if _moves(limiter, stuck)]
+        stuck.difference_update(moving)
+        is_shrinking = bool(moving)
+    return slot.limiter in stuck
+
+
+def _moves(limiter: Limiter, stuck: set[Limiter]) -> bool:
+    """Whether a slot of a model is free, or held by a call that waits for none of those that are stuck."""
+    waiting = sum(not stuck.isdisjoint(waits) for waits in _waits(limiter))
+    return limiter.running < limiter.max_concurrency or limiter.running > waiting
+
+
+def _reachable(first: Limiter) -> set[Limiter]:
+    """A model's slots, those that its calls wait for, those that the calls there wait for, and so on."""
+    found, left = set[Limiter](), [first]
+    while left:
+        limiter = left.pop()
+        if limiter not in found:
+            found.add(limiter)
+            left += chain.from_iterable(_waits(limiter))
+    return found
+
+
+def _waits(limiter: Limiter) -> list[set[Limiter]]:
+    """What each call of a model waits for, if calls within it wait."""
+    with limiter.lock:
+        inner = [waits for outer, waits in limiter.inner.items() if not outer.is_left]
+    return [{wait.limiter for wait in waits if wait.is_waiting} for waits in inner]

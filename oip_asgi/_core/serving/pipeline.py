@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..datatypes import Buffer
 from ..effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
-from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, shown
-from ..limits import ON_LOOP
+from ..errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, shown
+from ..limits import LOOP_BYTES
 from ..log import log_raised
-from ..models.ahead import Ahead
+from ..models.cache import Cache
 from ..models.limiter import Slot
 from ..models.model import Model
-from ..tensors import InferenceResponse
+from ..tensors import InferenceResponse, size_of
 from .advice import hint, missing_column, told_by_host
-from .ahead import look_ahead
-from .batch import batched
+from .batch import answer_in_batch
+from .cache_lookup import look_up
 from .call import Call, ModelRaised
+from .copy_rule import copy_small
 from .engine import Engine
 from .form import Form
-from .lasting import SMALL
-from .nesting import held, holders
-from .observers import ended
+from .nesting import closes_circle, held, holders
+from .record import record_end
 
 T = TypeVar("T")
 
@@ -41,30 +42,16 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
-    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet.
-
-    Args:
-        engine: The server.
-        model: The model that is asked for.
-        form: How the request arrives and the response leaves.
-        may_stream: Whether there may be any number of responses.
-
-    Returns:
-        What `answered` answers.
-
-    Raises:
-        InferenceError: The request is wrong or not admitted, or the model streams where it may not.
-    """
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet."""
     call: Call[T] | None = None
     span = None if engine.tracer is None else engine.tracer.begin(model)
     limiter = model.limiter
     try:
-        if model.life.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+        if model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
             yield from _admit(engine, model)
-        handler = model.life.lend()
+        handler = model.lifecycle.acquire()
         if handler is None:
             raise _not_ready(model)
-        slot = None
         try:
             if handler.streams and not may_stream:
                 raise InvalidRequest(
@@ -76,39 +63,35 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = Fa
             if form.timeout < seconds:
                 seconds = form.timeout
             call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
-            if form.decoding_cost(body) <= ON_LOOP:
+            if form.size(body) <= LOOP_BYTES:
                 call.decode(at_once=True)
-            if model.ahead is not None:
-                yield from _ahead(call, model.ahead)
+            if model.cache is not None:
+                yield from _look_up(call, model.cache)
                 if call.found is not None:
                     return call
-            slot = _enter(call)
+            _enter(call)
         finally:
-            if slot is None:
-                handler.uses.end()
+            if call is None or call.slot is None:
+                handler.uses.release()
     except BaseException as error:
         if call is not None and call.flight is not None:
             call.flight.end(error)
-        ended(model, call, error, span, engine.clock)
+        record_end(model, call, span, engine.clock(), error)
         raise
     return call
 
 
-def _ahead(call: Call[Any], ahead: Ahead) -> Steps[None]:
-    """Look at a request before it has a slot. As many as may run and wait may be looked at so.
-
-    Raises:
-        InferenceError: The request is wrong, too many are looked at, or it took too long.
-    """
+def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
+    """Look a request up in the cache, before it has a slot. As many as may run and wait may be looked up at the same time."""
     limiter = call.model.limiter
-    if not ahead.enter(limiter.max_concurrency + limiter.max_queue):
+    if not cache.enter(limiter.max_concurrency + limiter.max_queue):
         raise _busy(call.model)
     try:
-        yield from look_ahead(call)
+        yield from look_up(call, cache)
     except FAILURES as failure:
         raise _early_error(call, failure) from failure.__cause__
     finally:
-        ahead.leave()
+        cache.leave()
 
 
 def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
@@ -116,42 +99,34 @@ def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
     return _stopping(call.model) if type(failure) is Stopped else as_error(call, failure)
 
 
-def _enter(call: Call[Any]) -> Slot:
-    """Take a slot for a call, or a place in the queue for one.
-
-    Raises:
-        NotReady: The server stops.
-        Busy: All slots are taken, and the queue is full.
-    """
+def _enter(call: Call[Any]) -> None:
+    """Take a slot for a call, or a place in the queue for one."""
     engine, model = call.engine, call.model
     within = holders() if held() else ()
     if engine.stopping and not within:
         raise _stopping(model)
-    is_within = model in within
-    if model.batching is None or is_within:
-        slot = model.limiter.enter(call.handler.uses, may_wait=not is_within, level=call.level)
-    else:
-        slot = model.limiter.enter_to_share(call.handler.uses, may_run=not model.batching.delay)
+    may_wait = model not in within
+    may_run = model.batching is None or not model.batching.delay or not may_wait
+    slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
     if slot is None:
         raise _busy(model)
-    call.slot, call.entered = slot, engine.clock()
+    call.slot = slot
+    if within and slot.is_waiting and closes_circle(slot):
+        slot.give_up()
+        raise _in_circle(model, within)
+    call.entered = engine.clock()
     for observer in model.statistics.observers:
-        observer.entered()
-    return slot
+        observer.changed()
 
 
 def answered(call: Call[T]) -> Steps[T]:
-    """The only answer of a request that has been let in.
-
-    Raises:
-        InferenceError: The request is wrong, or the model raised, failed, or took too long.
-    """
+    """The only answer of a request that has been let in."""
     if call.found is not None:
         return (yield from _from_cache(call, call.found))
     slot = call.slot
     try:
         if call.model.batching is not None:
-            answer = yield from batched(call, call.model.batching)
+            answer = yield from answer_in_batch(call, call.model.batching)
         elif call.handler.kind == "thread":
             answer = yield from _in_one_trip(call, slot)
         else:
@@ -166,7 +141,7 @@ def answered(call: Call[T]) -> Steps[T]:
                 response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
             else:
                 response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-            is_quick = call.delivery is None and (call.is_small or call.form.encoding_cost(call.request, response) <= ON_LOOP)
+            is_quick = call.delivery is None and size_of(response.outputs) <= LOOP_BYTES
             answer = call.encode(response) if is_quick else (yield from _encode_elsewhere(call, response))
     except FAILURES as failure:
         raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
@@ -175,16 +150,14 @@ def answered(call: Call[T]) -> Steps[T]:
         raise
     finally:
         slot.give_up()
-    call.model.statistics.record_answer(call, call.rows)
-    if call.span is not None:
-        call.span.end("ok", call, None)
+    record_end(call.model, call, call.span, call.answered)
     return answer
 
 
 def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """The answer of a request whose response was found in the cache. It needs no slot."""
     try:
-        if call.delivery is None and call.form.encoding_cost(call.request, response) <= ON_LOOP:
+        if call.delivery is None and size_of(response.outputs) <= LOOP_BYTES:
             answer = call.encode(response)
         else:
             answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
@@ -193,7 +166,7 @@ def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
     except BaseException as error:
         call.noted(error)
         raise
-    call.note_hit()
+    record_end(call.model, call, call.span, call.answered)
     return answer
 
 
@@ -211,16 +184,11 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
-    """Let a request in before its body is read, as soon as the model is loaded.
-
-    Raises:
-        NotReady: The model is loading, its load failed, or it is unloaded, or the server stops.
-        Busy: All slots are taken, and the queue is full.
-    """
+    """Let a request in before its body is read, as soon as the model is loaded."""
     if engine.stopping and not holders():  # calls that run may call others to their end
         raise _stopping(model)
-    yield from model.life.settle()
-    if not model.life.is_serving:
+    yield from model.lifecycle.wait_until_loaded()
+    if not model.lifecycle.is_serving:
         raise _not_ready(model)
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise _busy(model)
@@ -231,9 +199,7 @@ def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
     while True:
         deadline = call.deadline
         late = None if deadline == math.inf else call.failed_late
-        answer: T | None = yield Run(
-            call.in_thread, "model", slot.turn, call.model.limiter.reconsider, deadline, for_client=True, late=late
-        )
+        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline=deadline, for_client=True, late=late)
         if answer is not None:
             return answer
         # the decoded request asks for a shorter timeout than the trip had
@@ -249,9 +215,7 @@ def _prepare(call: Call[Any], slot: Slot) -> Steps[None]:
 
 def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """Encode a large response of a call on the event loop in a worker thread."""
-    for tensor in response.outputs:
-        if tensor.array.nbytes <= SMALL:
-            tensor.array = tensor.array.copy()  # the next call may use its memory again before it is encoded
+    copy_small(response.outputs)
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 
@@ -279,24 +243,34 @@ def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> Infer
     overriding = call.overriding()
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
-    return ModelFailed(f"{model} failed: {error!r}" if call.engine.debug else f"{model} failed: see the server's log")
+    return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
 
 
 def _busy(model: Model) -> InferenceError:
     limiter, within = model.limiter, holders()
     if within.count(model) >= limiter.max_concurrency:
-        path = " calls ".join(repr(holder.name) for holder in [*within, model])
         return ModelFailed(
-            f"{path}: the last call would wait for itself, as calls that it is made within hold all {limiter.max_concurrency} slots of "
-            f"{model}: give it a larger max_concurrency, or do not call it from within"
+            f"{_path(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
+            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
         )
     if model in within:
         return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
     return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
 
 
+def _in_circle(model: Model, within: Sequence[Model]) -> ModelFailed:
+    return ModelFailed(
+        f"{_path(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that it is "
+        "made within: give one of these models a larger max_concurrency, or do not let them call each other"
+    )
+
+
+def _path(model: Model, within: Sequence[Model]) -> str:
+    return " calls ".join(repr(holder.name) for holder in [*within, model])
+
+
 def _not_ready(model: Model) -> NotReady:
-    state = model.life.state
+    state = model.lifecycle.state
     if state in ("unloading", "unloaded"):
         return _unloaded(model)
     reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"

@@ -24,15 +24,19 @@ from ..effects import Steps
 from ..errors import InferenceError, InvalidRequest, ModelFault, shown
 from ..models.model import Model
 from ..models.specs import TensorSpec
+from ..raw import count
 from ..schemas import Parameters, RequestOutput
-from ..tensors import ELEMENT, InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
+from ..tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
+from .copy_rule import SMALL
 from .engine import Engine
 from .faults import own_fault
-from .lasting import SMALL, memory_of
 from .pipeline import answered, opened
 from .stream import Stream
 
 T = TypeVar("T")
+
+_ELEMENT: Final = 16
+"""How many bytes an element counts for that is looked at as a Python object."""
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -66,15 +70,15 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     def read(self) -> Buffer:
         return b""
 
-    def decoding_cost(self, _: Buffer) -> int:
+    def size(self, _: Buffer) -> int:
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_cost, values))
+        return sum(map(_size, values))
 
     def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
         specs = {spec.name: spec for spec in model.inputs}
         parameters = _checked(self.parameters)
         inputs: list[Tensor] = []
-        whole = self.codecs.whole_of_value(self.inputs)
+        whole = self.codecs.request_codec_of(self.inputs)
         if whole is not None:
             made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
             checked = [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs]  # whose codec may be a user's
@@ -91,29 +95,16 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, parameters, outputs)
 
-    def encoding_cost(self, _: InferenceRequest, __: InferenceResponse) -> int:
-        return 0  # memory is copied at most
-
-    def encoder_like(self, _: InferenceRequest, __: InferenceResponse) -> None:
-        return None
-
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
-        lent = [memory_of(tensor.array) for tensor in request.inputs]
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
         for tensor in response.outputs:
             array = tensor.array
-            # the pipeline has copied larger arrays, but for those that are the request's own, of the cache, or a part of a batch
-            is_shared = not array.flags.writeable or array.base is not None
-            if array.nbytes <= SMALL or is_shared or any(memory_of(array) is memory for memory in lent):
+            if array.nbytes <= SMALL or not array.flags.writeable:  # others are copies already
                 tensor.array = array.copy()
         return response
 
 
 def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
-    """Answer one call from Python.
-
-    Raises:
-        InferenceError: As a client would be told.
-    """
+    """Answer one call from Python."""
     try:
         return (yield from answered((yield from opened(engine, engine.find_for_inference(name, version), form))))
     except InferenceError:
@@ -123,11 +114,7 @@ def infer_values(engine: Engine, name: str, version: str | None, form: PythonFor
 
 
 def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
-    """Answer one call from Python, and hand on each response.
-
-    Raises:
-        InferenceError: As a client would be told.
-    """
+    """Answer one call from Python, and hand on each response."""
     try:
         yield from Stream(engine, engine.find_for_inference(name, version), form).run()
     except InferenceError:
@@ -136,16 +123,14 @@ def stream_values(engine: Engine, name: str, version: str | None, form: PythonFo
         raise own_fault(error) from error
 
 
-def _cost(value: object) -> int:
-    """Roughly how many bytes are looked at one by one to make tensors of a value."""
-    if isinstance(value, Tensor):
+def _size(value: object) -> int:
+    """Roughly how many bytes tensors are made of; those of numbers in an array are taken as they are."""
+    if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
         return 0
-    if isinstance(value, np.ndarray):
-        return 0 if value.dtype in NUMBERS else value.size * ELEMENT
     if isinstance(value, (list, tuple)):
-        return len(value) * max(ELEMENT, _cost(value[0]) if value else 0)
-    size = getattr(value, "size", 1)  # of frames and series
-    return size * ELEMENT if isinstance(size, int) else ELEMENT
+        return len(value) * max(_ELEMENT, _size(value[0]) if value else 0)
+    size = getattr(value, "size", 1)  # of arrays, frames and series
+    return size * _ELEMENT if isinstance(size, int) else _ELEMENT
 
 
 def _checked(parameters: Mapping[str, Any]) -> Parameters:
@@ -173,7 +158,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
 def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)]
-    return codecs.of_value(value)
+    return codecs.tensor_codec_of(value)
 
 
 def _array(value: Any) -> Array:
@@ -205,6 +190,10 @@ def _encoded(where: str, encode: Callable[[], T]) -> T:
 
 def _own(tensor: Tensor) -> Tensor:
     """A tensor that may be kept from being written to while what it was made of may not."""
+    try:
+        count(tensor.array.shape)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from None
     array = tensor.array.view()
     array.flags.writeable = False
     return known_tensor(tensor.name, array, tensor.parameters)

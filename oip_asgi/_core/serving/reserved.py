@@ -48,24 +48,8 @@ _EXPECTED: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingPr
 )
 
 
-def check_priority(priority: object, levels: int) -> int:
-    """Look at a request's priority, where the model has levels. 0 is the lowest of them.
-
-    Raises:
-        InvalidRequest: There is no such level.
-    """
-    assert isinstance(priority, int)  # `check_reserved` has seen it
-    if priority > levels:
-        raise InvalidRequest(f"parameters.priority is {shown(priority)}: expected 1, the highest, to {levels}, the lowest, or 0 for none")
-    return priority
-
-
 def check_reserved(parameters: Mapping[str, object]) -> None:
-    """Look at the types of a request's parameters that are reserved.
-
-    Raises:
-        InvalidRequest: One has another type, or is reserved and unknown.
-    """
+    """Look at the types of a request's parameters that are reserved."""
     for name, value in parameters.items():
         if name in _EXPECTED:
             is_expected, expected = _EXPECTED[name]

@@ -52,11 +52,7 @@ class Segments(Protocol):
         """Whether clients may use the segment with this key, which has no slash."""
 
     def open(self, key: str, /) -> Segment:
-        """Open a segment.
-
-        Raises:
-            InferenceError: There is none, it is none, or this system has none.
-        """
+        """Open a segment."""
 
 
 class Place(NamedTuple):
@@ -74,15 +70,7 @@ class Place(NamedTuple):
 
 
 def place_of(parameters: Mapping[str, object], where: str) -> Place | None:
-    """The place that a tensor's parameters name; None where they name none.
-
-    Args:
-        parameters: Those of the tensor.
-        where: Whose they are, for the error.
-
-    Raises:
-        InvalidRequest: One of them has a wrong type, or is missing beside another.
-    """
+    """The place that a tensor's parameters name; None where they name none."""
     if _REGION not in parameters:
         for name in (_SIZE, _OFFSET):
             if name in parameters:
@@ -115,11 +103,7 @@ class _Region(msgspec.Struct, frozen=True, eq=False):
 
 
 class Regions:
-    """The regions of one server, by name. May be called from any thread.
-
-    Args:
-        segments: What opens segments; None where clients may not register regions.
-    """
+    """The regions of one server, by name. May be called from any thread."""
 
     def __init__(self, segments: Segments | None) -> None:
         self._segments = segments
@@ -132,28 +116,13 @@ class Regions:
         return self._segments is not None
 
     def check_may_register(self) -> Segments:
-        """What opens segments.
-
-        Raises:
-            Forbidden: Clients may not register regions.
-        """
+        """What opens segments."""
         if self._segments is None:
             raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
         return self._segments
 
     def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Register a region. It opens a file, so it may block.
-
-        Args:
-            name: What clients call the region.
-            key: The segment's key, with or without one slash at its beginning.
-            offset: Where the region begins in the segment, in bytes.
-            byte_size: How many bytes it has.
-
-        Raises:
-            Forbidden: The server's code does not allow this segment.
-            InferenceError: An argument is wrong, the name is taken, there is no such segment, or it ends before the region does.
-        """
+        """Register a region. It opens a file, so it may block."""
         segments = self.check_may_register()
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {shown(name)}: expected 1 to {_MAX_NAME} bytes")
@@ -186,11 +155,7 @@ class Regions:
                 self._regions.pop(name, None)
 
     def status(self, name: str | None) -> list[Described]:
-        """What is registered: all regions, or one of them.
-
-        Raises:
-            NotFound: There is no region of this name.
-        """
+        """What is registered: all regions, or one of them."""
         with self._lock:
             regions = list(self._regions.values()) if name is None else [self._find(name)]
         return [region.described for region in regions]
@@ -202,15 +167,7 @@ class Regions:
         return region
 
     def find(self, place: Place, where: str) -> Extent:
-        """The memory at a place. It stays as it is where the region is unregistered meanwhile.
-
-        Args:
-            place: The place.
-            where: Whose it is, for errors.
-
-        Raises:
-            InvalidRequest: There is no such region, or it ends before.
-        """
+        """The memory at a place. It stays as it is where the region is unregistered meanwhile."""
         region = self._regions.get(place.region)
         if region is None:
             raise InvalidRequest(f"{where} is in the region {shown(place.region)}, which is not registered")
@@ -238,22 +195,14 @@ class Extent(msgspec.Struct, frozen=True, eq=False):
     told: str
 
     def read(self) -> Buffer:
-        """A copy of it.
-
-        Raises:
-            InvalidRequest: The segment is shorter than it was.
-        """
+        """A copy of it."""
         data = self.segment.read(self.offset, self.size)
         if len(data) != self.size:
             raise self._shorter()
         return data
 
     def write(self, data: Buffer) -> None:
-        """Write to its beginning.
-
-        Raises:
-            InvalidRequest: The data are larger than it, or the segment is shorter than it was.
-        """
+        """Write to its beginning."""
         if len(data) > self.size:
             raise InvalidRequest(f"{self.told}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
         if self.offset + len(data) > self.segment.size():  # writing would make it longer again
@@ -265,11 +214,7 @@ class Extent(msgspec.Struct, frozen=True, eq=False):
 
 
 def _plain_key(key: str) -> str:
-    """A key without its slash: the name of a file in one folder, and nothing else.
-
-    Raises:
-        InvalidRequest: It is something else.
-    """
+    """A key without its slash: the name of a file in one folder, and nothing else."""
     plain = key.removeprefix("/")
     try:
         size = len(plain.encode())
@@ -288,26 +233,7 @@ def _allows(segments: Segments, key: str) -> bool:
         return False
 
 
-def check_cuda_status(name: str | None) -> None:
-    """Look for a region of CUDA's shared memory.
-
-    Raises:
-        NotFound: There is none, and one is named.
-    """
-    if name is not None:
-        raise NotFound(f"unknown region {shown(name)}: CUDA shared memory is not supported")
-
-
-def no_cuda() -> InferenceError:
-    """The error for who registers a region of CUDA's shared memory."""
-    return InvalidRequest("CUDA shared memory is not supported: send the tensors in the request, or use system shared memory")
-
-
 def check_no_place(parameters: Mapping[str, object], where: str) -> None:
-    """Look whether a tensor that has its data says that they are in shared memory.
-
-    Raises:
-        InvalidRequest: It does.
-    """
+    """Look whether a tensor that has its data says that they are in shared memory."""
     if place_of(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")

@@ -14,19 +14,34 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
-from ..effects import Abandoned, Await, DeadlinePassed, Run, Send, SendEach, SharedTask, Signal, Start, Steps, Stopped, Wait
+from ..effects import (
+    Abandoned,
+    Await,
+    CancelledWithin,
+    DeadlinePassed,
+    QuitWithin,
+    Run,
+    Send,
+    SharedTask,
+    Signal,
+    Start,
+    Steps,
+    Stopped,
+    Wait,
+)
 from ..errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
-from ..limits import ON_LOOP
+from ..limits import LOOP_BYTES
 from ..log import log_raised
 from ..models.durations import ResponseOutcome
 from ..models.model import Model
-from ..tensors import InferenceResponse
-from .alike import Alike, StreamForm
+from ..tensors import InferenceResponse, size_of
 from .call import Call, ModelRaised
+from .copy_rule import copy_small
 from .engine import Engine
-from .lasting import SMALL, is_new
+from .form import Form
 from .nesting import enter, leave
 from .pipeline import FAILURES, answered, as_error, opened
+from .record import record_end
 
 T = TypeVar("T")
 
@@ -40,18 +55,11 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 @final
 class Stream(Generic[T]):
-    """The answers of one request.
-
-    Args:
-        engine: The server.
-        model: The model that is asked for.
-        form: How the request arrives and each response leaves.
-        start: What is handed on ahead of the answers, as soon as the first is there, or there are none.
-    """
+    """The answers of one request."""
 
     __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
 
-    def __init__(self, engine: Engine, model: Model, form: StreamForm[T], start: Start | None = None) -> None:
+    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
         self._engine = engine
         self._model = model
         self._form = form
@@ -59,20 +67,20 @@ class Stream(Generic[T]):
         self.has_begun = False
 
     def run(self) -> Steps[None]:
-        """Hand on each answer. Where this ends before the model's generator does, that has been closed then.
-
-        Raises:
-            InferenceError: The request is wrong or not admitted, or the model raised, failed, or took too long.
-        """
+        """Send each answer. If this ends before the model's generator does, the generator is closed then."""
         call = yield from opened(self._engine, self._model, self._form, may_stream=True)
         if not call.handler.streams:
-            answer = yield from answered(call)
-            yield from self._begin()
-            yield Send(answer)
+            only_answer = yield from answered(call)
+            yield from self._begin(math.inf)
+            yield Send(only_answer)
             return
-        pulled = _Pulled(call, self._form)
+        pulled = _Pulled(call)
         try:
-            yield from self._hand_on(pulled)
+            answer = yield from pulled.first()
+            yield from self._begin(pulled.until)
+            while answer is not None:
+                yield Send(answer, pulled.until)
+                answer = yield from pulled.next()
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
@@ -91,36 +99,22 @@ class Stream(Generic[T]):
             pulled.give_up()
         pulled.note_end("empty_response")
         call.returned = call.answered = self._engine.clock()
-        call.model.statistics.record_answer(call)
-        if call.span is not None:
-            call.span.end("ok", call, None)
+        record_end(call.model, call, call.span, call.answered)
 
-    def _begin(self) -> Steps[None]:
+    def _begin(self, deadline: float) -> Steps[None]:
         self.has_begun = True
         if self._start is not None:
-            yield self._start
-
-    def _hand_on(self, pulled: _Pulled[T]) -> Steps[None]:
-        answer = yield from pulled.first()
-        yield from self._begin()
-        if answer is None:
-            return
-        yield Send(answer)
-        yield from pulled.others()
+            yield Start(self._start.status, self._start.headers, deadline)
 
 
 def only(model: Model, stream: Stream[T]) -> Steps[T]:
-    """The only answer of a request.
-
-    Raises:
-        InferenceError: There is none, or there are several, or as `Stream.run` says.
-    """
+    """The only answer of a request."""
     answers: list[T] = []
 
-    def take(answer: T) -> Steps[None]:
+    def take(answer: Send) -> Steps[None]:
         if answers:
             raise InvalidRequest(f"{model} answered more than once: use generate_stream")
-        answers.append(answer)
+        answers.append(answer.piece)
         yield from ()
 
     yield from handed_to(take, stream.run())
@@ -130,7 +124,7 @@ def only(model: Model, stream: Stream[T]) -> Steps[T]:
     return answers[0]
 
 
-def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[None]:
+def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
     """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
     try:
         effect = next(steps)
@@ -138,10 +132,7 @@ def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[N
             try:
                 value = None
                 if type(effect) is Send:
-                    yield from take(effect.piece)
-                elif type(effect) is SendEach:
-                    while (piece := (yield effect.effect)) is not None:
-                        yield from take(piece)
+                    yield from take(effect)
                 else:
                     value = yield effect
             except GeneratorExit:
@@ -157,18 +148,12 @@ def handed_to(take: Callable[[Any], Steps[None]], steps: Steps[None]) -> Steps[N
 
 @final
 class _Pulled(Generic[T]):
-    """The generator of one request, which waits between two items for somebody to ask for the next.
+    """The generator of one request, which waits between two items for somebody to ask for the next."""
 
-    Args:
-        call: The request, which has entered.
-        form: Its form.
-    """
-
-    def __init__(self, call: Call[T], form: StreamForm[T]) -> None:
+    def __init__(self, call: Call[T]) -> None:
         self._call = call
         self._clock = call.engine.clock
-        self._alike = Alike(call, form)
-        self._until = call.since + call.model.stream_timeout
+        self.until = call.since + call.model.stream_timeout
         self._generator: Any = None
         self._shared_task = SharedTask()
         self._context: Context | None = None
@@ -185,48 +170,35 @@ class _Pulled(Generic[T]):
         """The first item as it leaves; None where there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            more = call.model.limiter.reconsider
-            yield Run(call.decode_in_thread, "conversion", slot.turn, more, self._deadline(), for_client=True)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
                 yield Wait(slot.turn, self._deadline(), for_client=True)
             if slot.is_left:
                 raise Stopped
             self._note_start()
-            answer: T | None = yield Await(self._await_next, self._deadline(), True, self._shared_task)
-            if self._large is not None:
-                answer = yield from self._encoded(self._large, self._deadline())
-        else:
-            answer = yield self._in_thread(slot.turn, self._deadline())
+        answer = yield from self.next(slot.turn)
         self._has_answered = True
         return answer
 
-    def others(self) -> Steps[None]:
-        """Hand on the items behind the first."""
-        if self._call.handler.kind != "async stream":
-            yield SendEach(self._in_thread(None, self._until))
-            return
-        each = SendEach(Await(self._await_next, self._until, True, self._shared_task))
-        yield each
-        while self._large is not None:
-            yield Send((yield from self._encoded(self._large, self._until)))
-            yield each
+    def next(self, turn: Signal | None = None) -> Steps[T | None]:
+        """The next item as it leaves; None behind the last."""
+        call, deadline = self._call, self._deadline()
+        if call.handler.kind == "async stream":
+            answer: T | None = yield Await(self._await_next, deadline, True, self._shared_task)
+            return answer if self._large is None else (yield from self._encoded(self._large, deadline))
+        late = None if deadline == math.inf else call.failed_late
+        answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
+        return answer
 
     def _deadline(self) -> float:
-        return self._until if self._has_answered else min(self._until, self._call.deadline)
-
-    def _in_thread(self, turn: Signal | None, deadline: float) -> Run:
-        call = self._call
-        late = None if deadline == math.inf else call.failed_late
-        return Run(self._next_in_thread, "model", turn, call.model.limiter.reconsider, deadline, for_client=True, late=late)
+        return self.until if self._has_answered else min(self.until, self._call.deadline)
 
     def _encoded(self, large: _Large, deadline: float) -> Steps[T]:
         """A large response as it leaves, which a worker thread makes of it."""
         self._large = None
         response, since, returned = large
-        for tensor in response.outputs:
-            if tensor.array.nbytes <= SMALL:
-                tensor.array = tensor.array.copy()  # the next item may use its memory again before it is encoded
+        copy_small(response.outputs)
         encode = partial(self._call.encode_in_thread, response, is_last=False)
         try:
             encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
@@ -245,8 +217,7 @@ class _Pulled(Generic[T]):
             if self._generator is None:
                 self._generator = self._made()
             item = await self._generator.__anext__()
-            answer = self._alike.encode(item)
-            response = None if answer is not None else call.respond(item, is_new(item))
+            response = call.respond(item)
         except StopAsyncIteration:
             self._ended = clock()
             return None
@@ -259,24 +230,22 @@ class _Pulled(Generic[T]):
         finally:
             leave(token)
         returned = clock()
-        if returned >= self._until:  # nobody is woken for it where nothing is waited for
+        if returned >= self.until:  # nobody is woken for it where nothing is waited for
             raise DeadlinePassed
-        if response is not None:
-            if call.delivery is not None or call.form.encoding_cost(call.request, response) > ON_LOOP:
-                self._large = response, since, returned
-                return None
-            answer = self._encode(item, response, since, returned)
-        self._note_response("success", since, returned)
-        return answer
+        if call.delivery is not None or size_of(response.outputs) > LOOP_BYTES:
+            self._large = response, since, returned
+            return None
+        return self._encode(response, since, returned)
 
-    def _encode(self, item: Any, response: InferenceResponse, since: float, returned: float) -> T:
-        """A small response as it leaves. `item` is what it was made of."""
-        self._alike.note(item, response)
+    def _encode(self, response: InferenceResponse, since: float, returned: float) -> T:
+        """A response as it leaves, here."""
         try:
-            return self._call.encode(response)
+            answer = self._call.encode(response)
         except InferenceError:
             self._note_response("fail", since, returned)
             raise
+        self._note_response("success", since, returned)
+        return answer
 
     def _note_start(self) -> None:
         call = self._call
@@ -340,8 +309,7 @@ class _Pulled(Generic[T]):
             if item is _END:
                 self._ended = self._clock()
                 return None
-            answer = self._alike.encode(item)
-            response = None if answer is not None else call.respond(item, is_new(item))
+            response = call.respond(item)
         except InferenceError:
             self._note_response("fail", since, self._clock())
             raise
@@ -349,12 +317,9 @@ class _Pulled(Generic[T]):
             self._note_response("fail", since, self._clock())
             raise ModelRaised from error
         returned = self._clock()
-        if returned >= self._until:
+        if returned >= self.until:
             raise DeadlinePassed
-        if response is not None:
-            answer = self._encode(item, response, since, returned)
-        self._note_response("success", since, returned)
-        return answer
+        return self._encode(response, since, returned)
 
     def close(self) -> Steps[None]:
         """Close the generator where it waits; one that runs is closed when it comes back."""
@@ -363,10 +328,24 @@ class _Pulled(Generic[T]):
             is_running = self._is_running
         if self._generator is None or is_running:
             return
+        closing: Await | Run
         if self._call.handler.kind == "async stream":
-            yield Await(self._close_async, shared_task=self._shared_task)
+            closing = Await(self._close_async, shared_task=self._shared_task)
         else:
-            yield Run(self._close_here, "model")
+            closing = Run(self._close_in_thread, "model")
+        try:
+            yield closing
+        except (CancelledWithin, QuitWithin) as error:  # the model's own, as that of a task which it awaits
+            self._log_closing(error)
+
+    def _close_in_thread(self) -> None:
+        slot = self._call.slot
+        is_held = slot.begin()  # not if the request was given up meanwhile
+        try:
+            self._close_here()
+        finally:
+            if is_held:
+                slot.end(is_last=False)
 
     def _close_here(self) -> None:
         if self._context is None or self._generator is None:
@@ -396,7 +375,7 @@ class _Pulled(Generic[T]):
     def as_error(self, failure: Exception) -> InferenceError:
         """The error for the client that one of `FAILURES` is."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._deadline() != self._until:
+        if type(failure) is not DeadlinePassed or self._deadline() != self.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.failed_late(failure.__cause__)

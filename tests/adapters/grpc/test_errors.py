@@ -26,15 +26,19 @@ BAD = {
     "more raw than inputs": (wire_request("echo", [fp32()], [TWO_FLOATS] * 2), "raw_input_contents has 2 items"),
     "contents and raw": (
         wire_request("echo", [fp32(contents={"fp32_contents": [1, 2]})], [TWO_FLOATS]),
-        "inputs[0] ('x'): both contents and raw_input_contents are given: expected one of them",
+        "contents field must not be specified when using raw_input_contents for 'x' for model 'echo'",
     ),
     "contents of the second and raw": (
         wire_request("echo", [fp32(), fp32("y", contents={"fp32_contents": [1, 2]})], [TWO_FLOATS, TWO_FLOATS]),
-        "inputs[1] ('y'): both contents and raw_input_contents are given",
+        "contents field must not be specified when using raw_input_contents for 'y' for model 'echo'",
     ),
     "contents without elements and raw": (
         wire_request("echo", [fp32(contents={})], [TWO_FLOATS]),
-        "inputs[0] ('x'): both contents and raw_input_contents are given",
+        "contents field must not be specified when using raw_input_contents for 'x' for model 'echo'",
+    ),
+    "contents and raw for one of two": (  # as Triton's grpc_explicit_int_content_client sends it
+        wire_request("echo", [fp32(contents={"fp32_contents": [1, 2]}), fp32("y", contents={"fp32_contents": [1, 2]})], [TWO_FLOATS]),
+        "contents field must not be specified when using raw_input_contents for 'x' for model 'echo'",
     ),
     "neither": (wire_request("echo", [fp32()]), "inputs[0] ('x'): contents.fp32_contents has 0 elements: expected 2 for shape [1, 2]"),
     "too few elements": (
@@ -247,7 +251,11 @@ LARGE_BYTES = bytes(100_000)
         ([fp32()], [LARGE_BYTES], "inputs[0] ('x'): 100000 bytes of binary data, but shape [1, 2] needs 8"),
         ([fp32(shape=[25_000])], [LARGE_BYTES, b""], "raw_input_contents has 2 items: expected one for each of 1 inputs"),
         ([fp32(shape=[25_000]), fp32("y")], [LARGE_BYTES, b"1"], "inputs[1] ('y'): 1 bytes of binary data"),
-        ([fp32(shape=[25_000], contents={"int_contents": [1]})], [LARGE_BYTES], "both contents and raw_input_contents are given"),
+        (
+            [fp32(shape=[25_000], contents={"int_contents": [1]})],
+            [LARGE_BYTES],
+            "contents field must not be specified when using raw_input_contents for 'x' for model 'echo'",
+        ),
         (
             [{"name": "x", "datatype": "BYTES", "shape": [2]}],
             [LARGE_BYTES],

@@ -41,7 +41,7 @@ def test_index_load_and_unload(serving: Serving, caplog: pytest.LogCaptureFixtur
         assert (got[0].config, got[0].files, got[0].parameters) == ({"a": 1}, {"1/a": b"\0\xff"}, {"n": 5})
         assert client.ask("ModelReady", made("ModelReadyRequest", name="made")).ready
         failing = made("RepositoryModelLoadRequest", model_name="made", parameters={"config": {"string_param": '{"fail": 1}'}})
-        assert client.refusal("RepositoryModelLoad", failing) == ("INTERNAL", "model 'made': load failed, see the server's log")
+        assert client.refusal("RepositoryModelLoad", failing) == ("INTERNAL", "failed to load 'made': see the server's log")
         assert index(client)[0] == ("made", "", "READY", "load failed, see the server's log: what was loaded before still serves")
         unload = made("RepositoryModelUnloadRequest", model_name="made", parameters={"unload_dependents": {"bool_param": False}})
         answer = client.ask("RepositoryModelUnload", unload)

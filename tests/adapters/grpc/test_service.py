@@ -75,6 +75,10 @@ def test_an_unknown_model_or_version(client: Client, method: str) -> None:
     assert text.startswith("Request for unknown model: 'nope' is not found: expected 'echo', ")
     text = "Request for unknown model: 'versioned' version '3' is not found: expected '1', '2'"
     assert client.refusal(method, made(name, name="versioned", version="3")) == ("NOT_FOUND", text)
+    # Triton numbers all versions, and one of its examples looks for these words
+    text = "Request for unknown model: 'versioned' version 'wrong' is not found: expected '1', '2'; "
+    text += "failed to get model version from specified version string 'wrong'"
+    assert client.refusal(method, made(name, name="versioned", version="wrong")) == ("NOT_FOUND", text)
 
 
 @vectors

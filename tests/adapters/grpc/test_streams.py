@@ -14,6 +14,8 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer
 from oip_asgi._core.grpc.stream import MOST_UNANSWERED
+from oip_asgi.grpc import OIPGRPCApp
+from tests.support.grpc_asgi import GRPC, WEB, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
 from tests.support.inside import is_idle, outcomes
 from tests.support.mounted import mounted
@@ -299,6 +301,55 @@ def test_the_next_item_is_made_when_the_last_was_written(address: str, models: M
         block_until(lambda: settled(lambda: models.made))  # what the connection takes unread is taken
         assert models.made < 1000
         call.call.cancel()
+
+
+@pytest.mark.parametrize("address", SERVINGS, indirect=True)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_client_that_does_not_read_holds_no_slot_behind_the_deadline(address: str, models: Models, kind: str) -> None:
+    def blocking(n: Any) -> Iterator[Any]:
+        for _ in range(int(n[0])):
+            yield np.zeros(100_000)
+
+    models.server.register("unread", blocking if kind == "def" else models.large, stream_timeout=0.5)
+    models.server.register("unread too", models.large, stream_timeout=0.7)
+    with Call(address) as call:
+        call.send("unread", 10_000)
+        call.next()
+        call.send("unread too", 10_000)
+        block_until(lambda: is_idle(models.server))
+        models.server.unload_sync("unread")
+        with pytest.raises(grpc.RpcError):
+            call.rest()
+        assert call.call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert call.call.details().endswith("seconds, its stream_timeout")
+
+
+@pytest.mark.parametrize("way", ["ASGI, gRPC", "ASGI, gRPC-Web"])
+def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(way: str, models: Models) -> None:
+    models.server.register("unread", models.large, stream_timeout=0.3)
+    sent, numbers = [], {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [9]}}
+    messages = [{"type": "http.request", "body": frame(wire_request("unread", [numbers]).SerializeToString()), "more_body": True}]
+
+    async def main() -> None:
+        async def receive() -> Any:
+            return messages.pop() if messages else await asyncio.sleep(60)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+            if len(sent) == 3:
+                await asyncio.sleep(60)
+
+        content_type = GRPC if way == "ASGI, gRPC" else WEB
+        headers = [(b"content-type", content_type.encode()), (b"te", b"trailers")]
+        scope = {"type": "http", "method": "POST", "path": METHOD, "headers": headers, "extensions": {"http.response.trailers": {}}}
+        task: Any = asyncio.ensure_future(OIPGRPCApp(models.server)(scope, receive, send))
+        await asyncio.wait([task], timeout=20)
+        assert task.done()
+        assert is_idle(models.server)
+
+    asyncio.run(main())
+    # the head, a message, one that is not taken, and how the call ended
+    assert sent[:3] == ["http.response.start", "http.response.body", "http.response.body"]
 
 
 def settled(number: Any) -> bool:

@@ -92,7 +92,7 @@ class Simulation:
         self._balancer = balancer
         self._chance = random.Random(seed)
         self._now = 0.0
-        self._limiters = [limiter_with(replicas.max_concurrency, replicas.max_queue, lambda: self._now) for _ in range(replicas.number)]
+        self._limiters = [limiter_with(replicas.max_concurrency, replicas.max_queue) for _ in range(replicas.number)]
         self._loads = np.zeros(replicas.number, int)
         self._ends: list[tuple[float, int, int, AnySlot]] = []
         self._waits: list[float] = []

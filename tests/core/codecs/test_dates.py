@@ -91,6 +91,12 @@ def test_points_in_time_with_offsets_keep_their_instant() -> None:
     assert values[3] is pd.NaT
 
 
+@pytest.mark.parametrize("texts", [[], ["NaT"], ["NaT", "2022-01-11"], ["2022-01-11T11:30:00.5", "20220111T11"]])
+def test_a_column_of_dates_has_one_unit_whatever_their_form(texts: list[str]) -> None:
+    frame = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]}))
+    assert frame["x"].dtype == decoded(["2022-01-11T11:00:00"]).dtype
+
+
 def decoded(texts: list[str]) -> Any:
     """The column of some texts, or what is said of it."""
     try:
@@ -118,7 +124,7 @@ def test_dates_that_are_written_alike_are_what_they_are_alone(
         texts[row % len(texts)] = text[:column] + other + text[column + 1 :]
     at_once = decoded(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oip_asgi._core.codecs.column_reading.points_of", lambda elements: None)
+        patch.setattr("oip_asgi._core.codecs.datetime.points_of", lambda elements: None)
         one_by_one = decoded(texts)
     if isinstance(one_by_one, str):
         assert at_once == one_by_one

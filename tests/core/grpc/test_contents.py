@@ -1,17 +1,20 @@
-"""Long messages of gRPC: what a parser would make objects of is counted before, and never reaches it."""
+"""Long messages of gRPC: what a parser would make too many objects of never reaches it, nor does what is too long to be parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
 from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.grpc.contents import without_contents
+from oip_asgi._core.grpc.contents import TYPED
 from oip_asgi._core.grpc.wire import bytes_head
-from oip_asgi._core.limits import ON_LOOP
-from tests.support.grpc_ways import MESSAGES
+from oip_asgi._core.limits import MAX_QUESTION
+from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
+from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc
 
 SIZE = 2**21
@@ -32,17 +35,20 @@ def tensor(*parts: bytes) -> bytes:
 
 
 DEAR = {
-    "inputs": (b"\x2a\x00" * (SIZE // 2), "the request has more than 100000 inputs"),
-    "outputs": (b"\x32\x00" * (SIZE // 2), "the request has more than 100000 outputs"),
-    "raw contents": (b"\x3a\x00" * (SIZE // 2), "the request has more than 100000 raw contents"),
-    "parameters": (entries(4), "the request has more than 100000 parameters"),
-    "parameters of an input": (tensor(entries(4)), "the request has more than 100000 parameters"),
-    "parameters of an output": (sized(6, entries(2)), "the request has more than 100000 parameters"),
-    "dimensions": (tensor(sized(3, b"\1" * SIZE)), "inputs[0]: shape has more than 64 dimensions"),
-    "dimensions one by one": (tensor(b"\x18\1" * SIZE), "inputs[0]: shape has more than 64 dimensions"),
-    "an end in the middle": (b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 100000 inputs"),
+    "inputs": (b"\x2a\x00" * (SIZE // 2), "the request has more than 50000 inputs"),
+    "outputs": (b"\x32\x00" * (SIZE // 2), "the request has more than 50000 outputs"),
+    "raw contents": (b"\x3a\x00" * (SIZE // 2), "the request has more than 50000 raw contents"),
+    "parameters": (entries(4), "the request has more than 50000 parameters"),
+    "parameters of an input": (tensor(entries(4)), "the request has more than 50000 parameters"),
+    "parameters of an output": (sized(6, entries(2)), "the request has more than 50000 parameters"),
+    "contents of an input": (tensor(b"\x2a\x00" * (SIZE // 2)), "the request has more than 50000 contents"),
+    "unknown fields": (b"\x98\x06\x01" * (SIZE // 3), "the request has more than 50000 fields of other kinds"),
+    "dimensions": (tensor(sized(3, b"\1" * SIZE)), "the shape of an input has more than 64 dimensions"),
+    "dimensions one by one": (tensor(b"\x18\1" * SIZE), "the request has more than 50000 dimensions"),
+    "an end in the middle": (b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 50000 inputs"),
+    "inputs behind a group": (b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
+    "inputs behind a group with what is no input": (b"\x4b\x2a\x01\xff\x4c" + b"\x2a\x00" * (SIZE // 4), "the request cannot be parsed"),
     "a field that is cut off": (sized(99, bytes(SIZE)) + b"\x2a\x05", "the request cannot be parsed"),
-    "the end of no group": (sized(99, bytes(SIZE)) + b"\x4c", "the request cannot be parsed"),
 }
 
 
@@ -68,37 +74,102 @@ def test_what_is_too_many_never_reaches_the_parser(message: bytes, text: str, se
     assert parsed == []
 
 
-@pytest.mark.parametrize(
-    ("datatype", "contents", "elements"),
-    [
-        ("INT64", sized(3, b"\1" * SIZE), SIZE),
-        ("INT8", sized(2, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\1" * (SIZE // 10)), SIZE // 10),
-        ("BOOL", sized(1, b"\1" * SIZE), SIZE),
-        ("FP32", sized(6, bytes(SIZE)), SIZE // 4),
-        ("FP64", b"\x39" + bytes(8) + sized(7, bytes(8)), 2),
-        ("BYTES", b"\x42\x02ab" * (SIZE // 4), SIZE // 4),
-        ("BYTES", sized(8, bytes(SIZE)), 1),
-    ],
-)
-def test_long_contents_never_reach_the_parser(datatype: str, contents: bytes, elements: int) -> None:
-    shape = b"\x18" + bytes([elements & 0x7F | 0x80, elements >> 7 & 0x7F | 0x80, elements >> 14 & 0x7F | 0x80, elements >> 21])
-    message = MODEL + sized(5, sized(1, b"x") + sized(2, datatype.encode()) + shape + sized(5, contents))
-    short, taken = without_contents(message)
-    assert len(short) < 100
-    assert bytes(taken[0][0]) == contents
-
-
 @pytest.mark.parametrize("name", ["ServerLive", "ModelReady", "RepositoryIndex", "RepositoryModelLoad"])
 def test_no_other_message_is_long(name: str, server: InferenceServer) -> None:
-    reply = answer_grpc(server, Messages(name, MESSAGES[f"{name}Request"].FromString, MESSAGES[f"{name}Response"]), b"\x4a\x00" * ON_LOOP)
-    assert (reply.code, reply.details) == ("INVALID_ARGUMENT", f"the request has {2 * ON_LOOP} bytes: expected {ON_LOOP} at most")
+    reply = answer_grpc(
+        server, Messages(name, MESSAGES[f"{name}Request"].FromString, MESSAGES[f"{name}Response"]), b"\x4a\x00" * MAX_QUESTION
+    )
+    assert (reply.code, reply.details) == ("INVALID_ARGUMENT", f"the request has {2 * MAX_QUESTION} bytes: expected {MAX_QUESTION} at most")
 
 
 def test_a_request_to_load_may_be_long_and_has_few_fields() -> None:
     server = InferenceServer(model_control=True)
     load = Messages("RepositoryModelLoad", MESSAGES["RepositoryModelLoadRequest"].FromString, MESSAGES["RepositoryModelLoadResponse"])
-    reply = answer_grpc(server, load, b"\x4a\x00" * ON_LOOP)
+    reply = answer_grpc(server, load, b"\x4a\x00" * MAX_QUESTION)
     assert (reply.code, reply.details) == ("INVALID_ARGUMENT", "the request has more than 1000 fields")
-    reply = answer_grpc(server, load, sized(99, bytes(2 * ON_LOOP)))
+    reply = answer_grpc(server, load, sized(99, bytes(2 * MAX_QUESTION)))
     assert reply.code == "NOT_FOUND"
     server.stop()
+
+
+class Host(NamedTuple):
+    """A server, and a client of it."""
+
+    client: Client | ASGIClient
+    echo: list[int]
+    """How many elements each call of its model had."""
+
+
+@pytest.fixture(scope="module", params=[*SERVINGS, "ASGI", "gRPC-Web"])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    sizes, server = list[int](), InferenceServer()
+
+    @server.model("sum")
+    def total(x: np.ndarray) -> np.ndarray:
+        sizes.append(x.size)
+        return np.array([x.size if x.dtype.hasobject else x.sum(dtype="f8")])
+
+    if request.param in ASGI_CLIENTS:
+        client = ASGI_CLIENTS[request.param](server)
+        yield Host(client, sizes)
+    else:
+        with SERVINGS[request.param](server) as address:
+            yield Host(Client(address), sizes)
+    server.stop()
+
+
+def typed(datatype: str, elements: list[Any]) -> Any:
+    return wire_request("sum", [{"name": "x", "datatype": datatype, "shape": [len(elements)], "contents": {TYPED[datatype]: elements}}])
+
+
+LIMIT = 2**23
+
+
+@pytest.mark.parametrize(
+    ("datatype", "element", "size"), [("FP32", 1.0, 4), ("FP64", 1.0, 8), ("INT64", 1, 1), ("BYTES", b"ab", 4), ("UINT8", 200, 2)]
+)
+def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, size: int) -> None:
+    host.echo.clear()
+    message = typed(datatype, [element] * (LIMIT // size))
+    text = (
+        f"the request has {message.ByteSize()} bytes beside raw_input_contents, typed contents mostly: expected {LIMIT} at most: "
+        "send raw_input_contents, in a request of 5000 inputs at most"
+    )
+    assert host.client.refusal("ModelInfer", message) == ("RESOURCE_EXHAUSTED", text)
+    assert host.echo == []
+
+
+@pytest.mark.parametrize(
+    ("datatype", "element", "size"),
+    [("FP32", 1.0, 4), ("FP64", 0.5, 8), ("INT64", -1, 10), ("BYTES", b"ab", 4), ("BOOL", True, 1), ("UINT8", 200, 2)],
+)
+def test_below_the_limit_all_elements_arrive(host: Host, datatype: str, element: Any, size: int) -> None:
+    elements = LIMIT // size - 100
+    response = host.client.ask("ModelInfer", typed(datatype, [element] * elements))
+    [raw] = response.raw_output_contents
+    expected = elements if datatype == "BYTES" else elements * float(element)
+    assert np.frombuffer(raw, "i8" if datatype == "BYTES" else "f8").tolist() == [expected]
+
+
+@pytest.mark.parametrize("place", [0, 2**16 - 1, 2**16, 2**17 + 1])
+def test_an_element_out_of_range_is_named(host: Host, place: int) -> None:
+    elements = [0] * (2**17 + 10)
+    elements[place] = 300
+    text = f"inputs[0] ('x'): contents.uint_contents: element {place} is out of range for UINT8: expected 0 to 255"
+    assert host.client.refusal("ModelInfer", typed("UINT8", elements)) == ("INVALID_ARGUMENT", text)
+
+
+def test_raw_contents_have_no_such_limit(host: Host) -> None:
+    data = np.ones(LIMIT // 4 + 1, "<f4")
+    response = host.client.ask(
+        "ModelInfer", wire_request("sum", [{"name": "x", "datatype": "FP32", "shape": [data.size]}], [data.tobytes()])
+    )
+    assert np.frombuffer(response.raw_output_contents[0], "f8").tolist() == [data.size]
+
+
+def test_nor_do_those_of_many_inputs() -> None:
+    server = InferenceServer()
+    server.register("many", lambda **inputs: np.array([len(inputs)]))
+    tensors = [{"name": f"{place}", "datatype": "UINT8", "shape": [3000]} for place in range(4900)]
+    response = ASGI_CLIENTS["ASGI"](server).ask("ModelInfer", wire_request("many", tensors, [bytes(3000)] * 4900))
+    assert np.frombuffer(response.raw_output_contents[0], "i8").tolist() == [4900]

@@ -199,18 +199,18 @@ def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatyp
 
 
 def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
-    code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 100_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 100000 inputs")
-    code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 100_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 100000 outputs")
+    code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 50_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 50000 inputs")
+    code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 50_001)
+    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 50000 outputs")
 
 
 INFER = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
 
 MILLION = {
-    "inputs": (field(5, b"") * 1_000_000, "the request has more than 100000 inputs"),
-    "outputs": (field(6, b"") * 1_000_000, "the request has more than 100000 outputs"),
-    "raw contents": (field(7, b"") * 1_000_000, "the request has more than 100000 raw contents"),
+    "inputs": (field(5, b"") * 1_000_000, "the request has more than 50000 inputs"),
+    "outputs": (field(6, b"") * 1_000_000, "the request has more than 50000 outputs"),
+    "raw contents": (field(7, b"") * 1_000_000, "the request has more than 50000 raw contents"),
     "numbers": (
         field(5, NAMED + SHAPE + field(5, field(6, bytes(4_000_000)))),
         "inputs[0] ('x'): contents.fp32_contents has 1000000 elements: expected 2 for shape [2]",
@@ -257,10 +257,10 @@ X = {"name": "x", "shape": [MANY]}
 @pytest.mark.parametrize(
     ("tensor", "raw", "trips"),
     [
-        ({**X, "datatype": "FP32"}, bytes(4 * MANY), 0),
+        ({**X, "datatype": "FP32"}, bytes(4 * MANY), 2),
         ({"name": "x", "datatype": "FP32", "shape": [20 * MANY]}, bytes(80 * MANY), 2),
         ({**X, "datatype": "BYTES"}, bytes(4 * MANY), 2),
-        ({**X, "datatype": "FP32", "contents": {"fp32_contents": [0.0] * MANY}}, bytes(4 * MANY), 1),
+        ({**X, "datatype": "FP32", "contents": {"fp32_contents": [0.0] * MANY}}, bytes(4 * MANY), 2),
         ({"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [0.0] * 2}}, bytes(8), 0),
     ],
     ids=["numbers", "many numbers", "strings", "typed numbers", "few"],

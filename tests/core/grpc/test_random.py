@@ -190,7 +190,7 @@ def test_tags_and_lengths_of_more_than_32_bits_are_left_to_the_parser(data: byte
 
 
 def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
-    data = wire_request("a", [], [b""] * 2000).SerializeToString()
+    data = wire_request("a", [], [b""] * 20_000).SerializeToString()
     assert split(data, RAW_INPUT_CONTENTS) == (data, [])
 
 

@@ -1,4 +1,4 @@
-"""Long data of any form: read in chunks, in bounded memory, and no text more than twice."""
+"""Long data of any form: read in chunks, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ import pytest
 
 from oip_asgi._core.datatypes import Array, dtype_of
 from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json import accelerators, chunks, documents, elements, numbers
-from oip_asgi._core.json import data as json_data
 from oip_asgi._core.json.data import from_json, to_json
-from oip_asgi._core.limits import MAX_TENSORS, ON_LOOP
+from oip_asgi._core.limits import MAX_TENSORS
 from oip_asgi._core.rest import body as rest
-from oip_asgi._core.rest import costs
-from oip_asgi._core.tensors import lend_nothing
+from tests.support.inside import without_libraries
 
 MIB = 2**20
 
@@ -95,17 +92,17 @@ def memory(body: bytes) -> float:
 
 @pytest.mark.parametrize("has_fast", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LONG.values(), ids=LONG)
-def test_no_body_takes_more_than_eight_times_its_size(
+def test_no_body_takes_more_than_twelve_times_its_size(
     make: Callable[[int], bytes], has_fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_fast:
-        monkeypatch.setattr(accelerators, "_library", lambda name: None)
-    assert memory(make(MIB)) < 8
+        without_libraries(monkeypatch)
+    assert memory(make(MIB)) < 12
 
 
 @pytest.mark.parametrize("make", STRINGS.values(), ids=STRINGS)
-def test_no_strings_take_more_than_twelve_times_their_size(make: Callable[[int], bytes]) -> None:
-    assert memory(make(MIB)) < 12
+def test_no_strings_take_more_than_24_times_their_size(make: Callable[[int], bytes]) -> None:
+    assert memory(make(MIB)) < 24
 
 
 @pytest.mark.parametrize("name", [name for name in LONG if not name.startswith("small")])
@@ -127,101 +124,20 @@ def test_no_lists_are_left_to_the_garbage_collector(name: str) -> None:
 
 SLOW = "2.4703282292062327208e-324"
 
-FAILING = {
-    "the last number is too large": tensor("FP64", [2408], array_of(SLOW, 2407, "1e999")),
-    "the last is a string": tensor("FP64", [20_001], array_of("1.5", 20_000, '"x"')),
-    "the last is no number": tensor("FP64", [20_001], array_of("1.5", 20_000, "01")),
-    "the last is not whole": tensor("INT64", [20_001], array_of("1e3", 20_000, "1.5")),
-    "the last is out of range": tensor("INT8", [20_001], array_of("1", 20_000, "300")),
-    "one too many": tensor("FP32", [20_000], array_of("1.5", 20_001)),
-    "one too few": tensor("FP32", [20_002], array_of("1.5", 20_001)),
-    "not closed": tensor("FP32", [20_001, 1], array_of("[1]", 20_001)[:-1]),
-    "the last in arrays is a string": tensor("FP32", [20_001, 1, 1], array_of("[[1]]", 20_000, '[["x"]]')),
-    "the last is not in an array": tensor("FP32", [20_001, 1, 1], array_of("[[1]]", 20_000, "[1]")),
-    "a string among strings": tensor("BYTES", [20_001], array_of('"abc"', 20_000, "1")),
-    "short": tensor("FP64", [400], array_of(SLOW, 100, '"x"')),
-}
 
-
-@pytest.mark.parametrize("has_fast", [True, False])
-@pytest.mark.parametrize("name", FAILING)
-def test_a_text_that_fails_is_parsed_twice_at_most(name: str, has_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_fast:
-        monkeypatch.setattr(accelerators, "_library", lambda name: None)
-    parsed: list[int] = []
-
-    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(text: bytes, *args: Any) -> Any:
-            parsed.append(len(text))
-            return function(text, *args)
-
-        return call
-
-    monkeypatch.setattr(json_data, "_decode_plain", counting(json_data._decode_plain))
-    monkeypatch.setattr(elements, "_decode", counting(elements._decode))
-    body = document(FAILING[name])
-    with pytest.raises(InvalidRequest):
-        rest.decode_request(body, None)
-    assert sum(parsed) <= 2.01 * len(body)
-
-
-@pytest.mark.parametrize("has_fast", [True, False])
-@pytest.mark.parametrize("size", [2 * documents._UNCHECKED, 20_000, 200_000])
-def test_a_decoder_that_is_slow_with_some_numbers_gets_few_of_them(size: int, has_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_fast:
-        monkeypatch.setattr(accelerators, "_library", lambda name: None)
-    seen: list[bytes] = []
-
-    class Decoder:
-        def __init__(self, decoder: Any) -> None:
-            self._decoder = decoder
-
-        def decode(self, text: Any) -> Any:
-            seen.append(bytes(text))
-            return self._decoder.decode(text)
-
-    decoder, read = json_data._decoder, accelerators.read
-    monkeypatch.setattr(json_data, "_decoder", lambda kind, depth: Decoder(decoder(kind, depth)))
-
-    def spied(text: bytes, dtype: Any) -> Any:
-        seen.append(text)
-        return read(text, dtype)
-
-    monkeypatch.setattr(accelerators, "read", spied)
-    for literal in ("1e300", "-5e-324", SLOW, "1E+0300", "17976931348623158e292"):
-        shape, text = repeated(literal, size)
-        nested, within = repeated(literal, size, dimensions=2)
-        few = [tensor("FP64", [10], array_of(literal, 10))] * (size // 100)
-        for body in (document(tensor("FP64", shape, text)), document(tensor("FP64", nested, within)), document(*few)):
-            request = rest.decode_request(body, None)
-            assert {float(value) for item in request.inputs for value in item.array.ravel()} == {float(literal)}
-    assert not any(numbers.are_many_slow(text) for text in seen)
-
-
+@pytest.mark.parametrize("size", [2000, 20_000, 200_000])
+@pytest.mark.parametrize("literal", ["1e300", "-5e-324", SLOW, "1E+0300", "17976931348623158e292"])
 @pytest.mark.parametrize("other", ["NaN", '"Infinity"', '"\\u004eaN"', " null ", "1"])
-def test_no_call_decodes_more_than_a_millisecond_of_slow_numbers(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    decode = elements._decode
-
-    def counting(text: bytes, *args: Any) -> Any:
-        seen.append(text.count(SLOW.encode()))
-        return decode(text, *args)
-
-    monkeypatch.setattr(elements, "_decode", counting)
-    body = document(tensor("FP64", [20_000], f"[{','.join([other, *[SLOW] * 99] * 200)}]"))
-    [item] = rest.decode_request(body, None).inputs
+def test_numbers_that_are_slow_to_read(size: int, literal: str, other: str) -> None:
+    shape, text = repeated(literal, size)
+    nested, within = repeated(literal, size, dimensions=2)
+    mixed = f"[{','.join([other, *[literal] * 99] * (size // 100))}]"
+    for body in (document(tensor("FP64", shape, text)), document(tensor("FP64", nested, within))):
+        [item] = rest.decode_request(body, None).inputs
+        assert set(item.array.ravel().tolist()) == {float(literal)}
+    [item] = rest.decode_request(document(tensor("FP64", [size // 100 * 100], mixed)), None).inputs
     [odd] = np.array([json.loads(other)], np.float64)
-    assert np.array_equal(item.array, np.array([odd, *[float(SLOW)] * 99] * 200), equal_nan=True)
-    assert sum(seen) == 99 * 200
-    assert max(seen) <= 4096 / len(SLOW)
-
-
-@pytest.mark.parametrize("text", ['["a,b","c"]', "[1 ]", "[1,2]", '["a", "b\\",\\"",2]', "[[],1,[2]]"])
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_the_parts_of_an_array_are_its_elements_in_order(text: str, size: int) -> None:
-    parts = list(chunks.parts(text.encode(), size))
-    assert [element for part in parts for element in json.loads(part)] == json.loads(text)
-    assert size < 100 or len(parts) == 1
+    assert np.array_equal(item.array, np.array([odd, *[float(literal)] * 99] * (size // 100)), equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -241,12 +157,22 @@ def test_the_parts_of_an_array_are_its_elements_in_order(text: str, size: int) -
         ("INT8", [60_000], array_of("1", 59_000), "data has another form, or too few elements, from element "),
         ("INT8", [60_000, 1], array_of("[1]", 59_999, "1"), "data has another form, or too few elements, from element "),
         ("BYTES", [30_000], array_of('"ab"', 29_999, "null"), "data[29999] is null: expected a string for BYTES"),
-        ("FP32", [1], "[" * 50_000 + "]" * 50_000, "data is nested too deep: expected 1 in a flat array"),
-        ("FP32", [30_000], array_of("1.5", 29_999, "1."), "data behind element "),
+        ("FP32", [1], "[" * 50_000 + "]" * 50_000, "the JSON is nested more than 100 deep"),
+        ("FP32", [30_000], array_of("1.5", 29_999, "1."), "the body is not valid JSON: JSON is malformed: invalid number (byte 1200"),
         ("FP64", [30_000], array_of(SLOW, 29_999, '"x"'), "data[29999] is a string: expected a number"),
         ("FP64", [30_000, 1], array_of(f"[{SLOW}]", 29_999, '["x"]'), "data[29999][0] is a string: expected a number"),
-        ("FP64", [30_000], array_of(SLOW, 29_999, ""), "data behind element "),
-        ("FP64", [30_000], array_of(SLOW, 29_998, "", "1"), "data behind element "),
+        (
+            "FP64",
+            [30_000],
+            array_of(SLOW, 29_999, ""),
+            "the body is not valid JSON: JSON is malformed: trailing comma in array (byte 810038)",
+        ),
+        (
+            "FP64",
+            [30_000],
+            array_of(SLOW, 29_998, "", "1"),
+            "the body is not valid JSON: JSON is malformed: invalid character (byte 810011)",
+        ),
         ("FP64", [30_000], array_of(SLOW, 30_001), "data has too many elements: expected 30000 in a flat array"),
         ("FP64", [30_000], array_of(SLOW, 29_999), "data has another form, or too few elements, from element "),
         ("INT8", [30_000], array_of("1", 29_999, "NaN"), "NaN, Infinity and -Infinity are no JSON: expected them as elements of"),
@@ -275,48 +201,24 @@ def test_data_nests_as_its_shape(shape: tuple[int, ...], datatype: str, separato
         assert (read == array).all()
 
 
-BINARY = (
-    rb'{"inputs":[{"name":"x","shape":[%d],"datatype":"B\u0059TES","parameters":{"binary_data_size":%d}}]}',
-    rb'{"inputs":[{"name":"x","shape":[%d],"datatype":"BYTES","parameters":{"binary_data_size":%d}}]}',
-    rb'{"inputs":[{"name":"x","shape":[%d],"more":"field","datatype":"BYTES","parameters":{"binary_data_size":%d}}]}',
-)
-
-
-@pytest.mark.parametrize("head", BINARY)
-def test_what_binary_strings_cost_is_known_however_the_datatype_is_written(head: bytes) -> None:
-    text = head % (MIB, 4 * MIB)
-    assert costs.decoding_cost(text + bytes(4 * MIB), len(text)) > 30 * ON_LOOP
-
-
-def test_binary_numbers_cost_nothing() -> None:
-    text = b'{"inputs":[{"name":"BYTES","shape":[%d],"datatype":"INT8","parameters":{"binary_data_size":%d}}]}' % (MIB, MIB)
-    assert costs.decoding_cost(text + bytes(MIB), len(text)) == costs.decoding_cost(text, None) < 1000
-    assert costs.decoding_cost(bytes(MIB), 0) < ON_LOOP < costs.decoding_cost(bytes(2**25), 0)
-
-
-def test_long_json_costs_too_much_for_an_event_loop_whatever_it_says() -> None:
-    assert costs.decoding_cost(b" " * 16_000, None) <= ON_LOOP < costs.decoding_cost(b" " * 17_000, None)
-    assert costs.decoding_cost(b" " * 17_000 + bytes(MIB), 17_000) > ON_LOOP
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (
-            b'{"inputs":[],"parameters":{"a":"%s"}}' % (b"a" * 3 * MIB),
-            "parameters has 3145736 bytes beside long data: expected 2097152 at most",
-        ),
-        (b'{"inputs":[{"name":"%s"}]}' % (b"a" * 3 * MIB), "inputs[0] has 3145739 bytes beside long data: expected 2097152 at most"),
-        (b'{"inputs":[],"more":[%s1]}' % (b"1," * 9 * MIB), "the JSON has 18874392 bytes beside long data: expected 16777216 at most"),
-        (
             text_of(
                 *[{"name": "x", "shape": [1], "datatype": "INT8", "parameters": dict.fromkeys("abcdefghijk", 1), "data": [1]}] * 10_000
             ),
-            f"the inputs have more than {documents.MAX_PARAMETERS} parameters",
+            "the request has more than 100000 parameters",
+        ),
+        (b'{"inputs":[],"parameters":{%b"x":1}}' % (b'"a":1,' * 100_000), "the request has more than 100000 members"),
+        (b'{"inputs":[],"a":{%b"x":1}}' % (b'"a":1,' * 800_000), "the JSON has more than 450000 members"),
+        (
+            b'{"inputs":[{"name":"x","shape":[%b1],"datatype":"INT8"}]}' % (b"1," * MIB),
+            "inputs[0].shape has too many dimensions: at most 64 are possible",
         ),
     ],
 )
-def test_how_much_json_there_may_be_beside_data(text: bytes, message: str) -> None:
+def test_how_many_members_there_may_be(text: bytes, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         rest.decode_request(text, None)
     assert str(caught.value) == message
@@ -328,24 +230,13 @@ def test_as_many_inputs_as_there_may_be() -> None:
     assert len(rest.decode_request(body, None).inputs) == MAX_TENSORS
 
 
-def test_decoding_changes_nothing_that_it_was_given() -> None:
-    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","parameters":{"a":1,"binary_data_size":1}}]}'
-    item = next(iter(documents.plain_request(body).inputs))
-    before = dict(item.parameters or {})
-    decoded = rest._decode_tensor(item, rest._BinaryData(b"\1"), from_json, lend_nothing)
-    assert (item.parameters, decoded.parameters) == (before, {"a": 1})
-
-
-@pytest.mark.parametrize(
-    ("item", "field", "size"),
-    [(b"{}", b"inputs", 2 * MIB - 100), (b"{}", b"inputs", 3 * MIB), (b"1", b"outputs", MIB), (b"[]", b"unknown", 3 * MIB)],
-)
-def test_items_are_counted_before_anything_is_made_of_them(item: bytes, field: bytes, size: int) -> None:
-    body = b'{"inputs":[],"%b":[%b]}' % (field, b",".join([item] * (size // (len(item) + 1))))
+@pytest.mark.parametrize(("item", "field"), [(b"{}", b"inputs"), (b"1", b"inputs"), (b"{}", b"outputs"), (b"1", b"outputs")])
+def test_items_that_are_none_cost_nothing(item: bytes, field: bytes) -> None:
+    body = b'{"inputs":[],"%b":[%b]}' % (field, b",".join([item] * (3 * MIB // (len(item) + 1))))
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidRequest, match="more than 300000 inputs, outputs and parameters"):
+        with pytest.raises(InvalidRequest, match=r"(inputs|outputs)\[0\]: (object missing required field name|expected object, got int)"):
             rest.decode_request(body, None)
-        assert tracemalloc.get_traced_memory()[1] < 8 * len(body)
+        assert tracemalloc.get_traced_memory()[1] < len(body)
     finally:
         tracemalloc.stop()

@@ -105,12 +105,6 @@ SCALAR = [TensorSpec("x", "FP32", [])]
             ValueError,
             "model 'm': preferred_batch_sizes=[8, 99] must be from 1 to max_batch_size=32",
         ),
-        (
-            identity,
-            {"priority_levels": 2},
-            ValueError,
-            "model 'm': requests that share calls have no priorities: leave one of max_batch_size= and priority_levels= out",
-        ),
         (identity, {"retry_alone": 1}, TypeError, "model 'm': retry_alone=1 must be True or False"),
         (
             identity,

@@ -24,7 +24,7 @@ class Call:
         self.binding = binding
         self.request = request
         self.tensors = binding.accept(request, content_type)
-        self.content_type = content_type if binding.whole is None else None
+        self.content_type = content_type if binding.request_reader is None else None
 
     def context(self) -> Any:
         raise AssertionError("no model here asks for its context")

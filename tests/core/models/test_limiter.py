@@ -101,7 +101,7 @@ def test_a_thread_keeps_the_slot_of_a_request_that_is_given_up() -> None:
 def test_those_that_are_turned_away_have_no_slot() -> None:
     limiter = Limiter(1, 2)
     runs, *waiting = (entered(limiter) for _ in range(3))
-    limiter.turn_away(is_unloaded=False)
+    limiter.refuse_waiting(is_unloaded=False)
     assert [has_turn(slot) for slot in waiting] == [True, True]  # so that they hear of it
     assert [slot.begin() for slot in waiting] == [False, False]
     assert (limiter.running, limiter.waiting) == (1, 0)
@@ -204,7 +204,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule()
     def turn_away(self) -> None:
-        self.limiter.turn_away(is_unloaded=False)
+        self.limiter.refuse_waiting(is_unloaded=False)
         self.gone += self.queue
         for request in self.queue:
             assert has_turn(request.slot)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp, __version__
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import states
 from tests.support.running import INFER, READY, send, ways
@@ -370,7 +370,7 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
         200,
         {
             "name": "oip_asgi",
-            "version": "0.1.0",
+            "version": __version__,
             "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
         },
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.ways import Request, over_asgi
 
@@ -131,13 +133,42 @@ def test_optional_scalars(server: InferenceServer) -> None:
     assert outputs(ask(server, "label", {"parameters": {"name": "a"}}, x=X)) == {"output_0": ["'a'"]}
 
 
-def test_the_protocols_own_parameters_are_none_of_the_model(server: InferenceServer) -> None:
-    def waits(x: Any, timeout: int = 5, priority: int = 6) -> Any:
-        return np.array([timeout, priority])
+RESERVED = [
+    *("binary_data_output", "classification", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start"),
+    *("shared_memory_byte_size", "shared_memory_offset", "shared_memory_region", "timeout"),
+]
+
+
+@pytest.mark.parametrize("scalar", ["int = 5", "int", "str | None = None"])
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_scalar_that_would_never_get_its_value(server: InferenceServer, name: str, scalar: str) -> None:
+    made: dict[str, Any] = {}
+    exec(f"def waits(x, {name}: {scalar}): ...", made)
+    text = (
+        f"waits(x, {name}): the protocol itself uses the parameter '{name}' of a request, so a scalar of this name never gets its value: "
+        f"rename it, or take `context: InferenceContext` and read context.parameters.get('{name}')"
+    )
+    with pytest.raises(TypeError, match=re.escape(text)):
+        server.register("waits", made["waits"])
+
+
+def test_what_the_text_advises_works(server: InferenceServer) -> None:
+    def waits(x: Any, context: InferenceContext) -> Any:
+        return np.array([context.parameters.get("priority", 0)])
 
     server.register("waits", waits)
-    assert outputs(ask(server, "waits", {"parameters": {"timeout": 10**7, "priority": 1}}, x=X)) == {"output_0": [5, 6]}
-    assert outputs(ask(server, "waits", x=X, timeout=[7])) == {"output_0": [7, 6]}
+    assert outputs(ask(server, "waits", {"parameters": {"priority": 7}}, x=X)) == {"output_0": [7]}
+
+
+def test_a_declared_input_may_have_the_name_of_the_protocols_own_parameter(server: InferenceServer) -> None:
+    def waits(x: Any, timeout: int = 5) -> Any:
+        return np.array([timeout])
+
+    server.register("waits", waits, inputs=[TensorSpec("x", "FP64", [-1]), TensorSpec("timeout", "INT64", [1])])
+    assert outputs(ask(server, "waits", {"parameters": {"timeout": 10**7}}, x=X)) == {"output_0": [5]}
+    assert outputs(ask(server, "waits", x=X, timeout=[7])) == {"output_0": [7]}
+    server.register("bound", functools.partial(waits, timeout=6))
+    assert outputs(ask(server, "bound", {"parameters": {"timeout": 10**7}}, x=X)) == {"output_0": [6]}
 
 
 def test_metadata_and_content_types(server: InferenceServer) -> None:

@@ -42,7 +42,7 @@ def by_place(data: Any, /) -> Any: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "declared", "inputs", "claimed", "places", "keywords", "has_rest"),
+    ("function", "declared", "inputs", "named", "places", "keywords", "has_rest"),
     [
         (by_name, [], [], {"x", "bias"}, 0, ["x", "bias"], False),
         (by_name, [X], [X], {"x"}, 0, ["x"], False),
@@ -58,14 +58,14 @@ def test_where_each_argument_comes_from(
     function: Callable[..., Any],
     declared: list[TensorSpec],
     inputs: list[TensorSpec],
-    claimed: set[str],
+    named: set[str],
     places: int,
     keywords: list[str],
     has_rest: bool,
 ) -> None:
     binding = bound(function, *declared)
     assert list(binding.inputs) == inputs
-    assert binding.claimed == claimed
+    assert binding.named == named
     assert (len(binding.positional), list(binding.keywords), binding.rest is not None) == (places, keywords, has_rest)
 
 

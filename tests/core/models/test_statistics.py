@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from oip_asgi._core.models.durations import RESPONSES, Duration
-from oip_asgi._core.models.statistics import BUCKETS, Batch, Outcome, Statistics
+from oip_asgi._core.models.record import Outcome, Record, record_of
+from oip_asgi._core.models.statistics import BUCKETS, EXACT_ROWS, Batch, Statistics
 
 
 @dataclass
@@ -20,18 +21,29 @@ class Noted:
     started: float = 2.25
     called: float = 2.5
     returned: float = 4.5
-    answered: float = 4.75
+    lookup: float | None = None
+    is_hit: bool = False
+    id: str | None = None
+    rows: int | None = None
 
 
 ALL = Noted()
-IN_QUEUE = replace(ALL, started=0.0, called=0.0, returned=0.0, answered=0.0)
-RAISED = replace(ALL, returned=0.0, answered=0.0)
+IN_QUEUE = replace(ALL, started=0.0, called=0.0, returned=0.0)
+RAISED = replace(ALL, returned=0.0)
+
+
+def answer(statistics: Statistics, request: Noted, ended: float = 4.75) -> None:
+    statistics.record(record_of("ok", request, ended))
+
+
+def fail(statistics: Statistics, outcome: Outcome, request: Noted | None, ended: float = 0.0) -> None:
+    statistics.record(record_of(outcome, request, ended))
 
 
 def test_an_answer_counts_in_every_stage() -> None:
     statistics = Statistics()
-    statistics.record_answer(ALL)
-    statistics.record_answer(ALL)
+    answer(statistics, ALL)
+    answer(statistics, ALL)
     taken = statistics.snapshot()
     assert taken.outcomes == {"ok": 2, "invalid": 0, "busy": 0, "timeout": 0, "cancelled": 0, "failed": 0}
     assert (taken.inference_count, taken.execution_count, taken.last_answered) == (2, 2, 4.75)
@@ -47,7 +59,7 @@ def test_an_answer_counts_in_every_stage() -> None:
 
 def test_a_value_on_a_bound_is_in_its_bucket_and_a_longer_one_in_the_last() -> None:
     statistics = Statistics()
-    statistics.record_answer(replace(ALL, since=0.0, entered=0.0, started=0.5, called=0.5, returned=31.0, answered=31.0))
+    answer(statistics, replace(ALL, since=0.25, entered=0.25, started=0.75, called=0.75, returned=31.25), 31.25)
     taken = statistics.snapshot()
     assert taken.queues.counts[BUCKETS.index(0.5)] == 1
     assert taken.executions.counts[-1] == taken.durations.counts[-1] == 1
@@ -57,7 +69,7 @@ def test_a_value_on_a_bound_is_in_its_bucket_and_a_longer_one_in_the_last() -> N
 @pytest.mark.parametrize("outcome", ["timeout", "cancelled", "failed"])
 def test_a_request_that_ends_in_the_queue_fails_without_an_execution(outcome: Outcome) -> None:
     statistics = Statistics()
-    statistics.record_failure(outcome, IN_QUEUE, 3.0)
+    fail(statistics, outcome, IN_QUEUE, 3.0)
     taken = statistics.snapshot()
     assert taken.outcomes[outcome] == 1
     assert (taken.fail, taken.success) == (Duration(1, 2.0), Duration(0, 0.0))
@@ -68,7 +80,7 @@ def test_a_request_that_ends_in_the_queue_fails_without_an_execution(outcome: Ou
 
 def test_a_call_that_raises_is_an_execution_without_a_duration() -> None:
     statistics = Statistics()
-    statistics.record_failure("failed", RAISED, 5.0)
+    fail(statistics, "failed", RAISED, 5.0)
     taken = statistics.snapshot()
     assert (taken.fail, taken.queue, taken.compute_input) == (Duration(1, 4.0), Duration(1, 1.0), Duration(1, 0.5))
     assert (taken.execution_count, taken.compute_infer.count, taken.compute_output.count) == (1, 0, 0)
@@ -77,16 +89,16 @@ def test_a_call_that_raises_is_an_execution_without_a_duration() -> None:
 
 def test_a_response_that_cannot_be_encoded_has_taken_the_function_its_time() -> None:
     statistics = Statistics()
-    statistics.record_failure("invalid", replace(ALL, answered=0.0), 5.0)
+    fail(statistics, "invalid", replace(ALL), 5.0)
     taken = statistics.snapshot()
     assert (taken.outcomes["invalid"], taken.fail, taken.compute_infer) == (1, Duration(1, 4.0), Duration(1, 2.0))
 
 
 def test_what_is_refused_for_what_it_says_is_no_failure() -> None:
     statistics = Statistics()
-    statistics.record_refusal("busy")
-    statistics.record_refusal("invalid")
-    statistics.record_failure("invalid", IN_QUEUE, 3.0)  # a large body is decoded in its slot
+    fail(statistics, "busy", None)
+    fail(statistics, "invalid", None)
+    fail(statistics, "invalid", IN_QUEUE, 3.0)  # a large body is decoded in its slot
     taken = statistics.snapshot()
     assert taken.outcomes == {"ok": 0, "invalid": 2, "busy": 1, "timeout": 0, "cancelled": 0, "failed": 0}
     assert (taken.fail.count, sum(taken.durations.counts)) == (0, 0)
@@ -95,8 +107,8 @@ def test_what_is_refused_for_what_it_says_is_no_failure() -> None:
 def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> None:
     statistics = Statistics()
     statistics.record_execution(5, 0.25, 2.0, 0.5)
-    statistics.record_answer(ALL, rows=2)
-    statistics.record_answer(ALL, rows=3)
+    answer(statistics, replace(ALL, rows=2))
+    answer(statistics, replace(ALL, rows=3))
     taken = statistics.snapshot()
     assert (taken.outcomes["ok"], taken.inference_count, taken.execution_count) == (2, 5, 1)
     assert taken.compute_infer == Duration(2, 4.0)
@@ -108,8 +120,8 @@ def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> N
 def test_batches_of_one_row_and_requests_alone_are_the_same_size() -> None:
     statistics = Statistics()
     statistics.record_execution(1, 0.5, 1.0, 0.5)
-    statistics.record_answer(ALL, rows=1)
-    statistics.record_answer(ALL)
+    answer(statistics, replace(ALL, rows=1))
+    answer(statistics, ALL)
     taken = statistics.snapshot()
     assert (taken.inference_count, taken.execution_count) == (2, 2)
     assert taken.batches == {1: Batch(Duration(2, 1.0), Duration(2, 3.0), Duration(2, 0.75))}
@@ -133,7 +145,7 @@ def test_responses_of_a_stream_are_counted_by_their_index() -> None:
             "success": Duration(1, 0.75),
             "fail": Duration(1, 0.25),
         },
-        2: {"empty_response": Duration(1, 0.25)},
+        2: {"compute_infer": Duration(1, 0.25), "empty_response": Duration(1, 0.25)},
         RESPONSES - 1: {"cancel": Duration(3, 3.0)},
     }
     assert (sum(taken.first_responses.counts), taken.first_responses.sum) == (1, 2.0)
@@ -142,7 +154,7 @@ def test_responses_of_a_stream_are_counted_by_their_index() -> None:
 def test_clear_begins_again_at_zero_and_a_snapshot_stays_as_it_was() -> None:
     statistics = Statistics()
     empty = statistics.snapshot()
-    statistics.record_answer(ALL)
+    answer(statistics, ALL)
     statistics.record_execution(4, 1.0, 1.0, 1.0)
     statistics.record_response(0, "success", 1.0, 1.0, since=1.0)
     before = statistics.snapshot()
@@ -152,47 +164,57 @@ def test_clear_begins_again_at_zero_and_a_snapshot_stays_as_it_was() -> None:
 
 
 def test_an_observer_is_told_of_every_event() -> None:
-    told: list[Any] = []
+    heard: list[Any] = []
 
     class Observer:
-        def loaded(self) -> None:
-            told.append("loaded")
+        def changed(self) -> None:
+            heard.append("changed")
 
-        def entered(self) -> None:
-            told.append("entered")
-
-        def request(self, *values: Any) -> None:
-            told.append(("request", *values))
+        def request(self, record: Record) -> None:
+            heard.append((record.outcome, record.seconds, record.queue, record.inferred, record.lookup, record.is_hit))
 
         def execution(self, *values: Any) -> None:
-            told.append(("execution", *values))
+            heard.append(("execution", *values))
 
         def first_response(self, *values: Any) -> None:
-            told.append(("first response", *values))
-
-        def looked_up(self, *, was_there: bool) -> None:
-            told.append(("looked up", was_there))
+            heard.append(("first response", *values))
 
     statistics = Statistics()
     statistics.observers.append(Observer())
-    statistics.record_answer(ALL)
-    statistics.record_answer(ALL, rows=7)
+    answer(statistics, ALL)
+    answer(statistics, replace(ALL, rows=7))
     statistics.record_execution(7, 0.0, 2.0, 0.0)
-    statistics.record_refusal("busy")
-    statistics.record_failure("failed", RAISED, 5.0)
+    fail(statistics, "busy", None)
+    fail(statistics, "failed", RAISED, 5.0)
     statistics.record_response(0, "success", 1.0, 0.0, since=1.5)
-    statistics.record_miss(0.5)
-    statistics.record_hit(ALL)
-    assert told == [
-        ("request", "ok", 3.75, 1.0, 1),
+    fail(statistics, "busy", replace(IN_QUEUE, entered=0.0, lookup=0.5), 2.0)
+    answer(statistics, replace(IN_QUEUE, entered=0.0, lookup=0.25, is_hit=True))
+    assert heard == [
+        ("ok", 3.75, 1.0, 1, None, False),
         ("execution", 1, 2.0),
-        ("request", "ok", 3.75, 1.0, 7),
+        ("ok", 3.75, 1.0, 7, None, False),
         ("execution", 7, 2.0),
-        ("request", "busy", None, None, 0),
-        ("request", "failed", 4.0, 1.0, 0),
+        ("busy", None, None, 0, None, False),
+        ("failed", 4.0, 1.0, 0, None, False),
         ("execution", 1, None),
         ("first response", 1.5),
-        ("looked up", False),
-        ("looked up", True),
-        ("request", "ok", 3.75, None, 0),
+        ("busy", None, None, 0, 0.5, False),
+        ("ok", 3.75, None, 0, 0.25, True),
     ]
+    taken = statistics.snapshot()
+    assert (taken.cache_hit, taken.cache_miss) == (Duration(1, 0.25), Duration(1, 0.5))
+
+
+def test_any_numbers_of_rows_take_bounded_room_and_fit_into_64_bits() -> None:
+    statistics = Statistics()
+    for rows in range(1, 5000):
+        statistics.record_execution(rows, 0.5, 1.0, 0.25)
+    taken = statistics.snapshot()
+    assert list(taken.batches) == [*range(1, EXACT_ROWS + 1), 1024, 2048, 4096, 8192]
+    assert taken.batches[4096] == Batch(Duration(2048, 1024.0), Duration(2048, 2048.0), Duration(2048, 512.0))
+    assert (taken.execution_count, taken.rows.sum) == (4999, sum(range(1, 5000)))
+    for _ in range(3):
+        statistics.record_execution(2**64, 0.0, 1.0, 0.0)
+        answer(statistics, replace(ALL, rows=2**64))
+    taken = statistics.snapshot()
+    assert (max(taken.batches), taken.inference_count, taken.rows.sum) == (2**63, 2**64 - 1, 2**64 - 1)

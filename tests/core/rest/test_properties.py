@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from oip_asgi import InferenceServer, OIPApp, RequestOutput
 from oip_asgi._core.datatypes import DTYPES, Array, dtype_of
 from oip_asgi._core.json.data import from_json, to_json
-from oip_asgi._core.json.documents import MAX_DEPTH
+from oip_asgi._core.json.text import MAX_DEPTH
 from oip_asgi._core.raw import from_raw, to_raw
 from oip_asgi._core.rest.body import decode_request, encode_response
 from oip_asgi._core.tensors import InferenceRequest, InferenceResponse, Tensor, object_array

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, Tensor
-from oip_asgi._core import framing, raw
+from oip_asgi._core import raw
 from oip_asgi._core.errors import InvalidRequest
 from oip_asgi._core.tensors import object_array
 from tests.support.inside import decode_request
@@ -39,38 +39,11 @@ def read(data: bytes, count: int) -> list[bytes]:
     return list(raw.from_raw(data, np.dtype(object), (count,)))
 
 
-@given(ELEMENTS, st.sampled_from([8, 24, 300, 2**18]), st.sampled_from([0, 2, 64]))
-def test_elements_of_any_bytes_come_back(elements: list[bytes], window: int, few: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_WINDOW", window)
-        patch.setattr(framing, "_CUT_ONE_BY_ONE", few)
-        assert read(framed(elements), len(elements)) == elements
-
-
-@given(ELEMENTS, st.integers(-2, 2), st.integers(0, 30), st.binary(max_size=4))
-def test_both_ways_of_cutting_refuse_the_same(elements: list[bytes], more: int, cut: int, behind: bytes) -> None:
+@given(ELEMENTS)
+def test_elements_of_any_bytes_come_back(elements: list[bytes]) -> None:
     data = framed(elements)
-    data = data[: max(0, len(data) - cut)] + behind
-    count = max(1, len(elements) + more)
-    outcomes = []
-    for few in (0, 2**20):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(framing, "_CUT_ONE_BY_ONE", few)
-            try:
-                outcomes.append(str(read(data, count)))
-            except InvalidRequest as error:
-                outcomes.append(str(error))
-    assert outcomes[0] == outcomes[1]
-
-
-def test_short_elements_without_zeros_are_cut_without_a_loop() -> None:
-    elements = [b"element %d of many" % number for number in range(100)] + [b"x" * 255]
-    data = framed(elements)
-    assert framing._split_at_lengths(data) == (elements, len(data))
-    # the last is not all there
-    assert framing._split_at_lengths(framed([b"abc", b"abc"])[:-1]) == ([b"abc"], 7)
-    for others in ([b"abc", b"a\0c"], [b"", b"abc"], [b"abc", b""], [b"abc", b"x" * 256]):
-        assert framing._split_at_lengths(framed(others)) is None
+    assert raw.to_raw(object_array(elements, (len(elements),))) == data
+    assert read(data, len(elements)) == elements
 
 
 @pytest.mark.parametrize("odd", [b"", b"\0", b"a\0\0\0", b"\1\0\0\0a", b"x" * 256, b"x" * 2**18, b"x\xff", b"\xff\0\0\0", "Aÿ€".encode()])
@@ -82,25 +55,13 @@ def test_one_element_among_many_that_is_not_plain(odd: bytes, place: int) -> Non
     assert raw.to_raw(object_array(elements, (len(elements),))) == data
 
 
-@given(ELEMENTS, st.sampled_from([(20, 20, 64), (0, 20, 64), (0, 0, 64), (0, 0, 0), (0, 0, 2**10)]), st.sampled_from([1, 8]))
-def test_all_ways_of_joining_give_the_same_bytes(elements: list[bytes], bounds: tuple[int, int, int], looked_at: int) -> None:
-    looped, interleaved, short = bounds
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_LOOPED", looped)
-        patch.setattr(framing, "_INTERLEAVED", interleaved)
-        patch.setattr(framing, "_SHORT", short)
-        patch.setattr(framing, "_LOOKED_AT", looked_at)
-        assert framing.joined(elements) == framed(elements)
-
-
 @pytest.mark.parametrize("long", [b"x" * 255, b"x" * 256, b"x" * 65_535, b"x" * 65_536, b"x" * 2**24])
 @pytest.mark.parametrize("place", [0, 1, 299])
 def test_lengths_of_one_to_four_bytes_are_joined(long: bytes, place: int) -> None:
     elements = [*TEXTS[:place], long, *TEXTS[place + 1 :]]
-    assert framing.joined(elements) == framed(elements)
-    # where all are short but this one, and it has bytes like marks
-    elements[place] = b"\xff" + long
-    assert framing.joined(elements) == framed(elements)
+    data = framed(elements)
+    assert raw.to_raw(object_array(elements, (len(elements),))) == data
+    assert read(data, len(elements)) == elements
 
 
 @pytest.mark.parametrize("element", [b"", b"a", b"\0", b"\xff", b"\xff\0\0\0", b"x" * 300])

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import gc
 import logging
-import sys
 import threading
 import weakref
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ import pytest
 from oip_asgi import InferenceResponse, InferenceServer, RequestOutput, ResponseCache, Tensor
 from tests.support.batching import Held, rows, told
 from tests.support.inside import is_idle, waiting_calls
-from tests.support.talk import block_until
+from tests.support.talk import block_until, until
 
 
 async def double(x: Any) -> Any:
@@ -114,6 +113,39 @@ def test_names_of_inputs_are_a_set_for_parameters_and_in_order_for_a_frame() -> 
     assert shapes == [1, 3, 1]
     asyncio.run(main("frame"))
     assert shapes == [(["a"], 1), (["a", "b"], 2), (["b", "a"], 1), (["a"], 1)]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
+@pytest.mark.parametrize(("preferred", "delay"), [([2], 60.0), ([2, 6], 0.2)], ids=["above the largest", "between two"])
+def test_a_batch_that_grows_past_a_preferred_size_while_the_model_is_busy_is_answered(
+    is_async: bool, preferred: list[int], delay: float
+) -> None:
+    options: Any = {"preferred_batch_sizes": preferred, "max_batch_delay": delay}
+    held = Held(double, is_async=True, **options) if is_async else Held(**options)
+
+    async def main() -> list[Any]:
+        holder = asyncio.create_task(held.server.infer("m", {"x": rows(0, 0)}))
+        await until(held.holds.is_set)
+        tasks = []
+        for place, ask in enumerate([rows(1, 2), rows(3)]):
+            tasks.append(asyncio.create_task(held.server.infer("m", {"x": ask})))
+            await until(lambda wanted=place + 1: waiting_calls(held.server, "m") == wanted)
+        held.leave.set()
+        await asyncio.wait([holder, *tasks], timeout=20)
+        return [told(task) if task.done() else "waits for ever" for task in tasks]
+
+    assert asyncio.run(main()) == [[2, 4], [6]]
+    assert held.sizes == [3]
+
+
+def test_above_the_largest_preferred_size_nothing_waits() -> None:
+    server = InferenceServer()
+    server.register("m", double, max_batch_size=8, preferred_batch_sizes=[2, 6], max_batch_delay=60.0)
+
+    async def main() -> Any:
+        return await asyncio.wait_for(server.infer("m", {"x": rows(1, 2, 3, 4, 5, 6, 7)}), 20)
+
+    assert asyncio.run(main())["output_0"].ravel().tolist() == [2, 4, 6, 8, 10, 12, 14]
 
 
 def test_larger_ones_and_those_without_rows_run_alone() -> None:
@@ -403,13 +435,8 @@ def test_a_batched_model_may_call_others_and_not_itself_for_ever() -> None:
     block_until(lambda: is_idle(server))
 
 
-FAILS_IN_TIME = pytest.mark.xfail(
-    sys.version_info >= (3, 13), strict=True, reason="on Python 3.13 what a batch raised waits for the garbage collector"
-)
-
-
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=FAILS_IN_TIME)])
+@pytest.mark.parametrize("fails", [False, True])
 def test_nothing_of_a_request_waits_for_the_garbage_collector(is_async: bool, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "oip_asgi")  # pytest keeps what is logged, and so what was raised
 

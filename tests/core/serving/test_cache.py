@@ -553,3 +553,23 @@ def test_declared_outputs_and_labels_of_a_kept_response() -> None:
     asked = {"outputs": [{"name": "y", "parameters": {"classification": 1}}]}
     for _ in range(2):
         assert outputs(ask(server, "m", asked, x=np.array([1, 2], "f4"))) == {"y": ["2.000000:1:b"]}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"text": "x" * 10_000}], ids=["nothing", "parameters alone"])
+def test_a_response_without_outputs_takes_room_too(parameters: dict[str, Any]) -> None:
+    calls: list[int] = []
+    server = InferenceServer()
+
+    @server.model("m", cache=ResponseCache(max_bytes=200_000))
+    def model(x: Array) -> Any:
+        calls.append(int(x[0]))
+        return InferenceResponse([], parameters)
+
+    for number in range(1000):
+        assert ask(server, "m", x=[number]).status == 200
+    assert len(calls) == 1000
+    assert ask(server, "m", x=[999]).status == 200
+    assert len(calls) == 1000  # the last one is still there
+    assert ask(server, "m", x=[0]).status == 200
+    assert calls[1000:] == [0]  # the first one went, as there was no room
+    server.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from oip_asgi import InferenceServer, ResponseCache, SharedMemory, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made
 from tests.support.inside import statistics_of
-from tests.support.ways import EXTENSIONS
+from tests.support.ways import EXTENSIONS, Request, over_asgi
 
 DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 BATCH = ("compute_input", "compute_infer", "compute_output")
@@ -36,6 +37,13 @@ def make_server() -> InferenceServer:
         return n
 
     server.register("frame", lambda frame: frame, content_type="pd")
+
+    @server.model("counts")
+    def counts(n: np.ndarray) -> Any:
+        yield from range(int(n[0]))
+
+    server.register("image", lambda x: x, inputs=[TensorSpec("x", "UINT8", [3, -1, -1], format="NCHW")])
+    server.register("images", lambda x: x, inputs=[TensorSpec("x", "UINT8", [-1, 9, 9, 3], format="NHWC")], max_batch_size=4)
     return server
 
 
@@ -54,7 +62,11 @@ def statistics(server: InferenceServer, path: str) -> list[dict[str, Any]]:
 
 def test_all_statistics_are_sorted_by_name_and_have_every_field(server: InferenceServer) -> None:
     stats = statistics(server, "/models/stats")
-    assert [(each["name"], each["version"]) for each in stats] == [("a", "1"), ("a", "2"), ("frame", "1"), ("iris", "1"), ("words", "1")]
+    assert [(each["name"], each["version"]) for each in stats] == [
+        ("a", "1"),
+        ("a", "2"),
+        *[(name, "1") for name in ("counts", "frame", "image", "images", "iris", "words")],
+    ]
     for each in stats:
         assert list(each) == [
             "name", "version", "last_inference", "inference_count", "execution_count", "inference_stats", "response_stats", "batch_stats",
@@ -104,6 +116,31 @@ def test_unknown_models_and_versions_are_404(server: InferenceServer, what: str)
 
 
 OF_X = {"parameters": {"undeclared_inputs": "x"}}
+
+
+@pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
+def test_numbers_that_need_more_than_64_bits_do_not_break_the_message_of_grpc(serving: Any) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, max_batch_size=4)
+    body = json.dumps({"inputs": [{"name": "x", "shape": [2**59, 0], "datatype": "FP32", "data": []}]}).encode()
+    for _ in range(40):
+        assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body)).status in (200, 400)
+    for _ in range(2):  # also if such a request is refused
+        statistics_of(server, "m").record_execution(2**64 - 1, 0.0, 1.0, 0.0)
+    with serving(server) as address:
+        [stats] = Client(address).ask("ModelStatistics", made("ModelStatisticsRequest", name="m")).model_stats
+    assert [batch.batch_size for batch in stats.batch_stats][-1] == 2**63
+    assert as_json(stats) == statistics(server, "/models/m/stats")[0] | {"last_inference": as_json(stats)["last_inference"]}
+
+
+def test_any_numbers_of_rows_make_a_short_page() -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, max_batch_size=4)
+    for rows in range(5000, 6500):
+        assert ask(server, "m", x=np.zeros((rows, 0), "f4")).status == 200
+    [stats] = statistics(server, "/models/m/stats")
+    assert [batch["batch_size"] for batch in stats["batch_stats"]] == [8192]
+    assert stats["inference_count"] == sum(range(5000, 6500))
 
 
 def test_a_registered_model_called_stats_goes_before_all_statistics(server: InferenceServer) -> None:
@@ -161,6 +198,33 @@ def test_the_configuration_of_a_model(server: InferenceServer) -> None:
     assert get(server, "/models/a/versions/2/config")[1]["name"] == "a"
 
 
+def test_the_configuration_says_that_a_generator_answers_any_number_of_times(server: InferenceServer) -> None:
+    assert get(server, "/models/counts/config")[1]["model_transaction_policy"] == {"decoupled": True}
+    assert "model_transaction_policy" not in get(server, "/models/a/config")[1]
+
+
+def test_the_configuration_says_the_format_of_images(server: InferenceServer) -> None:
+    [image] = get(server, "/models/image/config")[1]["input"]
+    assert (image["format"], image["dims"]) == ("FORMAT_NCHW", [3, -1, -1])
+    [images] = get(server, "/models/images/config")[1]["input"]
+    assert (images["format"], images["dims"]) == ("FORMAT_NHWC", [9, 9, 3])
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "text"),
+    [
+        ([3, 9, 9], "CHW", 'format=\'CHW\' must be "NCHW" or "NHWC", or left out'),
+        ([3, 9, 9], "nchw", "format='nchw' must be"),
+        ([3, 9, 9], 1, "format=1 must be"),
+        ([3, 9], "NCHW", "format='NCHW' is for images, whose shape has 3 dimensions, or 4 with that of the batch"),
+        ([1, 1, 3, 9, 9], "NHWC", "format='NHWC' is for images"),
+    ],
+)
+def test_a_format_that_cannot_be_right_fails_at_once(shape: list[int], form: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        TensorSpec("x", "UINT8", shape, format=form)
+
+
 @pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
 def test_grpc_says_the_same_as_rest(server: InferenceServer, serving: Any) -> None:
     ask(server, "words", n=[2])
@@ -172,7 +236,7 @@ def test_grpc_says_the_same_as_rest(server: InferenceServer, serving: Any) -> No
             message = client.ask("ModelStatistics", made("ModelStatisticsRequest", name=name, version=version))
             over_rest = statistics(server, f"/models{path}/stats")
             assert [near(each) for each in as_json(message)["model_stats"]] == [near(each) for each in over_rest]
-        for name in ("iris", "words", "frame"):
+        for name in ("iris", "words", "frame", "counts", "image", "images"):
             config = client.ask("ModelConfig", made("ModelConfigRequest", name=name)).config
             assert config.version_policy.HasField("all")
             expected = get(server, f"/models/{name}/config")[1]
@@ -235,10 +299,9 @@ def test_our_messages_have_the_fields_of_the_documents() -> None:
         ({}, {}, []),
         ({"model_control": True}, {}, ["model_repository", "model_repository(unload_dependents)"]),
         ({}, {"cache": ResponseCache()}, []),
-        ({}, {"priority_levels": 2}, ["schedule_policy"]),
-        ({"shared_memory": SharedMemory(allow=["a"])}, {"priority_levels": 2}, ["schedule_policy", "system_shared_memory"]),
+        ({"shared_memory": SharedMemory(allow=["a"])}, {}, ["system_shared_memory"]),
     ],
-    ids=["nothing", "model_control", "cache", "priorities", "shared memory and priorities"],
+    ids=["nothing", "model_control", "cache", "shared memory"],
 )
 def test_the_extensions_are_those_that_work(options: dict[str, Any], models: dict[str, Any], expected: list[str]) -> None:
     server = InferenceServer(**options)

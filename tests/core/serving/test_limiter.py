@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
-from oip_asgi import OIPApp, OIPWSGIApp
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.inside import bounds, is_idle, outcomes
 from tests.support.limited import INFER, Blocking, serve
 from tests.support.talk import EMPTY, Talk, until
-from tests.support.ways import Answer, Request, over_asgi, over_wsgi
+from tests.support.ways import Answer, Request, asked_together, over_asgi, over_wsgi, ways_into
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
 
@@ -300,5 +301,27 @@ def test_the_defaults() -> None:
     server.register("thread", lambda: 1)
     found = bounds(server)
     assert found["m"] == (256, 100)
-    assert found["thread"][0] >= 2
-    assert found["thread"][1] == 100
+    assert found["thread"] == (40, 100)
+
+
+@pytest.mark.parametrize("name", ["OIPApp", "OIPWSGIApp"])
+@pytest.mark.parametrize("action", ["infer", "infer_stream"])
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_models_that_wait_run_many_at_once(name: str, action: str, size: int) -> None:
+    meeting = threading.Barrier(8)
+    server = InferenceServer()
+
+    @server.model("infer")
+    def waits(x: np.ndarray) -> np.ndarray:
+        meeting.wait(20)  # for seven others
+        return x[:1]
+
+    @server.model("infer_stream")
+    def items(x: np.ndarray) -> Iterator[np.ndarray]:
+        meeting.wait(20)
+        yield x[:1]
+
+    data = ",".join(["1.5"] * size)
+    body = f'{{"inputs":[{{"name":"x","shape":[{size}],"datatype":"FP32","data":[{data}]}}]}}'.encode()
+    assert asked_together(ways_into(server)[name], Request("POST", f"/models/{action}/{action}", (), body)) == [200] * 8
+    server.stop()

@@ -11,6 +11,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp
 from tests.support.asking import get
+from tests.support.inside import outcomes
 from tests.support.ways import Request, over_asgi
 
 FORGED = "a\nERROR forged \x1b[31m" + "b" * 200
@@ -118,3 +119,58 @@ def test_a_model_that_is_loading_is_named_too(server: InferenceServer, caplog: p
     assert [record.getMessage() for record in caplog.records] == ["the server is not ready, because of model 'm': it is still loading"]
     assert get(server, "/health/ready")[0] == 200
     assert caplog.records[-1].getMessage() == "the server is ready again"
+
+
+class Mute(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class MuteForClients(InferenceError):
+    """The same, of the kind whose text is for the client."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("raised", [Mute(), MuteForClients("never said", status=422)], ids=["any", "for the client"])
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("kind", ["thread", "inline", "async", "stream", "batch"])
+def test_an_exception_whose_text_cannot_be_made_is_counted_and_its_line_names_the_model(
+    raised: Exception, debug: bool, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+    server = InferenceServer(debug=debug)
+
+    def fails(x: list[str]) -> Any:
+        raise raised
+
+    async def fails_async(x: list[str]) -> Any:
+        raise raised
+
+    def streams(x: list[str]) -> Iterator[Any]:
+        yield fails(x)
+
+    functions = {"async": fails_async, "stream": streams}
+    options: dict[str, Any] = {"run": "inline"} if kind == "inline" else {"max_batch_size": 4} if kind == "batch" else {}
+    server.register("mute", functions.get(kind, fails), **options)
+    if isinstance(raised, InferenceError):
+        text = "MuteForClients, whose text cannot be made"
+        expected = 422, text, {"invalid": 2}, f"model 'mute': a request was refused with 422: {text}"
+    else:
+        text = "Mute, whose text cannot be made" if debug else "see the server's log"
+        expected = 500, f"model 'mute' failed: {text}", {"failed": 2}, "model 'mute' failed on the request with id 'r'"
+    inputs = [{"name": "x", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]
+    path = "infer_stream" if kind == "stream" else "infer"
+    for _ in range(2):
+        body = json.dumps({"id": "r", "inputs": inputs}).encode()
+        answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/mute/{path}", (), body))
+        assert (answer.status, json.loads(answer.body)["error"]) == expected[:2]
+    assert outcomes(server)["mute"] == expected[2]
+    assert [record.getMessage() for record in caplog.records] == [expected[3]] * 2
+    assert [fields(record)["oip_model"] for record in caplog.records] == ["mute"] * 2
+    server.stop()

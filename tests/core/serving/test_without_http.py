@@ -193,6 +193,7 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["double", {"x": None}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
         (["double", {"x": object()}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
         (["double", {"x": [1, [2]]}], {}, 400, "input 'x': "),
+        (["double", {"x": np.zeros((0, 1001, 1000), "f4")}], {}, 400, "input 'x': shape is too large: it has a 0"),
         (["double", [1]], {}, 400, "the inputs are [1]: expected values by name"),
         (["double", {"x": [1]}], {"outputs": ["z"]}, 400, "unknown output 'z'"),
         (["double", {"x": [1]}], {"outputs": ["y", "y"]}, 400, "output 'y' is asked for twice"),

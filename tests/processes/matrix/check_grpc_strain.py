@@ -109,8 +109,9 @@ def test_responses_that_nobody_reads(served: Served) -> None:
         streams = [slow.call(INFER, framed("large", 8)) for _ in range(10)]
         slow.read(streams[0], 1)
         assert is_answering(served)
-        # each is there as the array, as the message, and as what is to be sent
-        assert settled(lambda: (held(served) - before) >> 23) <= 3 * 10
+        # each is there as the array, as the message, and as what is to be sent; and the allocator may keep the memory of the array that the
+        # model made, which was copied within its slot
+        assert settled(lambda: (held(served) - before) >> 23) <= 4 * 10
         assert slow.read(streams[0], 9 * MEBIBYTE) > 8 * MEBIBYTE - 2**16
     assert is_answering(served)
 

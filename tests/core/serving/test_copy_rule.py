@@ -19,8 +19,6 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, OIPWSGIApp, Tensor
 from oip_asgi._core.datatypes import Array
 from oip_asgi._core.http.response import Response
-from oip_asgi._core.serving.lasting import is_new, lasting
-from oip_asgi._core.tensors import read_only
 from tests.support.inside import answer_http, before_encoding
 from tests.support.ways import Request, over_wsgi
 
@@ -269,10 +267,6 @@ def address_of(array: Array) -> int:
 TEXT: Final = np.arange(5000, dtype="<f4").tobytes()
 
 
-def new(x: Array) -> Any:
-    return x * 2
-
-
 def backed_by_bytes(x: Array) -> Any:
     return np.frombuffer(TEXT, "<f4")
 
@@ -293,7 +287,7 @@ def the_input_named(x: Array) -> Any:
     return {"y": x}
 
 
-UNCHANGED: Final = [new, backed_by_bytes, part_of_bytes, the_input, part_of_the_input, the_input_named]
+UNCHANGED: Final = [backed_by_bytes, part_of_bytes, the_input, part_of_the_input, the_input_named]
 
 
 @pytest.mark.parametrize("model", UNCHANGED)
@@ -341,53 +335,6 @@ def test_a_writable_input_that_the_model_keeps_is_copied() -> None:
         responses.append(answer_http(server, "POST", "/models/m/infer", headers, body))
     for number, response in enumerate(responses, 1):
         check(b"".join(response.parts[1:]), 5000, number)
-
-
-# The rules by themselves
-
-
-def test_a_new_array_is_one_that_nobody_else_refers_to() -> None:
-    def is_new_when_returned(make: Callable[[], Any]) -> bool:
-        result = make()
-        return is_new(result)
-
-    kept = np.zeros(2000)
-    assert is_new_when_returned(lambda: np.zeros(2000))
-    assert is_new_when_returned(lambda: kept * 2)
-    assert not is_new_when_returned(lambda: kept)
-    assert not is_new_when_returned(lambda: kept[1:])
-    assert not is_new_when_returned(lambda: np.zeros(2000)[1:])
-    assert not is_new_when_returned(lambda: np.ma.zeros(2000))
-    assert not is_new_when_returned(lambda: by_an_extension(kept))
-    assert not is_new_when_returned(lambda: [kept])
-
-
-@pytest.mark.parametrize("show", SHOWN_ALONE)
-def test_what_can_be_written_through_is_copied(show: Callable[[Array], Array]) -> None:
-    memory = np.arange(2000)
-    array = show(memory)
-    copied = lasting(array, InferenceRequest([]))
-    assert not np.shares_memory(copied, memory)
-    np.testing.assert_array_equal(copied, array)
-
-
-def test_an_array_that_somebody_else_may_refer_to_is_copied() -> None:
-    large = np.zeros(513)
-    assert lasting(large, InferenceRequest([])) is not large
-    texts = np.array([b"a"], object)
-    assert lasting(texts, InferenceRequest([])) is not texts
-
-
-def test_the_memory_of_a_request_is_its_own_only_while_nobody_can_write_to_it() -> None:
-    array = np.zeros(2000)
-    request, other = InferenceRequest([Tensor("x", array)]), InferenceRequest([Tensor("x", np.zeros(2000))])
-    view = array[4:]
-    assert lasting(view, request) is not view
-    read_only(array)
-    view = array[4:]
-    assert lasting(array, request) is array
-    assert lasting(view, request) is view
-    assert lasting(array, other) is not array
 
 
 def test_however_many_inputs_come_back_none_is_copied() -> None:

@@ -21,18 +21,13 @@ perf_analyzer reads a number there."""
 
 
 class _Registered(NamedTuple):
-    """All models at one moment.
-
-    Args:
-        by_name: By name, then by version.
-        defaults: The model of each name for requests that name no version.
-    """
+    """All models at one moment: by name and version, and for each name the model of requests that name no version."""
 
     by_name: dict[str, dict[str | None, Model]]
     defaults: dict[str, Model]
 
 
-class Repository:
+class Registry:
     """The registered models, in the order of their registration."""
 
     def __init__(self) -> None:
@@ -42,11 +37,7 @@ class Repository:
         """How often a model has come or gone."""
 
     def add(self, model: Model) -> None:
-        """Take a model in.
-
-        Raises:
-            ValueError: It is registered already, or the name is registered with versions and without.
-        """
+        """Take a model in. Raises ValueError if it is there, or its name is there both with versions and without."""
         with self._lock:
             versions = self._now.by_name.get(model.name, {})
             if model.version in versions:
@@ -56,11 +47,7 @@ class Repository:
             self._replace(model.name, {**versions, model.version: model})
 
     def remove(self, name: str, version: str | None) -> list[Model]:
-        """Take a model out, and return it; all versions of the name where none is given.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """Take a model out, and return it; all versions of the name if none is given. Raises NotFound."""
         with self._lock:
             gone = self.named(name, version)
             self._replace(name, {key: model for key, model in self._now.by_name[name].items() if model not in gone})
@@ -86,34 +73,21 @@ class Repository:
         return list(self._now.by_name)
 
     def all(self) -> list[tuple[Model, list[Model]]]:
-        """For each name its model for requests that name no version, and the models of all versions."""
+        """For each name the model of requests that name no version, and the models of all versions."""
         by_name, defaults = self._now
         return [(defaults[name], list(versions.values())) for name, versions in by_name.items()]
 
     def versions(self, name: str) -> list[str]:
-        """The versions of a name; none where it is registered without, or not any more."""
+        """The versions of a name; none if it has no versions, or is not registered."""
         return [version for version in self._now.by_name.get(name, ()) if version is not None]
 
     def named(self, name: str, version: str | None) -> list[Model]:
-        """The model of this name and version; all versions of the name where none is given.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """The model of this name and version; all versions of the name if none is given. Raises NotFound."""
         found = self.find(name, version)
         return [found] if version is not None else list(self._now.by_name.get(name, {None: found}).values())
 
     def find(self, name: str, version: str | None) -> Model:
-        """The model of this name and version.
-
-        Args:
-            name: The model's name.
-            version: None for the default: the highest where all versions are integers, else the one registered last. A model without
-                versions is also its own version `UNVERSIONED`.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """The model of this name and version, or NotFound."""
         by_name, defaults = self._now
         default = defaults.get(name)
         if default is None:
@@ -126,6 +100,8 @@ class Repository:
         if model is None:
             numbers = [known for known in versions if known is not None]
             known = f"expected {listed(numbers)}" if numbers else "it has no versions"
+            if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
+                known += f"; failed to get model version from specified version string {shown(version)}"
             raise NotFound(f"Request for unknown model: {shown(name)} version {shown(version)} is not found: {known}")
         return model
 

@@ -1,4 +1,4 @@
-"""What an annotation says of a tensor without a `TensorSpec`: `npt.NDArray[np.float32]`, or `Annotated[np.ndarray, "FP32", [-1, 4]]`.
+"""The datatype and shape in an annotation without `TensorSpec`: `npt.NDArray[np.float32]`, `Annotated[np.ndarray, "FP32", [-1, 4]]`.
 
 Knows no callables and no requests.
 """
@@ -27,13 +27,13 @@ _LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
 _KNOWN: Final = ", ".join([*DTYPES, "BF16"])
 
 
-class Said(NamedTuple):
+class TensorAnnotation(NamedTuple):
     """A tensor's datatype and shape, as an annotation says them.
 
     Args:
         datatype: One of the protocol's datatypes, or "" for elements that it has none for.
-        shape: The dimensions, -1 for any size; None where nothing is said of them.
-        unreadable: numpy's name for elements that no input can hold; None where inputs can.
+        shape: The dimensions, -1 for any size; None if they are unknown.
+        unreadable: numpy's name for elements that no input can hold, else None.
     """
 
     datatype: str
@@ -41,27 +41,27 @@ class Said(NamedTuple):
     unreadable: str | None = None
 
     def spec(self, name: str) -> TensorSpec | None:
-        """The declaration that this is, for a tensor of this name; None where the protocol has no datatype for it."""
+        """The declaration of a tensor of this name; None if the protocol has no datatype for it."""
         if not self.datatype:
             return None
         return AnyShape(name, self.datatype, [-1]) if self.shape is None else TensorSpec(name, self.datatype, self.shape)
 
 
-def said_of_array(args: Sequence[Any]) -> Said | None:
-    """What is said by the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for."""
+def parse_array(args: Sequence[Any]) -> TensorAnnotation | None:
+    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for."""
     dtype = args[1] if len(args) == 2 else None
     scalar = next(iter(typing.get_args(dtype)), None) if typing.get_origin(dtype) is np.dtype else None
     if not isinstance(scalar, type) or not issubclass(scalar, np.generic) or scalar in _ABSTRACT:
         return None
     shape = _shape(args[0])
     if issubclass(scalar, (np.object_, np.character)):
-        return Said("BYTES", shape, "str_" if issubclass(scalar, np.str_) else None)
+        return TensorAnnotation("BYTES", shape, "str_" if issubclass(scalar, np.str_) else None)
     datatype = datatype_of(np.dtype(scalar).newbyteorder("<"))
-    return Said(datatype or "", shape, None if datatype else scalar.__name__)
+    return TensorAnnotation(datatype or "", shape, None if datatype else scalar.__name__)
 
 
 def _shape(argument: Any) -> tuple[int, ...] | None:
-    """The shape in `tuple[int, Literal[4]]`: `int` is any size. None where the rank is not said."""
+    """The shape in `tuple[int, Literal[4]]`: `int` is any size. None if the rank is unknown."""
     sizes = typing.get_args(argument)
     if typing.get_origin(argument) is not tuple or not sizes or Ellipsis in sizes:
         return None
@@ -73,25 +73,15 @@ def _size(argument: Any) -> int:
     return values[0] if len(values) == 1 and type(values[0]) is int else -1
 
 
-def said_in(annotation: Any, extras: Sequence[Any]) -> Said | None:
-    """What is said by `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are not
-    for this package.
-
-    Args:
-        annotation: All of it, for the error.
-        extras: What stands behind the type.
-
-    Raises:
-        TypeError: There is a shape without datatype, or what is meant as a datatype is none; the text says what to write.
-        ValueError: The shape cannot be one.
-    """
+def parse_extras(annotation: Any, extras: Sequence[Any]) -> TensorAnnotation | None:
+    """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are ignored."""
     shapes = [extra for extra in extras if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)]
     texts = [extra for extra in extras if isinstance(extra, str)]
     datatype = next((text for text in texts if text in DTYPES or text == "BF16"), None)
     if datatype is not None:
         shape = tuple(shapes[0]) if shapes else None
-        TensorSpec("x", datatype, shape or ())  # raises where it cannot be one
-        return Said(datatype, shape)
+        TensorSpec("x", datatype, shape or ())  # raises if it cannot be one
+        return TensorAnnotation(datatype, shape)
     meant = next((text for text in texts if shapes or _LIKE_A_DATATYPE.fullmatch(text)), None)
     if meant is not None:
         raise TypeError(f"{inspect.formatannotation(annotation)}: {meant!r} is no datatype: expected one of {_KNOWN}")

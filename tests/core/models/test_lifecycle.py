@@ -1,4 +1,4 @@
-"""The life of one model by itself: its states, one load for all who wait, and loads that nobody finishes."""
+"""The lifecycle of one model by itself: its states, one load for all who wait, and loads that nobody finishes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from oip_asgi._core.codecs.registry import Codecs
 from oip_asgi._core.effects import Await, Effect, Run, Spawn, Wait
 from oip_asgi._core.models.handler import Handler
-from oip_asgi._core.models.life import Life
+from oip_asgi._core.models.lifecycle import Lifecycle
 from oip_asgi._core.models.loader import Loader
 from oip_asgi._core.models.options import ModelOptions
 
 Steps = Generator[Effect, Any, None]
 
 
-def life_of(load: Callable[[], Any] | None) -> Life:
-    """The life of a model with this `load=`, beside a function."""
+def lifecycle_of(load: Callable[[], Any] | None) -> Lifecycle:
+    """The lifecycle of a model with this `load=`, beside a function."""
     codecs = Codecs(has_pandas=False)
     options = ModelOptions(name="m", function=lambda: 1, load=load)
     handler = Handler(lambda: 1, options, codecs) if load is None else None
-    return Life("model 'm'", Loader(options, codecs), handler, lambda _: None)
+    return Lifecycle("'m'", Loader(options, codecs), handler, lambda _: None)
 
 
-def state_of(life: Life) -> str:
-    return life.state
+def state_of(lifecycle: Lifecycle) -> str:
+    return lifecycle.state
 
 
 def begun(steps: Steps) -> Spawn:
@@ -70,76 +70,76 @@ def noting(calls: list[int]) -> Callable[[], None]:
 
 
 def test_a_model_without_a_load_is_ready_from_the_start_and_stays_so() -> None:
-    life = life_of(None)
-    assert state_of(life) == "ready"
-    assert life.begin() is None
-    assert is_over(life.settle())
-    life.forget()
-    assert state_of(life) == "ready"
+    lifecycle = lifecycle_of(None)
+    assert state_of(lifecycle) == "ready"
+    assert lifecycle.begin_at_start() is None
+    assert is_over(lifecycle.wait_until_loaded())
+    lifecycle.forget()
+    assert state_of(lifecycle) == "ready"
 
 
 def test_the_first_request_loads() -> None:
     calls: list[int] = []
-    life = life_of(noting(calls))
-    assert state_of(life) == "registered"
-    request = life.settle()
+    lifecycle = lifecycle_of(noting(calls))
+    assert state_of(lifecycle) == "registered"
+    request = lifecycle.wait_until_loaded()
     spawn = begun(request)
-    assert (state_of(life), calls) == ("loading", [])
+    assert (state_of(lifecycle), calls) == ("loading", [])
     finish(spawn)
-    assert (state_of(life), calls) == ("ready", [1])
+    assert (state_of(lifecycle), calls) == ("ready", [1])
     assert is_over(request)
-    assert is_over(life.settle())
+    assert is_over(lifecycle.wait_until_loaded())
 
 
 def test_an_async_load_is_awaited() -> None:
     async def load() -> None: ...
 
-    spawn = begun(life_of(load).settle())
+    spawn = begun(lifecycle_of(load).wait_until_loaded())
     effect = next(spawn.part)
     assert type(effect) is Await
     assert effect.function is load
 
 
 def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    life = life_of(lambda: 1 / 0)
-    requests = [life.settle(), life.settle()]
+    lifecycle = lifecycle_of(lambda: 1 / 0)
+    requests = [lifecycle.wait_until_loaded(), lifecycle.wait_until_loaded()]
     spawn = begun(requests[0])
     assert_waits(requests[1], spawn)
     finish(spawn)
-    assert state_of(life) == "failed"
+    assert state_of(lifecycle) == "failed"
     assert all(map(is_over, requests))
-    assert is_over(life.settle())
-    assert life.begin() is None
+    assert is_over(lifecycle.wait_until_loaded())
+    assert lifecycle.begin_at_start() is None
     [record] = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, "model 'm': load= raised, so it is not ready")
 
 
 def test_those_who_wait_wait_for_one_load() -> None:
     calls: list[int] = []
-    life = life_of(noting(calls))
-    first, second, third = (life.settle() for _ in range(3))
+    lifecycle = lifecycle_of(noting(calls))
+    first, second, third = (lifecycle.wait_until_loaded() for _ in range(3))
     spawn = begun(first)
     assert_waits(second, spawn)
     assert_waits(third, spawn)
-    assert life.begin() is None
+    assert lifecycle.begin_at_start() is None
     first.close()  # its client has gone, which does not end the load
     finish(spawn)
     assert is_over(second)
     assert is_over(third)
-    assert (state_of(life), calls) == ("ready", [1])
+    assert (state_of(lifecycle), calls) == ("ready", [1])
 
 
 def test_requests_do_not_wait_for_a_server_that_starts_but_another_start_does() -> None:
-    life = life_of(noting([]))
-    spawn = life.begin()
+    lifecycle = lifecycle_of(noting([]))
+    spawn = lifecycle.begin_at_start()
     assert spawn is not None
-    assert state_of(life) == "loading"
-    assert is_over(life.settle())
-    start = life.settle(at_start=True)
+    assert state_of(lifecycle) == "loading"
+    assert is_over(lifecycle.wait_until_loaded())
+    start = lifecycle.wait_until_loaded(at_start=True)
     assert_waits(start, spawn)
     finish(spawn)
     assert is_over(start)
-    assert state_of(life) == "ready"
+    assert state_of(lifecycle) == "ready"
 
 
 def cancel(spawn: Spawn) -> None:
@@ -170,22 +170,22 @@ ENDS = [cancel, cancel_before_it_begins, lose, lose_before_it_begins]
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Spawn], None]) -> None:
     calls: list[int] = []
-    life = life_of(noting(calls))
-    first = begun(life.settle())
+    lifecycle = lifecycle_of(noting(calls))
+    first = begun(lifecycle.wait_until_loaded())
     end(first)
-    request = life.settle()
+    request = lifecycle.wait_until_loaded()
     second = begun(request)
     assert second is not first
-    assert state_of(life) == "loading"
+    assert state_of(lifecycle) == "loading"
     finish(second)
     assert is_over(request)
-    assert (state_of(life), calls) == ("ready", [1])
+    assert (state_of(lifecycle), calls) == ("ready", [1])
 
 
 @pytest.mark.parametrize("end", [cancel, cancel_before_it_begins])
 def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callable[[Spawn], None]) -> None:
-    life = life_of(noting([]))
-    requests = [life.settle() for _ in range(3)]
+    lifecycle = lifecycle_of(noting([]))
+    requests = [lifecycle.wait_until_loaded() for _ in range(3)]
     first = begun(requests[0])
     for request in requests[1:]:
         assert_waits(request, first)
@@ -195,30 +195,30 @@ def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callabl
     assert_waits(requests[2], second)
     finish(second)
     assert all(map(is_over, requests[1:]))
-    assert state_of(life) == "ready"
+    assert state_of(lifecycle) == "ready"
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
-    life = life_of(noting([]))
-    end(begun(life.settle()))
-    start = life.settle(at_start=True)
+    lifecycle = lifecycle_of(noting([]))
+    end(begun(lifecycle.wait_until_loaded()))
+    start = lifecycle.wait_until_loaded(at_start=True)
     finish(begun(start))
     assert is_over(start)
-    assert state_of(life) == "ready"
+    assert state_of(lifecycle) == "ready"
 
 
 @pytest.mark.parametrize("load", [lambda: None, lambda: 1 / 0])
 def test_what_a_server_forgets_is_loaded_again(load: Callable[[], Any]) -> None:
-    life = life_of(load)
-    life.forget()
-    assert state_of(life) == "registered"
-    finish(begun(life.settle()))
-    ended = state_of(life)
-    life.forget()
-    assert state_of(life) == "registered"
-    spawn = begun(life.settle())
-    life.forget()  # one that is loading goes on
-    assert state_of(life) == "loading"
+    lifecycle = lifecycle_of(load)
+    lifecycle.forget()
+    assert state_of(lifecycle) == "registered"
+    finish(begun(lifecycle.wait_until_loaded()))
+    ended = state_of(lifecycle)
+    lifecycle.forget()
+    assert state_of(lifecycle) == "registered"
+    spawn = begun(lifecycle.wait_until_loaded())
+    lifecycle.forget()  # one that is loading goes on
+    assert state_of(lifecycle) == "loading"
     finish(spawn)
-    assert state_of(life) == ended
+    assert state_of(lifecycle) == ended

@@ -1,6 +1,6 @@
-"""Models that come and go while requests run: what the server says of them, and what it is asked to load, unload and unregister.
+"""Models that are loaded, unloaded and unregistered while requests run, and their states as REST, gRPC and Python show them.
 
-REST, gRPC and Python ask the same functions. Knows no transport.
+Knows no transport.
 
 Specification: Triton's Model Repository Extension.
 """
@@ -9,32 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from .. import schemas
 from ..effects import Spawn, Steps, Wait
 from ..errors import Forbidden, InferenceError, InvalidRequest, NotReady, shown
-from ..models.life import State
+from ..models.lifecycle import State
 from ..models.loader import LoadParameters
 from ..models.model import Model
 from .engine import Engine
 
 _FILE: Final = "file:"
 
-_STATES: Final[Mapping[State, tuple[str, str]]] = MappingProxyType(
+PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
+
+_STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = MappingProxyType(
     {
-        "registered": ("UNAVAILABLE", "not loaded yet"),
-        "loading": ("LOADING", ""),
-        "ready": ("READY", ""),
-        "reloading": ("READY", "loading again: what was loaded before serves meanwhile"),
-        "failed": ("UNAVAILABLE", "load failed, see the server's log"),
-        "unloading": ("UNLOADING", ""),
-        "unloaded": ("UNAVAILABLE", "unloaded"),
+        "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
+        "loading": ("loading", "LOADING", ""),
+        "ready": ("ready", "READY", ""),
+        "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
+        "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
+        "unloading": ("unloading", "UNLOADING", ""),
+        "unloaded": ("unloaded", "UNAVAILABLE", "unloaded"),
+        "unregistering": ("unloading", "UNLOADING", ""),
+        "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
     }
 )
-"""What the repository's index calls each state, and why it is that."""
+"""For each state: what users call it, what Triton's index calls it, and why the model is in it."""
 
 _RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
 
@@ -52,51 +56,34 @@ class ModelStatus(msgspec.Struct, frozen=True):
 
     name: str
     version: str | None
-    state: Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
+    state: PublicState
     reason: str
 
 
 def status(model: Model) -> ModelStatus:
-    """What is said of one model."""
-    state = model.life.state
-    reason = _RELOAD_FAILED if state == "ready" and model.life.has_failed_to_reload else _STATES[state][1]
-    return ModelStatus(model.name, model.version, state, reason)
+    """The status of one model."""
+    state, _, reason = _STATES[model.lifecycle.state]
+    return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
 
 def index(engine: Engine, *, ready: bool) -> list[schemas.ModelIndex]:
-    """The repository's index: one entry for each version of each model. It loads nothing, and calls no `ready=`.
-
-    Args:
-        engine: The server.
-        ready: Whether to leave out what is not ready.
-    """
-    entries = [(status(model), _STATES[model.life.state][0]) for model in engine.models]
+    """The repository's index, of ready models only if `ready`. It loads nothing, and calls no `ready=`."""
+    entries = [(status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
     return [
-        schemas.ModelIndex(told.name, told.version or msgspec.UNSET, state, told.reason or msgspec.UNSET)
-        for told, state in entries
+        schemas.ModelIndex(shown.name, shown.version or msgspec.UNSET, state, shown.reason or msgspec.UNSET)
+        for shown, state in entries
         if state == "READY" or not ready
     ]
 
 
 def check_control(engine: Engine) -> None:
-    """Refuse to load and unload for clients where that is switched off.
-
-    Raises:
-        Forbidden: It is.
-    """
+    """Raise Forbidden if clients may not load and unload."""
     if not engine.model_control:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 
 def load_parameters(parameters: Mapping[str, Any]) -> LoadParameters:
-    """The parameters of a request to load.
-
-    Args:
-        parameters: As they were sent, with the contents of files as `bytes`.
-
-    Raises:
-        InvalidRequest: One of them is wrong; the text names it.
-    """
+    """The parameters of a request to load, of those that were sent. Raises InvalidRequest."""
     config: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     others: dict[str, Any] = {}
@@ -138,20 +125,7 @@ def _bytes(name: str, value: object) -> bytes:
 
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
-    """Load a model, and wait until it is loaded. Once begun, that goes on where nobody waits any more.
-
-    Args:
-        engine: The server.
-        name: The model's name.
-        version: Its version; None for all of them.
-        parameters: What `load=` gets, where it has a parameter.
-
-    Raises:
-        NotFound: There is no such model.
-        InvalidRequest: Parameters were sent, and `load=` takes none.
-        ModelFailed: `load=` raised; where another version failed too, that is in the log.
-        NotReady: The model was unloaded meanwhile, or the server stops.
-    """
+    """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
     models = engine.models.named(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
@@ -168,40 +142,28 @@ def load(engine: Engine, name: str, version: str | None, parameters: LoadParamet
 
 def _load_each(models: list[Model], parameters: LoadParameters, errors: list[InferenceError]) -> Steps[None]:
     for model in models:
-        if not model.loader.has_load and model.life.is_serving:
+        if not model.loader.has_load and model.lifecycle.is_serving:
             continue  # there is nothing to load again
         try:
-            yield from model.life.load(parameters)
+            yield from model.lifecycle.load(parameters)
         except InferenceError as error:
             errors.append(error)
 
 
 def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """Begin to unload a model: no call begins from here on, those that wait for a slot are refused, and those that run come to their end.
-
-    Args:
-        engine: The server.
-        name: The model's name.
-        version: Its version; None for all of them.
-
-    Returns:
-        The models, whose `life.until_unloaded` waits for the end of that.
-
-    Raises:
-        NotFound: There is no such model.
-    """
-    return (yield from _unload(engine.models.named(name, version)))
+    """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
+    return (yield from _unload(engine.models.named(name, version), "unload"))
 
 
 def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """`unload`, for a model that is not known any more from here on."""
-    return (yield from _unload(engine.models.remove(name, version)))
+    """`unload`, for a model that requests do not find any more."""
+    return (yield from _unload(engine.models.remove(name, version), "unregister"))
 
 
-def _unload(models: list[Model]) -> Steps[list[Model]]:
+def _unload(models: list[Model], event: Literal["unload", "unregister"]) -> Steps[list[Model]]:
     for model in models:
-        unloading = model.life.unload()
-        model.limiter.turn_away(is_unloaded=True)
+        unloading = model.lifecycle.unload(event)
+        model.limiter.refuse_waiting(is_unloaded=True)
         if unloading is not None:
             yield unloading
             unloading.ended.then(model.statistics.clear)
@@ -210,18 +172,14 @@ def _unload(models: list[Model]) -> Steps[list[Model]]:
     return models
 
 
-def until_unloaded(models: list[Model]) -> Steps[None]:
+def wait_until_unloaded(models: list[Model]) -> Steps[None]:
     """Wait until models have been unloaded."""
     for model in models:
-        yield from model.life.until_unloaded()
+        yield from model.lifecycle.wait_until_unloaded()
 
 
 def check_unload_parameters(parameters: Mapping[str, Any]) -> None:
-    """Look at the parameters of a request to unload. No model depends on another here, so `unload_dependents` changes nothing.
-
-    Raises:
-        InvalidRequest: One of them is unknown, or no boolean.
-    """
+    """Check the parameters of a request to unload. No model depends on another here, so `unload_dependents` changes nothing."""
     for name, value in parameters.items():
         if name != "unload_dependents":
             raise InvalidRequest(f"unknown parameter {shown(name)}: expected unload_dependents, or none")

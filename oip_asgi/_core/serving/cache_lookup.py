@@ -1,7 +1,4 @@
-"""What is done with a request before it has a slot, for models that need to know it then: those with a cache or with priorities.
-
-Knows no transport.
-"""
+"""What is done with a request of a model with a cache, before it has a slot. Knows no transport."""
 
 from __future__ import annotations
 
@@ -10,41 +7,29 @@ from hashlib import sha256
 from typing import Any
 
 from ..effects import Run, Steps, Wait
-from ..limits import ON_LOOP
+from ..limits import LOOP_BYTES
 from ..models.cache import Cache, Found, Key, renewed
 from ..raw import view_raw
-from ..tensors import copying_effort
+from ..tensors import size_of
 from .call import Call
 from .nesting import holders
 from .reserved import OF_TREATMENT
 
 
-def look_ahead(call: Call[Any]) -> Steps[None]:
-    """Decode a request, however long it is, and take its response from the model's cache where it is there.
-
-    Raises:
-        InferenceError: The request is wrong.
-        DeadlinePassed: Its deadline passed while it waited for an equal one.
-        Stopped: The server stops.
-    """
+def look_up(call: Call[Any], cache: Cache) -> Steps[None]:
+    """Decode a request, however long it is, and take its response from the cache, if it is there."""
     if not call.is_decoded:
         yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
-    cache = call.model.cache
-    if cache is None:
-        return
     key: Key
-    if copying_effort(call.request.inputs) <= ON_LOOP:  # hashing takes about as long
+    if size_of(call.request.inputs) <= LOOP_BYTES:  # hashing takes about as long
         key = _key(call)
     else:
         key = yield Run(partial(_key, call), "conversion", deadline=call.deadline, for_client=True)
     since = call.engine.clock()
     found = yield from _found(call, cache, key)
-    seconds = call.engine.clock() - since
-    if found.response is None:
-        call.flight = found.flight
-        call.model.statistics.record_miss(seconds)
-    else:
-        call.started, call.returned = since, since + seconds
+    call.lookup = call.engine.clock() - since
+    call.flight = found.flight
+    if found.response is not None:
         call.found = renewed(found.response, call.request.id, call.model.name, call.model.version)
 
 

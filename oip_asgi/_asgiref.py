@@ -1,0 +1,81 @@
+"""Makes a thread that waits for the background event loop run, meanwhile, what the coroutine gives to asgiref's `sync_to_async`.
+
+asgiref sends that to the thread from which the coroutine was called, whose database connections it may use. If that thread only waited,
+the two would wait for each other. Knows asgiref, and nothing of Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, ParamSpec, TypeVar
+
+from asgiref.sync import AsyncToSync, SyncToAsync
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[], Coroutine[Any, Any, T]], Callable[[Future[T]], object]]:
+    """What begins a coroutine that may use this thread, and what waits for it in this thread."""
+    thread = _Thread()
+
+    async def borrow() -> T:
+        executors = AsyncToSync.executors
+        before = getattr(executors, "current", None)
+        executors.current = thread
+        try:
+            return await begin()
+        finally:
+            executors.current = before  # before asgiref 3.9, the caller's own context has the same value
+
+    return borrow, thread.serve
+
+
+class _Thread(Executor):
+    """The thread that calls `serve`, for as long as that lasts; later, the one in which asgiref runs what has no thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._serves = True
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        with self._lock:
+            if self._serves:
+                self._jobs.put(partial(_run, future, partial(function, *args, **kwargs)))
+                return future
+        return SyncToAsync.single_thread_executor.submit(function, *args, **kwargs)
+
+    def serve(self, awaited: Future[Any]) -> None:
+        """Run what is submitted until a future is done."""
+        awaited.add_done_callback(self._end)
+        noted = vars(SyncToAsync.threadlocal)  # where asgiref notes for this thread which event loop it works for
+        before = dict(noted)
+        try:
+            while (job := self._jobs.get()) is not None:
+                job()
+        finally:
+            noted.clear()
+            noted.update(before)
+
+    def _end(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._serves = False
+            self._jobs.put(None)
+
+
+def _run(future: Future[T], function: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+        del future  # what it raises knows this frame: otherwise a cycle
+    else:
+        future.set_result(result)

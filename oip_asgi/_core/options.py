@@ -1,0 +1,131 @@
+"""What is said of an option once, beside its field in a struct: its check and its sentence. Knows no model and no server.
+
+The struct's field has the type and the default. The checks, `help()` and the tables of the documentation read all of it from there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from .errors import shown
+
+T = TypeVar("T")
+
+_WIDTH: Final = 120
+_PLACE: Final = "    {options}"
+_MODULES: Final = re.compile(r"\b[a-z_]+(\.[a-z_]+)*\.")
+
+
+class Check(NamedTuple):
+    """What a value must be, and how that is said behind "must be"."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+    error: type[TypeError] | type[ValueError] = ValueError
+
+
+class Option(NamedTuple):
+    """The sentence of an option, for users, and its check. None passes each check of an option that may be None."""
+
+    says: str
+    check: Check | None = None
+
+
+class Field(NamedTuple):
+    """One option as the documentation shows it."""
+
+    name: str
+    option: Option
+    type: str
+    default: str
+    may_be_none: bool
+
+
+def integer(least: int) -> Check:
+    return Check(f"an integer, {least} or more", lambda value: type(value) is int and value >= least)
+
+
+def one_of(*values: str) -> Check:
+    return Check(" or ".join(f'"{value}"' for value in values), lambda value: value in values)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+BYTES: Final = Check("a number of bytes, 0 or more, or None for no limit", lambda value: type(value) is int and value >= 0)
+BOOLEAN: Final = Check("True or False", lambda value: type(value) is bool, TypeError)
+CALLABLE: Final = Check("a callable", callable, TypeError)
+SECONDS: Final = Check("a positive number of seconds, or None for no limit", lambda value: _is_number(value) and 0 < value < math.inf)
+SECONDS_OR_ZERO: Final = Check("a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
+
+
+@functools.cache
+def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
+    """The options that the fields of a struct are, by name, in their order."""
+    hints, found = get_type_hints(struct, include_extras=True), {}
+    for info in msgspec.structs.fields(struct):
+        hint = hints[info.name]
+        if get_origin(hint) is not Annotated:
+            continue
+        base, option = get_args(hint)
+        default = "" if info.required else repr(info.default)
+        text = _MODULES.sub("", base.__name__ if isinstance(base, type) and not get_args(base) else str(base))
+        found[info.name] = Field(info.name, option, text, default, type(None) in get_args(base))
+    return found
+
+
+def check_options(options: msgspec.Struct, owner: str) -> None:
+    """Check each option of a struct by itself."""
+    for field in fields_of(type(options)).values():
+        check, value = field.option.check, getattr(options, field.name)
+        if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
+            raise check.error(f"{owner}{field.name}={shown(value)} must be {check.expected}")
+
+
+def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
+    """Refuse names that are no options."""
+    names = fields_of(struct).keys()
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            instead = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
+            raise TypeError(f"{owner}{name}= is not an option: {instead}")
+
+
+def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
+    """Put the options of a struct into a docstring, for `help()`, where it says "{options}"."""
+
+    def fill_in(documented: T) -> T:
+        text = documented.__doc__
+        if text is not None:  # as it is with python -OO
+            documented.__doc__ = inspect.cleandoc(text).replace(_PLACE, describe(struct))
+        return documented
+
+    return fill_in
+
+
+def describe(struct: type[msgspec.Struct]) -> str:
+    """The options of a struct as docstrings name arguments."""
+    entries = []
+    for field in fields_of(struct).values():
+        default = f", default {field.default}" if field.default else ""
+        entry = f"{field.name} ({field.type}{default}): {field.option.says}"
+        entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
+    return "\n".join(entries)
+
+
+def tabulate(struct: type[msgspec.Struct]) -> str:
+    """The options of a struct as a table of Markdown."""
+    lines = ["| option | default | what it is for |", "|---|---|---|"]
+    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in fields_of(struct).values() if field.default]
+    return "\n".join(lines)

@@ -1,0 +1,67 @@
+"""Each option is said once: what type checkers, `help()` and the documentation show is what the struct of the options says."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from oip_asgi import InferenceServer
+from oip_asgi._core.models.options import ModelKeywords, ModelOptions
+from oip_asgi._core.options import fields_of, tabulate
+from oip_asgi._options import ServerOptions
+
+README = Path(__file__).parents[3] / "examples" / "README.md"
+STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
+
+
+def test_the_keywords_of_register_are_the_options_of_a_model() -> None:
+    hints = get_type_hints(ModelOptions, include_extras=True)
+    options = {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    assert get_type_hints(ModelKeywords) == options
+
+
+def test_the_signature_of_a_server_has_its_options() -> None:
+    parameters = inspect.signature(InferenceServer).parameters
+    options = {field.name: field.default for field in msgspec.structs.fields(ServerOptions)}
+    assert {name: parameter.default for name, parameter in parameters.items()} == options
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
+    documented: Any = InferenceServer if struct is ServerOptions else InferenceServer.register
+    text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
+    for field in fields_of(struct).values():
+        assert f"{field.name} ({field.type}, default {field.default}): {field.option.says}" in text
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_the_documentation_has_the_table_of_all_options(struct: type[msgspec.Struct]) -> None:
+    assert tabulate(struct) in README.read_text(), f"the table should be:\n{tabulate(struct)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("input", "model 'm': input= is not an option: did you mean inputs=?"),
+        ("max_concurency", "model 'm': max_concurency= is not an option: did you mean max_concurrency=?"),
+        ("device", "model 'm': device= is not an option: the options are version, platform, inputs, "),
+    ],
+)
+def test_a_misspelled_option_is_told_the_right_one(name: str, text: str) -> None:
+    server = InferenceServer()
+    misspelled: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError) as error:
+        server.register("m", lambda x: x, **misspelled)
+    assert str(error.value).startswith(text)
+
+
+def test_literals_are_checked_by_their_own_values() -> None:
+    hint = get_args(get_type_hints(ModelOptions, include_extras=True)["run"])[0]
+    assert get_origin(hint) is Literal
+    check = fields_of(ModelOptions)["run"].option.check
+    assert check is not None
+    assert all(map(check.holds, get_args(hint)))

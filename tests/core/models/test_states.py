@@ -1,0 +1,245 @@
+"""The states of a model: the table, any walk through it, and the README's picture of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oip_asgi import InferenceError, LoadParameters
+from oip_asgi._core.codecs.registry import Codecs
+from oip_asgi._core.effects import Effect, Run, Spawn, Wait
+from oip_asgi._core.models.handler import Handler
+from oip_asgi._core.models.lifecycle import TRANSITIONS, Event, Lifecycle, State, transition
+from oip_asgi._core.models.loader import Loader
+from oip_asgi._core.models.options import ModelOptions
+from tests.support.processes import ROOT
+
+STATES, EVENTS = get_args(State), get_args(Event)
+
+
+@given(st.sampled_from(STATES), st.sampled_from(EVENTS))
+def test_any_event_in_any_state_is_in_the_table_or_an_error(state: State, event: Event) -> None:
+    if (state, event) in TRANSITIONS:
+        assert transition(state, event)[1] in STATES
+    else:
+        with pytest.raises(LookupError, match=f"a model that is {state} cannot have the event '{event}'"):
+            transition(state, event)
+
+
+def test_whatever_a_user_asks_for_is_in_the_table_for_every_state() -> None:
+    asked: list[Event] = ["load", "unload", "server stopped"]
+    assert [(state, event) for state in STATES for event in asked if (state, event) not in TRANSITIONS] == []
+    assert {state for state in STATES if (state, "unregister") not in TRANSITIONS} == {"unregistering", "unregistered"}
+
+
+def test_every_state_is_reached_and_only_an_unregistered_model_stays_what_it_is() -> None:
+    moves = {(before, after) for (before, _), (_, after) in TRANSITIONS.items() if before != after}
+    assert {after for _, after in moves} == set(STATES)
+    assert set(STATES) - {before for before, _ in moves} == {"unregistered"}
+
+
+def picture() -> str:
+    """The table as a diagram that GitHub draws: each arrow is a state's end, with the events that lead there."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, event), (_, after) in TRANSITIONS.items():
+        if before != after:
+            arrows.setdefault((before, after), []).append(event)
+    lines = [f"    {before} --> {after}: {', '.join(events)}" for (before, after), events in arrows.items()]
+    return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> registered: with load=", "    [*] --> ready: without", *lines, "```"])
+
+
+def test_the_picture_of_the_readme_is_that_of_the_table() -> None:
+    assert picture() in (ROOT / "examples" / "README.md").read_text()
+
+
+class Weights:
+    """What a load makes."""
+
+    def __init__(self) -> None:
+        self.unloads = 0
+
+    def __call__(self) -> None: ...
+
+
+class Task:
+    """A generator, and what it has asked for."""
+
+    def __init__(self, steps: Generator[Effect, Any, None], spawn: Spawn | None = None) -> None:
+        self.steps, self.spawn = steps, spawn
+        self.effect: Effect | None = None
+        self.error: Exception | None = None
+
+
+class Walk:
+    """A model, and its driver, which does one step of one task at a time."""
+
+    def __init__(self, *, is_factory: bool) -> None:
+        self.made: list[Weights] = []
+        self.unloads = 0
+        self.fails = False
+        self.tasks: list[Task] = []
+        self.used: list[Handler] = []
+        self.is_unregistered = False
+        codecs, function = Codecs(has_pandas=False), None if is_factory else lambda: 1
+        unload: Callable[..., None] = self.unload if is_factory else self.unload_function
+        options = ModelOptions(name="m", function=function, load=self.load if is_factory else self.load_function, unload=unload)
+        self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None)
+
+    def load(self) -> Weights:
+        if self.fails:
+            raise RuntimeError
+        self.made.append(Weights())
+        return self.made[-1]
+
+    def load_function(self) -> None:
+        if self.fails:
+            raise RuntimeError
+
+    def unload(self, weights: Weights) -> None:
+        assert all(handler.function is not weights for handler in self.used)
+        weights.unloads += 1
+
+    def unload_function(self) -> None:
+        self.unloads += 1
+
+    def begin(self, steps: Generator[Effect, Any, None], spawn: Spawn | None = None) -> Task:
+        task = Task(steps, spawn)
+        self.tasks.append(task)
+        self.go_on(task, None)
+        return task
+
+    def go_on(self, task: Task, error: Exception | None, result: Any = None) -> None:
+        try:
+            task.effect = task.steps.send(result) if error is None else task.steps.throw(error)
+        except StopIteration:
+            self.end(task)
+        except InferenceError as raised:
+            task.error = raised
+            self.end(task)
+
+    def end(self, task: Task) -> None:
+        self.tasks.remove(task)
+        if task.spawn is not None:
+            task.spawn.ended.set()
+
+    def step(self, task: Task) -> bool:
+        """Carry out what a task has asked for; False if it waits."""
+        effect = task.effect
+        if type(effect) is Spawn:
+            self.begin(effect.part, effect)
+            self.go_on(task, None)
+        elif type(effect) is Wait:
+            if not effect.signal.is_set():
+                return False
+            self.go_on(task, None)
+        else:
+            assert type(effect) is Run
+            try:
+                result = effect.function()
+            except RuntimeError as error:
+                self.go_on(task, error)
+            else:
+                self.go_on(task, None, result)
+        return True
+
+    def do(self, what: str, place: int) -> None:
+        """Do one thing of a user, of a request, or of the machine."""
+        lifecycle = self.lifecycle
+        if what == "load":
+            self.begin(lifecycle.load(LoadParameters()))
+        elif what == "request":
+            self.begin(lifecycle.wait_until_loaded())
+        elif what in ("unload", "unregister"):
+            if what == "unregister" and self.is_unregistered:
+                return  # nobody finds it any more
+            self.is_unregistered |= what == "unregister"
+            spawn = lifecycle.unload("unload" if what == "unload" else "unregister")
+            if spawn is not None:
+                self.begin(spawn.part, spawn)
+        elif what == "stop":  # as the server does it
+            self.do("unload", 0)
+            self.run()
+            lifecycle.forget()
+        elif what == "fail":
+            self.fails = not self.fails
+        elif what == "acquire":
+            handler = lifecycle.acquire()
+            assert (handler is not None) == lifecycle.is_serving
+            if handler is not None:
+                self.used.append(handler)
+        elif what == "release" and self.used:
+            self.used.pop(place % len(self.used)).uses.release()
+        elif what == "step" and self.tasks:
+            self.step(self.tasks[place % len(self.tasks)])
+        elif what == "run":
+            self.run()
+        elif what == "lose":
+            self.lose(place)
+
+    def lose(self, place: int) -> None:
+        """The event loop of a load or an unload is closed."""
+        spawned = [task for task in self.tasks if task.spawn is not None]
+        if spawned:
+            task = spawned[place % len(spawned)]
+            self.tasks.remove(task)
+            assert task.spawn is not None
+            task.spawn.is_lost = lambda: True
+
+    def run(self) -> None:
+        """Do all that waits for nothing."""
+        is_moving = True
+        while is_moving:
+            is_moving = False
+            for task in self.tasks.copy():
+                is_moving |= self.step(task)
+
+    def finish(self) -> None:
+        """Let everything come to its end."""
+        while self.used:
+            self.do("release", 0)
+        self.run()
+
+
+USUAL = ("load", "request", "unload", "unregister", "stop", "fail", "acquire", "release", "step", "step", "step", "run")
+STEPS = st.lists(st.tuples(st.sampled_from(USUAL), st.integers(0, 9)), max_size=40)
+WITH_LOSS = st.lists(st.tuples(st.sampled_from([*USUAL, "lose"]), st.integers(0, 9)), max_size=40)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_whatever_happens_all_that_was_loaded_is_unloaded_once_and_nobody_waits_for_ever(steps: list[tuple[str, int]]) -> None:
+    walk = Walk(is_factory=True)
+    for what, place in steps:
+        walk.do(what, place)
+    walk.finish()
+    assert walk.tasks == []
+    assert [weights.unloads for weights in walk.made] in ([1] * len(walk.made), [*[1] * (len(walk.made) - 1), 0])
+    if not walk.is_unregistered:
+        walk.do("unload", 0)
+        walk.finish()
+    if walk.lifecycle.state in ("unloaded", "unregistered"):
+        assert [weights.unloads for weights in walk.made[:-1]] == [1] * len(walk.made[:-1])
+    if walk.is_unregistered:
+        assert walk.lifecycle.state == "unregistered"
+        before = len(walk.made)
+        task = walk.begin(walk.lifecycle.load(LoadParameters()))
+        assert (task.error and str(task.error), len(walk.made)) == ("model 'm' is not found: it was unregistered", before)
+
+
+@settings(max_examples=100, deadline=None)
+@given(WITH_LOSS, st.booleans())
+def test_a_model_whose_loads_are_lost_can_still_be_loaded(steps: list[tuple[str, int]], is_factory: bool) -> None:
+    walk = Walk(is_factory=is_factory)
+    for what, place in steps:
+        walk.do(what, place)
+    walk.finish()
+    walk.fails = False
+    task = walk.begin(walk.lifecycle.load(LoadParameters()))
+    walk.finish()
+    assert walk.tasks == []
+    assert (walk.lifecycle.state, task.error is None) == (("unregistered", False) if walk.is_unregistered else ("ready", True))
+    assert all(weights.unloads <= 1 for weights in walk.made)

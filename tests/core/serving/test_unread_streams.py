@@ -1,0 +1,191 @@
+"""Clients that open a stream and do not read it: the stream ends at its `stream_timeout`, and its slot is free."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.inside import is_idle
+from tests.support.streaming import KINDS, Noted, listen, numbers, serve_stream
+from tests.support.talk import block_until, until
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+MANY = b'{"n": 1000000}'
+LATE = "model 'm' did not end its stream within 0.3 seconds, its stream_timeout"
+ENDED = ["closed", "finally"]
+
+
+@kinds
+def test_a_response_that_nobody_takes_ends(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), stream_timeout=0.3)
+
+    async def main() -> None:
+        before_the_head, later = listen(server, MANY), listen(server, MANY)
+        before_the_head.takes.clear()
+        await until(lambda: later.sent)
+        later.takes.clear()
+        await asyncio.wait_for(asyncio.gather(before_the_head.task, later.task), 20)
+        assert before_the_head.sent == []
+        assert not any(message.get("more_body") is False for message in later.sent)
+        assert is_idle(server)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert noted.ended.count("finally") == 2
+    assert "streamed for more than 0.3 seconds" in caplog.text
+    server.stop()
+
+
+def test_a_generator_that_is_cancelled_by_its_own_cleanup_ends_with_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async def ticks(n: Any) -> AsyncIterator[int]:
+        task = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        try:
+            while True:
+                yield 0
+        finally:
+            task.cancel()
+            await task
+
+    server = serve_stream(ticks, stream_timeout=0.3)
+
+    async def main() -> bytes:
+        talk = listen(server)
+        await asyncio.wait_for(talk.task, 20)
+        assert is_idle(server)
+        return b"".join(message.get("body", b"") for message in talk.sent)
+
+    assert asyncio.run(main()).endswith(b'data: {"error":"%b"}\n\n' % LATE.encode())
+    assert "model 'm' failed when the stream for the request with id None was closed" in caplog.text
+    assert "an error of oip_asgi itself" not in caplog.text
+    server.stop()
+
+
+@kinds
+def test_who_reads_again_in_time_gets_all_of_it(kind: str) -> None:
+    server = serve_stream(KINDS[kind](Noted()), stream_timeout=60)
+
+    async def main() -> None:
+        talk = listen(server)
+        talk.takes.clear()
+        await until(lambda: not is_idle(server))
+        await asyncio.sleep(0.05)
+        talk.takes.set()
+        await asyncio.wait_for(talk.task, 20)
+        assert numbers(talk) == [0, 1, 2]
+
+    asyncio.run(main())
+    server.stop()
+
+
+@kinds
+def test_from_python_the_slot_is_free_while_nobody_asks(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), max_concurrency=1, stream_timeout=0.3)
+    inputs = {"n": np.array([9])}
+
+    async def main() -> None:
+        responses = server.infer_stream("m", inputs)
+        assert (await anext(responses))["output_0"].tolist() == [0]
+        await until(lambda: is_idle(server))
+        with pytest.raises(InferenceError, match=LATE):
+            await anext(responses)
+        with pytest.raises(StopAsyncIteration):
+            await anext(responses)
+
+    asyncio.run(main())
+    responses = server.infer_stream_sync("m", inputs)
+    assert next(responses)["output_0"].tolist() == [0]
+    block_until(lambda: is_idle(server))
+    with pytest.raises(InferenceError, match=LATE):
+        next(responses)
+    assert noted.ended == ENDED * 2
+    server.stop()
+
+
+# Cancelled again
+
+
+@contextmanager
+def slow_to_close(kind: str) -> Iterator[tuple[Any, list[str], threading.Event]]:
+    """A generator, what it notes, and what lets it come to its end."""
+    noted: list[str] = []
+    go_on = threading.Event()
+
+    def blocking(n: Any) -> Iterator[int]:
+        try:
+            yield from range(int(n[0]))
+        finally:
+            noted.append("closing")
+            assert go_on.wait(20)
+            noted.append("closed")
+
+    async def awaiting(n: Any) -> AsyncIterator[int]:
+        try:
+            for number in range(int(n[0])):
+                yield number
+        finally:
+            noted.append("closing")
+            await asyncio.sleep(20)
+
+    try:
+        yield (blocking if kind == "def" else awaiting), noted, go_on
+    finally:
+        go_on.set()
+
+
+def over_http(server: InferenceServer) -> asyncio.Future[Any]:
+    talk = listen(server, b'{"n": 100}')
+    talk.takes.clear()
+    return talk.task
+
+
+def from_python(server: InferenceServer) -> asyncio.Future[Any]:
+    async def read() -> None:
+        responses = server.infer_stream("m", {"n": np.array([100])})
+        try:
+            await anext(responses)
+            await asyncio.sleep(20)
+        finally:
+            await responses.aclose()
+
+    return asyncio.ensure_future(read())
+
+
+@kinds
+@pytest.mark.parametrize("ask", [over_http, from_python])
+@pytest.mark.parametrize("turns", [1, 2, 3, None])
+def test_a_second_cancellation_leaves_no_slot_taken(kind: str, ask: Any, turns: int | None) -> None:
+    """`turns` is how many turns of the event loop are between the two; None means that the generator is being closed then."""
+    with slow_to_close(kind) as (generator, noted, go_on):
+        server = serve_stream(generator, max_concurrency=1)
+
+        async def main() -> None:
+            asked = ask(server)
+            await until(lambda: not is_idle(server))
+            await asyncio.sleep(0.05)
+            asked.cancel()
+            if turns is None:
+                await until(lambda: noted)
+            for _ in range(turns or 0):
+                await asyncio.sleep(0)
+            asked.cancel()
+            if kind == "def":
+                await until(lambda: noted)
+                go_on.set()
+                await until(lambda: noted == ["closing", "closed"])
+            await asyncio.wait([asked], timeout=20)
+            assert asked.cancelled()
+            await until(lambda: is_idle(server))
+
+        asyncio.run(main())
+        server.stop()
