@@ -136,11 +136,12 @@ def small_items() -> Iterator[Hostile]:
         body = compressed(text)
         parts = (head_of(path, f"Content-Length: {len(body)}", GZIP), body)
         yield Hostile(f"millions of {what}", parts, sized=len(text))
-    elements = MAX_BODY_BYTES // 13  # a flat object has 16 MiB at most
-    text = b'{"x":%b}' % array_of("[[1]]", elements).encode()
-    body = compressed(text)
-    flat = (head_of("models/any/generate", f"Content-Length: {len(body)}", GZIP), body)
-    yield Hostile("each number of a flat object in [[1]]", flat, (200,), sized=len(text))
+    most = MAX_ARRAYS // 2 - 1
+    for what, elements, status in (("each number of a flat object", min(MAX_BODY_BYTES // 13, most), 200), ("one array too many", most + 2, 400)):
+        text = b'{"x":%b}' % array_of("[[1]]", elements).encode()
+        body = compressed(text)
+        parts = (head_of("models/any/generate", f"Content-Length: {len(body)}", GZIP), body)
+        yield Hostile(f"{what} in [[1]]", parts, (status,), sized=len(text))
 
 
 def empty_tensors() -> Iterator[Hostile]:
