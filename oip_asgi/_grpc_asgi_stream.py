@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ._core.effects import DeadlinePassed, Run
-from ._core.errors import InferenceError
-from ._core.grpc.frames import FrameReader
-from ._core.grpc.http import TOO_LATE
-from ._core.grpc.method import Reply, refusal
+from ._grpc.frames import FrameReader
+from ._grpc.http import TOO_LATE
+from ._grpc.method import Reply, refusal
+from ._protocol.effects import DeadlinePassed, Run
+from ._protocol.errors import InferenceError
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, attended, until_gone
 from .asgi import ClientOf

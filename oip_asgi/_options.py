@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from ._core.codecs.registry import AnyCodec
-from ._core.options import BOOLEAN, BYTES, SECONDS_OR_ZERO, Check, Option, check_options, integer
+from ._codecs.registry import AnyCodec
+from ._protocol.options import BOOLEAN, BYTES, SECONDS_OR_ZERO, Check, Option, check_options, integer
 from ._runtime.shared_memory import SharedMemory
 
 _MEMORY: Final = Check("a SharedMemory, such as SharedMemory(allow=[...])", lambda value: isinstance(value, SharedMemory), TypeError)

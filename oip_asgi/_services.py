@@ -21,15 +21,15 @@ try:
 except ImportError as error:
     raise needs(error, "google.protobuf", "grpc-asgi") from error
 
-from ._core.datatypes import Buffer
-from ._core.effects import Steps
-from ._core.errors import InvalidRequest
-from ._core.grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
-from ._core.grpc.http import Calls
-from ._core.grpc.method import Method, Reply
-from ._core.grpc.stream import STREAM, Receive, Write, stream_exchange
-from ._core.limits import MAX_QUESTION
-from ._core.serving.engine import Engine
+from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
+from ._grpc.http import Calls
+from ._grpc.method import Method, Reply
+from ._grpc.stream import STREAM, Receive, Write, stream_exchange
+from ._protocol.datatypes import Buffer
+from ._protocol.effects import Steps
+from ._protocol.errors import InvalidRequest
+from ._protocol.limits import MAX_QUESTION
+from ._serving.engine import Engine
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""

@@ -9,13 +9,13 @@ raises counts as a mistake in it: it is logged with its traceback and answered 5
 Specification: Content Types (and Codecs).
 """
 
-from ._core.codecs.base import InputCodec, RequestCodec
-from ._core.codecs.base64 import Base64Codec
-from ._core.codecs.datetime import DatetimeCodec
-from ._core.codecs.numpy import NumpyCodec, NumpyRequestCodec
-from ._core.codecs.pandas import PandasCodec
-from ._core.codecs.string import StringCodec, StringRequestCodec
-from ._core.codecs.torch import TorchCodec
+from ._codecs.base import InputCodec, RequestCodec
+from ._codecs.base64 import Base64Codec
+from ._codecs.datetime import DatetimeCodec
+from ._codecs.numpy import NumpyCodec, NumpyRequestCodec
+from ._codecs.pandas import PandasCodec
+from ._codecs.string import StringCodec, StringRequestCodec
+from ._codecs.torch import TorchCodec
 
 __all__ = [
     "Base64Codec",

@@ -30,11 +30,11 @@ except ImportError as error:
 
 from . import wsgi
 from ._asgiref import lend_thread
-from ._core.effects import Fed, Run, Start
-from ._core.http.exchange import FIRST_SEGMENTS, exchange
-from ._core.http.paths import encoded
-from ._core.http.request import Head
-from ._core.http.response import Response
+from ._http.exchange import FIRST_SEGMENTS, exchange
+from ._http.paths import encoded
+from ._http.request import Head
+from ._http.response import Response
+from ._protocol.effects import Fed, Run, Start
 from ._runtime.drive import advance_async
 from ._runtime.pieces import pieces_async
 from ._runtime.runtime import Runtime

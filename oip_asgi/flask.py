@@ -18,9 +18,9 @@ from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._core.effects import Fed
-from ._core.errors import TooLarge
-from ._core.http.paths import prefix_of
+from ._http.paths import prefix_of
+from ._protocol.effects import Fed
+from ._protocol.errors import TooLarge
 from .server import InferenceServer
 
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._checks import called, check_server
-from ._core.effects import Signal
-from ._core.grpc.exchange import exchange
-from ._core.grpc.method import Method
+from ._grpc.exchange import exchange
+from ._grpc.method import Method
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
+from ._protocol.effects import Signal
 from ._runtime import bridge
 from ._runtime.drive import drive, drive_async
 from ._runtime.runtime import Runtime

@@ -17,10 +17,10 @@ try:
 except ImportError as error:
     raise needs(error, "opentelemetry", "otel") from error
 
-from ._core.errors import InferenceError, error_text
-from ._core.models.model import Model
-from ._core.models.record import Record
-from ._core.serving.record import Span
+from ._models.model import Model
+from ._models.record import Record
+from ._protocol.errors import InferenceError, error_text
+from ._serving.record import Span
 from .server import InferenceServer
 
 _REFUSED: Final = ("invalid", "busy")

@@ -23,12 +23,12 @@ try:
 except ImportError as error:
     raise needs(error, "prometheus_client", "prometheus") from error
 
-from ._core.models.lifecycle import Lifecycle
-from ._core.models.model import Model
-from ._core.models.record import OUTCOMES, Record
-from ._core.models.statistics import BUCKETS, ROWS, Statistics
-from ._core.models.statistics import Histogram as Counts
-from ._core.serving.engine import Engine
+from ._models.lifecycle import Lifecycle
+from ._models.model import Model
+from ._models.record import OUTCOMES, Record
+from ._models.statistics import BUCKETS, ROWS, Statistics
+from ._models.statistics import Histogram as Counts
+from ._serving.engine import Engine
 from .server import InferenceServer
 
 _LABELS: Final = ("server", "model", "version")

@@ -10,22 +10,17 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from ._core.codecs.registry import AnyCodec, Codecs
-from ._core.effects import Signal
-from ._core.http.paths import prefix_of
-from ._core.models.loader import LoadParameters
-from ._core.models.model import Model
-from ._core.models.options import ModelKeywords, ModelOptions
-from ._core.options import check_names, document
-from ._core.pages.openapi import openapi
-from ._core.schemas import RequestOutput
-from ._core.serving import repository
-from ._core.serving.engine import Engine
-from ._core.serving.python_form import PythonForm, infer_values, stream_values
-from ._core.serving.repository import ModelStatus
-from ._core.serving.shared_memory import Regions
-from ._core.tensors import InferenceResponse
+from ._codecs.registry import AnyCodec, Codecs
+from ._docs.openapi import openapi
+from ._http.paths import prefix_of
+from ._models.loader import LoadParameters
+from ._models.model import Model
+from ._models.options import ModelKeywords, ModelOptions
 from ._options import ServerOptions
+from ._protocol.effects import Signal
+from ._protocol.options import check_names, document
+from ._protocol.schemas import RequestOutput
+from ._protocol.tensors import InferenceResponse
 from ._routes import check_mounts
 from ._runtime.bounds import at_once
 from ._runtime.documents import read_page
@@ -35,6 +30,11 @@ from ._runtime.pieces import pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled
+from ._serving import repository
+from ._serving.engine import Engine
+from ._serving.python_form import PythonForm, infer_values, stream_values
+from ._serving.repository import ModelStatus
+from ._serving.shared_memory import Regions
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from ._core.datatypes import datatype_of
-from ._core.models.specs import TensorSpec
+from ._models.specs import TensorSpec
+from ._protocol.datatypes import datatype_of
 
 
 class OnnxSession(Protocol):

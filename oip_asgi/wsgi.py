@@ -16,12 +16,12 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from ._checks import check_server, check_wsgi
-from ._core.effects import Fed, Start, Steps
-from ._core.errors import InvalidRequest
-from ._core.http.exchange import exchange
-from ._core.http.paths import behind, encoded, prefix_of
-from ._core.http.request import Head
-from ._core.http.response import Response
+from ._http.exchange import exchange
+from ._http.paths import behind, encoded, prefix_of
+from ._http.request import Head
+from ._http.response import Response
+from ._protocol.effects import Fed, Start, Steps
+from ._protocol.errors import InvalidRequest
 from ._runtime.drive import advance
 from ._runtime.pieces import pieces
 from ._runtime.runtime import Runtime

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, final
 
-from .._core.effects import Await, CancelledWithin, QuitWithin, SharedTask, Signal, Stopped
+from .._protocol.effects import Await, CancelledWithin, QuitWithin, SharedTask, Signal, Stopped
 from .forks import call_after_fork
 from .waiting import attended, until_set
 

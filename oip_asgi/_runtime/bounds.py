@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .._core.models.callables import kind_of
+from .._models.callables import kind_of
 
 _ASYNC_AT_ONCE: Final = 256
 """Coroutines mostly wait for others; this many cost memory alone."""

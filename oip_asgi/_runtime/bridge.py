@@ -15,7 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
-from .._core.effects import Signal, Steps
+from .._protocol.effects import Signal, Steps
 from .drive import drive_async
 from .runtime import Runtime
 from .waiting import ClientGone

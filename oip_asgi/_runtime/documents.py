@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from .._core import pages
+from .. import _docs as pages
 
 
 def read_page(name: str) -> bytes:

@@ -16,7 +16,23 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._core.effects import PIECES, Abandoned, Await, DeadlinePassed, Effect, Fed, Piece, Read, Run, Send, Signal, Spawn, Start, Steps, Wait
+from .._protocol.effects import (
+    PIECES,
+    Abandoned,
+    Await,
+    DeadlinePassed,
+    Effect,
+    Fed,
+    Piece,
+    Read,
+    Run,
+    Send,
+    Signal,
+    Spawn,
+    Start,
+    Steps,
+    Wait,
+)
 from .faults import as_failure, call_here, is_for_the_host
 from .runtime import Runtime, wait_for
 from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled, until_set

@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from .._core.effects import QuitWithin
+from .._protocol.effects import QuitWithin
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from typing import Any
 
-from .._core.effects import PIECES, DeadlinePassed, Send, Signal, Start, Steps
+from .._protocol.effects import PIECES, DeadlinePassed, Send, Signal, Start, Steps
 from .drive import Threads, abandon, abandon_async, advance, advance_async
 from .runtime import Runtime
 

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, final
 
-from .._core.effects import DeadlinePassed, Run, Signal, Work
+from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus

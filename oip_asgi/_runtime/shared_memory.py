@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, final
 
-from .._core.datatypes import Buffer
-from .._core.errors import Forbidden, InferenceError, InvalidRequest, shown
-from .._core.memory import aligned
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, shown
+from .._protocol.memory import aligned
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""

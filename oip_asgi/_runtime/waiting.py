@@ -14,8 +14,8 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from .._core.effects import CancelledWithin, DeadlinePassed, Signal
-from .._core.interpreter import yield_interpreter
+from .._protocol.effects import CancelledWithin, DeadlinePassed, Signal
+from .._protocol.interpreter import yield_interpreter
 
 T = TypeVar("T")
 

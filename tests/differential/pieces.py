@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi._core.datatypes import DTYPES, Array
-from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json import flat
-from oip_asgi._core.json.data import from_json
-from oip_asgi._core.raw import to_raw
+from oip_asgi._json import flat
+from oip_asgi._json.data import from_json
+from oip_asgi._protocol.datatypes import DTYPES, Array
+from oip_asgi._protocol.errors import InvalidRequest
+from oip_asgi._protocol.tensor_bytes import to_raw
 from tests.support.inside import read_in_pieces
 
 NUMBERS = ("0", "1", "-1", "127", "128", "255", "256", "1.0", "2.5", "1e3", "1E-3", "1e300", "-0", "2.4703282292062327208e-324")

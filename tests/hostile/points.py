@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from oip_asgi._core.json.text import MAX_ARRAYS
+from oip_asgi._json.text import MAX_ARRAYS
 from tests.support.stressed import MAX_BODY_BYTES
 
 from .rows import GOOD, OF_STRINGS, Hostile, document, head_of, post
@@ -137,11 +137,12 @@ def small_items() -> Iterator[Hostile]:
         parts = (head_of(path, f"Content-Length: {len(body)}", GZIP), body)
         yield Hostile(f"millions of {what}", parts, sized=len(text))
     most = MAX_ARRAYS // 2 - 1
-    for what, elements, status in (("each number of a flat object", min(MAX_BODY_BYTES // 13, most), 200), ("one array too many", most + 2, 413 if MAX_BODY_BYTES < 16 << 20 else 400)):
+    too_many = 413 if MAX_BODY_BYTES < 16 << 20 else 400
+    for what, elements, status in (("the most numbers", min(MAX_BODY_BYTES // 13, most), 200), ("one array too many", most + 2, too_many)):
         text = b'{"x":%b}' % array_of("[[1]]", elements).encode()
         body = compressed(text)
         parts = (head_of("models/any/generate", f"Content-Length: {len(body)}", GZIP), body)
-        yield Hostile(f"{what} in [[1]]", parts, (status,), sized=len(text))
+        yield Hostile(f"{what} of a flat object in [[1]]", parts, (status,), sized=len(text))
 
 
 def empty_tensors() -> Iterator[Hostile]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._core.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, SharedTask, Signal, Stopped
+from oip_asgi._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, SharedTask, Signal, Stopped
 from oip_asgi._runtime.background import BackgroundLoop
 from oip_asgi._runtime.waiting import ClientGone
 

@@ -264,7 +264,7 @@ def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there
 
 FORKS = """
 import os, threading, time, warnings
-from oip_asgi._core.effects import Run
+from oip_asgi._protocol.effects import Run
 from oip_asgi._runtime.runtime import Runtime
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which is the point

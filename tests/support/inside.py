@@ -13,22 +13,22 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
-from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.effects import Fed, Run, Work
-from oip_asgi._core.grpc import exchange as grpc_exchange
-from oip_asgi._core.grpc import infer as grpc_infer
-from oip_asgi._core.grpc import messages as grpc_messages
-from oip_asgi._core.grpc.method import Method, Reply
-from oip_asgi._core.grpc.stream import stream_exchange
-from oip_asgi._core.http import exchange as http_exchange
-from oip_asgi._core.http.request import Head
-from oip_asgi._core.http.response import Response
-from oip_asgi._core.json import accelerators, documents, text
-from oip_asgi._core.json import data as json_data
-from oip_asgi._core.models.limiter import Limiter, Slot
-from oip_asgi._core.models.statistics import Statistics
-from oip_asgi._core.models.uses import Uses
-from oip_asgi._core.rest import body as rest
+from oip_asgi._grpc import exchange as grpc_exchange
+from oip_asgi._grpc import infer as grpc_infer
+from oip_asgi._grpc import messages as grpc_messages
+from oip_asgi._grpc.method import Method, Reply
+from oip_asgi._grpc.stream import stream_exchange
+from oip_asgi._http import exchange as http_exchange
+from oip_asgi._http.request import Head
+from oip_asgi._http.response import Response
+from oip_asgi._json import accelerators, documents, text
+from oip_asgi._json import data as json_data
+from oip_asgi._models.limiter import Limiter, Slot
+from oip_asgi._models.statistics import Statistics
+from oip_asgi._models.uses import Uses
+from oip_asgi._protocol.datatypes import Buffer
+from oip_asgi._protocol.effects import Fed, Run, Work
+from oip_asgi._rest import body as rest
 from oip_asgi._runtime.drive import drive, drive_async
 from oip_asgi._runtime.waiting import Gone
 

@@ -8,13 +8,7 @@ import numpy as np
 import pandas as pd
 
 from oip_asgi import InferenceRequest, RequestOutput, Tensor
-from oip_asgi.codecs import (
-    DatetimeCodec,
-    NumpyCodec,
-    NumpyRequestCodec,
-    PandasCodec,
-    StringRequestCodec,
-)
+from oip_asgi.codecs import DatetimeCodec, NumpyCodec, NumpyRequestCodec, PandasCodec, StringRequestCodec
 from tests.support.content_types import (
     BASE64,
     COLOURS,

@@ -9,7 +9,7 @@ import oip_asgi
 from tests.support.ways import Request
 from tests.table.row import Row
 
-_STATIC = Path(oip_asgi.__file__).parent / "_core" / "pages" / "static"
+_STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 

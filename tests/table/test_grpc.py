@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._core.datatypes import dtype_of
-from oip_asgi._core.errors import InferenceError
-from oip_asgi._core.grpc.contents import TYPED
-from oip_asgi._core.json.data import from_json
-from oip_asgi._core.raw import from_raw, to_raw
+from oip_asgi._grpc.contents import TYPED
+from oip_asgi._json.data import from_json
+from oip_asgi._protocol.datatypes import dtype_of
+from oip_asgi._protocol.errors import InferenceError
+from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import SERVINGS, Client, made
 from tests.support.ways import Answer, Request, over_asgi

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from oip_asgi import TensorSpec
-from oip_asgi._core.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json.data import from_json, to_json
-from oip_asgi._core.raw import from_raw, to_raw
+from oip_asgi._json.data import from_json, to_json
+from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
+from oip_asgi._protocol.errors import InvalidRequest
+from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.inside import decode_request
 from tests.table.vectors import VECTORS, Vector
 

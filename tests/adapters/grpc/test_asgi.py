@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
-from oip_asgi._core.grpc.frames import FrameReader
+from oip_asgi._grpc.frames import FrameReader
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
 from tests.support.grpc_demo import TWO_FLOATS, fp32

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
-from oip_asgi._core.datatypes import dtype_of
-from oip_asgi._core.grpc.contents import TYPED
-from oip_asgi._core.raw import from_raw, to_raw
+from oip_asgi._grpc.contents import TYPED
+from oip_asgi._protocol.datatypes import dtype_of
+from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server
 from tests.support.grpc_ways import SERVINGS, Client, wire_request

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer
-from oip_asgi._core.grpc.stream import MOST_UNANSWERED
+from oip_asgi._grpc.stream import MOST_UNANSWERED
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, WEB, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request

@@ -11,13 +11,8 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, Tensor, TensorSpec
-from oip_asgi._core.datatypes import Array
-from oip_asgi.codecs import (
-    InputCodec,
-    PandasCodec,
-    RequestCodec,
-    StringCodec,
-)
+from oip_asgi._protocol.datatypes import Array
+from oip_asgi.codecs import InputCodec, PandasCodec, RequestCodec, StringCodec
 from tests.support.asking import ask, error, get
 from tests.support.content_types import (
     COLOURS,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
-from oip_asgi._core.datatypes import dtype_of
+from oip_asgi._protocol.datatypes import dtype_of
 from oip_asgi.codecs import TorchCodec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.ways import Request, over_asgi

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
-from oip_asgi._core.body import Body
-from oip_asgi._core.datatypes import Buffer
-from oip_asgi._core.http.response import Response
+from oip_asgi._http.response import Response
+from oip_asgi._protocol.body import Body
+from oip_asgi._protocol.datatypes import Buffer
 from tests.support.inside import before_decoding, before_encoding
 from tests.support.talk import Talk
 

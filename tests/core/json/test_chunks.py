@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi._core.datatypes import Array, dtype_of
-from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json.data import from_json, to_json
-from oip_asgi._core.limits import MAX_TENSORS
-from oip_asgi._core.rest import body as rest
+from oip_asgi._json.data import from_json, to_json
+from oip_asgi._protocol.datatypes import Array, dtype_of
+from oip_asgi._protocol.errors import InvalidRequest
+from oip_asgi._protocol.limits import MAX_TENSORS
+from oip_asgi._rest import body as rest
 from tests.support.inside import without_libraries
 
 MIB = 2**20

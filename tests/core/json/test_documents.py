@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest
-from oip_asgi._core.errors import InvalidRequest
-from oip_asgi._core.json import documents
-from oip_asgi._core.rest import body as rest
+from oip_asgi._json import documents
+from oip_asgi._protocol.errors import InvalidRequest
+from oip_asgi._rest import body as rest
 from tests.core.rest.test_properties import assert_equal
 
 TEXTS: Final = {

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from oip_asgi._core.json import accelerators
-from oip_asgi._core.json.data import from_json, to_json
+from oip_asgi._json import accelerators
+from oip_asgi._json.data import from_json, to_json
 
 orjson = pytest.importorskip("orjson")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from oip_asgi._core.models.batches import Batches, Waiting
-from oip_asgi._core.models.limiter import Limiter, Slot
+from oip_asgi._models.batches import Batches, Waiting
+from oip_asgi._models.limiter import Limiter, Slot
 from tests.support.inside import in_use
 
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oip_asgi._core.effects import Signal
-from oip_asgi._core.models.limiter import Limiter, Slot
+from oip_asgi._models.limiter import Limiter, Slot
+from oip_asgi._protocol.effects import Signal
 from tests.support.inside import in_use
 
 

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from typing_extensions import TypeAliasType
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._core.datatypes import Array
+from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, get, outputs
 
 X = TensorSpec("x", "FP64", [-1])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, Tensor, TensorSpec
-from oip_asgi._core.codecs.registry import Codecs
-from oip_asgi._core.errors import InvalidRequest, ModelFault
-from oip_asgi._core.models.annotations import Outputs
-from oip_asgi._core.models.binding import Binding
-from oip_asgi._core.models.results import check_asked, select, to_response
-from oip_asgi._core.models.signature import bind
-from oip_asgi._core.schemas import RequestOutput
+from oip_asgi._codecs.registry import Codecs
+from oip_asgi._models.annotations import Outputs
+from oip_asgi._models.binding import Binding
+from oip_asgi._models.results import check_asked, select, to_response
+from oip_asgi._models.signature import bind
+from oip_asgi._protocol.errors import InvalidRequest, ModelFault
+from oip_asgi._protocol.schemas import RequestOutput
 
 CODECS = Codecs(has_pandas=False)
 X, Y = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("y", "INT64", [1])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._core.models.durations import RESPONSES, Duration
-from oip_asgi._core.models.record import Outcome, Record, record_of
-from oip_asgi._core.models.statistics import BUCKETS, EXACT_ROWS, Batch, Statistics
+from oip_asgi._models.durations import RESPONSES, Duration
+from oip_asgi._models.record import Outcome, Record, record_of
+from oip_asgi._models.statistics import BUCKETS, EXACT_ROWS, Batch, Statistics
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi._core.http import exchange
+from oip_asgi._http import exchange
 from tests.support.described import LARGE, described_server
 from tests.support.ways import Request, Way, over_asgi
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, TensorSpec
-from oip_asgi._core.json import flat
+from oip_asgi._json import flat
 from tests.support.inside import answer_http
 
 

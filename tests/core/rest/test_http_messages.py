@@ -24,7 +24,7 @@ from oip_asgi import (
     RequestOutput,
     Tensor,
 )
-from oip_asgi._core.datatypes import DTYPES, Array
+from oip_asgi._protocol.datatypes import DTYPES, Array
 from tests.support.inside import decode_request
 from tests.support.ways import Request, over_asgi
 

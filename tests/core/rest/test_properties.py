@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer, OIPApp, RequestOutput
-from oip_asgi._core.datatypes import DTYPES, Array, dtype_of
-from oip_asgi._core.json.data import from_json, to_json
-from oip_asgi._core.json.text import MAX_DEPTH
-from oip_asgi._core.raw import from_raw, to_raw
-from oip_asgi._core.rest.body import decode_request, encode_response
-from oip_asgi._core.tensors import InferenceRequest, InferenceResponse, Tensor, object_array
+from oip_asgi._json.data import from_json, to_json
+from oip_asgi._json.text import MAX_DEPTH
+from oip_asgi._protocol.datatypes import DTYPES, Array, dtype_of
+from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
+from oip_asgi._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, object_array
+from oip_asgi._rest.body import decode_request, encode_response
 from tests.support.ways import Answer, Request, over_asgi
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

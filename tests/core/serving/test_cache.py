@@ -25,8 +25,8 @@ from oip_asgi import (
     Tensor,
     TensorSpec,
 )
-from oip_asgi._core.datatypes import Array
-from oip_asgi._core.models.cache import Cache
+from oip_asgi._models.cache import Cache
+from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import is_idle, outcomes, waiting_calls
 from tests.support.talk import block_until

@@ -17,8 +17,8 @@ from numpy._core import multiarray
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, OIPWSGIApp, Tensor
-from oip_asgi._core.datatypes import Array
-from oip_asgi._core.http.response import Response
+from oip_asgi._http.response import Response
+from oip_asgi._protocol.datatypes import Array
 from tests.support.inside import answer_http, before_encoding
 from tests.support.ways import Request, over_wsgi
 

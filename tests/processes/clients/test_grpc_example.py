@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from oip_asgi._core.datatypes import Array
+from oip_asgi._protocol.datatypes import Array
 from tests.support.grpc_ways import Client, wire_request
 from tests.support.processes import ROOT, environment
 

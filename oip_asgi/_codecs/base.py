@@ -1,0 +1,285 @@
+"""What a codec is, and what the codecs of BYTES tensors share. Knows no content type by name.
+
+The methods of a codec are called on the class itself. An instance works too, for codecs that have settings.
+
+Specification: Content Types (and Codecs), Codecs.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from numpy import ndarray
+
+from .._protocol.datatypes import Array
+from .._protocol.errors import InvalidRequest, InvalidResponse, shown
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, object_array
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Codec(Generic[T]):
+    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values that it is for."""
+
+    content_type: ClassVar[str]
+    """The name in `parameters.content_type`."""
+
+    type_hint: ClassVar[Any] = None
+    """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated` chooses it."""
+
+    needs_pandas: ClassVar[bool] = False
+    """Whether it works only where pandas is installed."""
+
+    @classmethod
+    def yields(cls, annotation: Any) -> bool:
+        """Whether an annotation asks for what this codec decodes to."""
+        return cls.type_hint is not None and bool(annotation == cls.type_hint)
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        """Whether this codec encodes a value for which nothing else names a codec. No, unless a subclass says otherwise."""
+        return False
+
+
+class InputCodec(Codec[T]):
+    """Turns a Python value into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+
+    A subclass sets `content_type` and defines `encode_input` and `decode_input`. `encode_output` and `decode_output` call these, unless
+    the subclass defines them too.
+
+    Specification: Input Codecs.
+    """
+
+    datatype: ClassVar[str | None] = None
+    """The only datatype that it reads; None for any."""
+
+    @classmethod
+    def encode_input(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
+        """A value as an input tensor.
+
+        Args:
+            name: The tensor's name.
+            payload: The value.
+            use_bytes: For code written for MLServer, where it chooses between `bytes` and `str` elements. It has no effect: a
+                `Tensor` always holds `bytes`, and its JSON always strings.
+
+        Raises:
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> T:
+        """The value of an input tensor.
+
+        Raises:
+            InferenceError: The tensor does not hold such a value; the text says what it holds. Codecs of your own may raise
+                ValueError too: the server answers 400 with its text. Any other exception counts as a mistake in the codec: it is
+                logged and answered 500 without its text. So turn what other libraries raise for bad bytes into ValueError.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def encode_output(cls, name: str, payload: T, use_bytes: bool = True) -> Tensor:
+        """A value as an output tensor; the arguments are those of `encode_input`."""
+        return cls.encode_input(name, payload, use_bytes)
+
+    @classmethod
+    def decode_output(cls, response_output: Tensor) -> T:
+        """The value of an output tensor, as `decode_input`.
+
+        Raises:
+            InferenceError: The tensor does not hold such a value. The server that answered is at fault, so the status is 502.
+        """
+        with of_response():
+            return cls.decode_input(response_output)
+
+
+class RequestCodec(Codec[T]):
+    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines the four
+    methods that encode and decode.
+
+    Specification: Request Codecs.
+    """
+
+    @classmethod
+    def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:
+        """A value as a request, ready for `to_http`.
+
+        Args:
+            payload: The value.
+            use_bytes: As on `InputCodec.encode_input`.
+
+        Raises:
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> T:
+        """The value of a request.
+
+        Raises:
+            InferenceError: The request does not hold such a value. For ValueError and other exceptions see `InputCodec.decode_input`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        """A value as a response.
+
+        Args:
+            model_name: The model that answers.
+            payload: The value.
+            model_version: Its version.
+            use_bytes: As on `InputCodec.encode_input`.
+
+        Raises:
+            TypeError: This codec does not encode values of this type.
+            ValueError: The value holds something that cannot be encoded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def decode_response(cls, response: InferenceResponse) -> T:
+        """The value of a response.
+
+        Raises:
+            InferenceError: The response does not hold such a value. The server that answered is at fault, so the status is 502.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def take_out(cls, payload: T, names: Collection[str]) -> tuple[T, dict[str, Any]]:
+        """Split a result: some of its values, such as columns of a frame, become outputs with content types of their own.
+
+        Args:
+            payload: The result, which does not change.
+            names: The outputs for which the model's declaration or the request names a content type.
+
+        Returns:
+            What is left for `encode_response`, and the values that were taken out, by name. Unless a subclass defines this, nothing
+            is taken out, and an output with another content type is made from the one that `encode_response` writes.
+        """
+        return payload, {}
+
+
+@contextmanager
+def of_response() -> Iterator[None]:
+    """Raise `InvalidRequest` as `InvalidResponse`: where a response is wrong, the server that sent it is at fault."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidResponse(str(error)) from None
+
+
+AnyInputCodec: TypeAlias = type[InputCodec[Any]] | InputCodec[Any]
+AnyRequestCodec: TypeAlias = type[RequestCodec[Any]] | RequestCodec[Any]
+
+
+class SingleTensorCodec(RequestCodec[T]):
+    """A request codec for requests and responses of one tensor, which `input_codec` reads and writes."""
+
+    input_codec: ClassVar[type[InputCodec[Any]]]
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return cls.input_codec.can_encode(payload)
+
+    @classmethod
+    def encode_request(cls, payload: T, use_bytes: bool = True) -> InferenceRequest:
+        tensor = cls.input_codec.encode_input("input-1", payload, use_bytes)
+        return InferenceRequest([tensor], parameters={"content_type": cls.content_type})
+
+    @classmethod
+    def decode_request(cls, request: InferenceRequest) -> T:
+        value: T = cls.input_codec.decode_input(_only(request.inputs, cls.content_type))
+        return value
+
+    @classmethod
+    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+        tensor = cls.input_codec.encode_output("output-1", payload, use_bytes)
+        return InferenceResponse([tensor], {"content_type": cls.content_type}, model_name=model_name, model_version=model_version)
+
+    @classmethod
+    def decode_response(cls, response: InferenceResponse) -> T:
+        with of_response():
+            value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
+            return value
+
+
+def _only(tensors: list[Tensor], content_type: str) -> Tensor:
+    if len(tensors) != 1:
+        names = [tensor.name for tensor in tensors]
+        raise InvalidRequest(
+            f"the content_type {content_type!r} is for a request or response of one tensor, but there are {len(tensors)}: {shown(names)}"
+        )
+    return tensors[0]
+
+
+def normal(annotation: Any) -> Any:
+    """An annotation as codecs spell it in `type_hint`: `list[str]` for `typing.List[str]`."""
+    return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
+
+
+def are_all(value: object, cls: type) -> bool:
+    """Whether a value is a list of nothing but instances of a class."""
+    if not isinstance(value, list):
+        return False
+    # for most other lists, the first element is enough
+    return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
+
+
+def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str) -> Tensor:
+    """A list, or an empty array of any shape, as a BYTES tensor of shape [N]."""
+    if isinstance(payload, ndarray) and not payload.size:
+        payload = []
+    if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
+        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
+    elements: list[bytes] = []
+    try:
+        elements.extend(map(encode, payload))
+    except (TypeError, ValueError) as error:
+        place = len(elements)  # the elements before the one that raised
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
+    return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
+
+
+def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
+    """The elements of a BYTES tensor of shape [N] or [N, 1]."""
+    elements = bytes_of(tensor, content_type)
+    values: list[V] = []
+    try:
+        values.extend(map(decode, elements))
+    except ValueError as error:
+        place = len(values)  # the values before the one that raised
+        raise InvalidRequest(
+            f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}, which is not {expected} "
+            f"as the content_type {content_type!r} needs: {error}"
+        ) from None
+    return values
+
+
+def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
+    """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
+    if tensor.datatype != "BYTES":
+        raise InvalidRequest(f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
+    elements: list[bytes] = rows_of(tensor, wanted).tolist()
+    return elements
+
+
+def rows_of(tensor: Tensor, wanted: str) -> Any:
+    """The array of a tensor of shape [N] or [N, 1], as [N]."""
+    shape = tensor.shape
+    if len(shape) == 1:
+        return tensor.array
+    if len(shape) == 2 and shape[1] == 1:
+        return tensor.array.reshape(shape[0])
+    raise InvalidRequest(f"tensor {shown(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")

@@ -1,0 +1,230 @@
+"""A tensor -> a column of a data frame. Python code runs for single cells only if they are Python objects, or dates of different forms.
+
+Specification: Content Types, Pandas DataFrame; NaN values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from .._protocol.datatypes import Array
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.tensors import Tensor, object_array
+from .base import bytes_of, rows_of
+from .base64 import Base64Codec
+from .categories import of_text
+from .datetime import are_in_calendar, read_points
+from .pandas_dtypes import CATEGORIES, DTYPE, DTYPES, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
+from .pandas_json import PandasJSONCodec
+from .string import StringCodec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FIRST_YEAR: Final = np.datetime64("1678", "Y")
+_LAST_YEAR: Final = np.datetime64("2261", "Y")
+"""The first and the last whole year that 64 bits of nanoseconds reach."""
+
+Decode: TypeAlias = Callable[[Tensor], Any]
+
+
+def series_of(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+    """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name."""
+    import pandas as pd
+
+    return pd.Series(_column_of(tensor, content_type, decoders), name=tensor.name, copy=True)
+
+
+def column_of(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+    """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
+    return _column_of(tensor, tensor.parameters.get("content_type"), decoders)
+
+
+def _column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
+    if content_type in decoders:
+        column: Any = _decode_with(decoders[content_type], tensor, content_type)
+    elif content_type in _COLUMNS:
+        column = _COLUMNS[content_type](tensor)
+    else:
+        known = ", ".join([*filter(None, _COLUMNS), *decoders])
+        raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
+    return _with_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
+
+
+def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
+    """A column through a codec of the user's."""
+    rows = len(rows_of(tensor, "pd"))
+    here = f"column {shown(tensor.name)}"
+    try:
+        made = decode(tensor)
+    except ValueError as error:
+        raise InvalidRequest(f"{here} of the content_type {shown(content_type)}: {error}") from error
+    try:
+        values = list(made)
+    except TypeError as error:
+        raise InvalidRequest(f"{here}: its content_type {shown(content_type)} does not make a list of it: {error}") from None
+    if len(values) != rows:
+        raise InvalidRequest(f"{here} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them")
+    return _objects(values)
+
+
+def _objects(values: list[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(object_array(values, (len(values),)), dtype=object)
+
+
+def _by_datatype(tensor: Tensor) -> Any:
+    return _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd")
+
+
+def _elements(tensor: Tensor) -> Any:
+    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np")
+
+
+def _numbers(tensor: Tensor, wanted: str) -> Array:
+    rows: Array = rows_of(tensor, wanted)
+    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
+    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
+
+
+def _strings(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    texts: list[Any] = StringCodec.decode_input(tensor)
+    return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return _objects(Base64Codec.decode_input(tensor))
+
+
+def _json(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    values = PandasJSONCodec.decode_input(tensor)
+    dtype, classes = tensor.parameters.get(DTYPE), set(map(type, values))
+    if dtype in MASKED and classes <= {bool if dtype == "boolean" else int, type(None)}:
+        try:
+            return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidRequest(f"column {shown(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
+    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _objects(values)
+
+
+def _datetimes(tensor: Tensor) -> Any:
+    """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least microseconds."""
+    import pandas as pd
+
+    points, are_zoned = read_points(tensor)
+    if not has_str_dtype():
+        points = points.astype("M8[ns]" if are_for_nanoseconds(points) else "M8[us]")
+    elif np.datetime_data(points.dtype)[0] == "s":
+        points = points.astype("M8[us]")
+    series: pd.Series[Any] = pd.Series(points)
+    return series.dt.tz_localize("UTC") if are_zoned else series
+
+
+def are_for_nanoseconds(points: Array) -> bool:
+    """Whether 64 bits of nanoseconds reach all dates that are not missing."""
+    years = points[~np.isnat(points)].astype("M8[Y]")
+    return bool(((years >= _FIRST_YEAR) & (years <= _LAST_YEAR)).all())
+
+
+_COLUMNS: Final[Mapping[str | None, Decode]] = {
+    None: _by_datatype,
+    "np": _elements,
+    "str": _strings,
+    "base64": _bytes,
+    "datetime": _datetimes,
+    "pd_json": _json,
+}
+
+
+def _with_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+    """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
+    import pandas as pd
+
+    dtype: Any = tensor.parameters[DTYPE]
+    here, cannot = f"column {shown(tensor.name)}", f"column {shown(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
+    if dtype not in DTYPES and not (isinstance(dtype, str) and is_datetime(dtype)):
+        raise InvalidRequest(f"{here} has the {DTYPE} {shown(dtype)}: expected one of {', '.join(DTYPES)}, or datetime64[...]")
+    if not has_known_zone(dtype):
+        raise InvalidRequest(
+            f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
+        )
+    series = pd.Series(column)
+    if dtype == "category" and CATEGORIES in tensor.parameters:
+        return _with_categories(series, tensor, decoders)
+    if str(series.dtype) == dtype:
+        return series
+    if not _can_become(series, dtype):
+        raise InvalidRequest(f"{cannot}: its values are {series.dtype}")
+    try:
+        if ", " in dtype:
+            series = _zoned(series, dtype)
+        converted = series.astype(dtype)
+        if dtype == "str":
+            return converted.where(series.notna(), None)  # pandas 2 would write "None"
+        if is_datetime(dtype) and ((converted != series) & series.notna()).any():
+            raise ValueError("its values are finer than that")
+    except (TypeError, ValueError, KeyError, ImportError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"{cannot}: {error}") from None
+    return converted
+
+
+def _can_become(series: pd.Series[Any], dtype: str) -> bool:
+    """Whether a column of this dtype is sent as the values that came."""
+    import pandas as pd
+
+    if dtype in MASKED:
+        return bool(series.dtype == MASKED[dtype])
+    if dtype in ("str", "string"):
+        return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
+    return series.dtype.kind == "M" if is_datetime(dtype) else True
+
+
+def _zoned(series: pd.Series[Any], dtype: str) -> pd.Series[Any]:
+    """Dates in UTC, after a check that they can be converted to the zone of a dtype."""
+    zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
+    points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
+    if not dtype.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
+    if not has_str_dtype() and not has_fixed_zone(dtype) and (points < _FIRST_YEAR).any():
+        raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
+    return zoned
+
+
+def _with_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+    """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
+    import pandas as pd
+
+    described, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
+    values = column_of(described, decoders)
+    try:
+        categories = pd.Index(values, dtype=values.dtype)
+        if not categories.is_unique:
+            raise ValueError("one of them is there twice")
+        codes = _codes(series, categories)
+        unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
+        if len(unknown):
+            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is not one of them")
+        if (codes < 0).any() and categories.dtype == object and any(isinstance(category, bytes) for category in categories):
+            raise ValueError("a value is missing, and categories of bytes cannot be sent back with missing values")
+        return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"column {shown(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
+
+
+def _codes(series: pd.Series[Any], categories: Any) -> Array:
+    """The place of each value among the categories, and -1 for values that are not among them."""
+    if series.isna().all():
+        return np.full(len(series), -1)
+    if series.dtype.kind != "M" or categories.dtype.kind != "M":
+        codes: Array = categories.get_indexer(series)
+        return codes
+    alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises
+    return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)

@@ -1,0 +1,113 @@
+"""The content type `pd_json`: lists of any values that JSON has, one JSON text for each value. Knows no frames and no columns.
+
+MLServer writes columns of Python objects like this, although its documentation of content types does not name it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from .._protocol.errors import shown
+from .._protocol.tensors import Tensor, object_array
+from .base import InputCodec, bytes_of, decode_elements
+
+_DEEPEST: Final = 100
+"""How deep the JSON in a column may nest, so that a model can copy, compare and return the value."""
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class PandasJSONCodec(InputCodec[list[Any]]):
+    """Lists of any Python values that JSON has, each as its own JSON text without spaces. Arrays, alone or inside of others, are written
+    as nested lists. NaN becomes null, and an infinity the string "Infinity" or "-Infinity", as in all JSON of this package; on decode
+    they stay strings, since nothing says that a number was meant."""
+
+    content_type = "pd_json"
+    datatype = "BYTES"
+    needs_pandas = True
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
+        return Tensor(name, object_array(_to_texts(payload, name), (len(payload),)), {"content_type": cls.content_type})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Any]:
+        values = _simple_values(bytes_of(request_input, cls.content_type))
+        return decode_elements(request_input, _from_text, cls.content_type, "JSON") if values is None else values
+
+
+def _simple_values(texts: list[bytes]) -> list[Any] | None:
+    """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails."""
+    joined = b",\n".join(texts)
+    if b"[" in joined or b"{" in joined:
+        return None
+    try:
+        values: list[Any] = _decode(b"[%b]" % joined)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return values if len(values) == len(texts) else None
+
+
+def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
+    if set(map(type, values)) <= {str, int, bool, type(None)}:
+        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate; the loop below names its row
+            return list(map(_encode, values))
+    texts: list[bytes] = []
+    for row, value in enumerate(values):
+        try:
+            texts.append(_to_json(_plain(value)).encode())
+        except RecursionError:
+            raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"column {name!r}, row {row} is {shown(value)}, which has no JSON form: {error}") from None
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} is no JSON type")
+
+
+_to_json: Final = json.JSONEncoder(default=_refuse, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _from_text(text: bytes) -> Any:
+    try:
+        value = _decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(value):
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        insides = [outer.values() if isinstance(outer, dict) else outer for outer in level if isinstance(outer, (list, dict))]
+        level = [inner for inside in insides for inner in inside]
+        if not level:
+            return False
+    return True

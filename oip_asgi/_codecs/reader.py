@@ -1,0 +1,103 @@
+"""How tensors become the Python values of parameters. Which codec does it is decided in `registry`. Knows no callables and no HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.tensors import InferenceRequest, Tensor, known_tensor
+from .base import AnyRequestCodec
+from .pandas import PandasCodec
+
+Decode: TypeAlias = Callable[[Tensor], Any]
+
+
+def array_of(tensor: Tensor) -> Any:
+    """A tensor's elements as they are."""
+    return tensor.array
+
+
+class Reader(msgspec.Struct, frozen=True, eq=False):
+    """How one parameter's tensor becomes its Python value.
+
+    Args:
+        annotation: The parameter's annotation as text, empty if it has none.
+        default: Reads a tensor if the request says no content type.
+        by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
+        datatypes: The only datatypes that can be read; empty for any.
+        shown: What metadata says of an input that is not declared: datatype, shape and content type; None where nothing is known.
+        scalar: The Python type of one element, where the value is that and may come as a request's parameter too.
+        content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
+    """
+
+    annotation: str
+    default: Decode
+    by_content_type: Mapping[str, Decode]
+    datatypes: tuple[str, ...] = ()
+    shown: tuple[str, tuple[int, ...], str | None] | None = None
+    scalar: type | None = None
+    content_type: str | None = None
+
+    @property
+    def takes_array(self) -> bool:
+        """Whether a tensor's array is the value, if the request says no content type."""
+        return self.default is array_of
+
+    def read(self, tensor: Tensor, of_request: str | None) -> Any:
+        """The value of a tensor."""
+        content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
+        decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
+        if decode is None:
+            known = ", ".join(self.by_content_type)
+            raise InvalidRequest(
+                f"input {shown(tensor.name)} has the content_type {shown(content_type)}, which cannot become {self.annotation}, "
+                f"as the model takes it: expected {known}, or none"
+            )
+        try:
+            return decode(tensor)
+        except ValueError as error:
+            raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
+
+
+class RequestReader(msgspec.Struct, frozen=True, eq=False):
+    """How several tensors become one Python value, such as a data frame.
+
+    Args:
+        annotation: The parameter's annotation as text.
+        content_type: The content type that makes this value.
+        codec: Its codec.
+        decode: Makes the value from a request that holds only the tensors for it.
+        declared: The declared content types of inputs, by name.
+        decoders: The decoders of content types that are not this package's.
+    """
+
+    annotation: str
+    content_type: str
+    codec: AnyRequestCodec
+    decode: Callable[[InferenceRequest], Any]
+    declared: Mapping[str, str]
+    decoders: Mapping[str, Decode]
+
+    def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
+        """The value of some tensors of a request. A tensor without content type is read with the declared one."""
+        if self.declared:
+            tensors = list(map(self._as_declared, tensors))
+        try:
+            return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
+        except ValueError as error:
+            raise InvalidRequest(f"the request: {error}") from error
+
+    def of_inputs(self, names: Sequence[str]) -> RequestReader:
+        """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
+        if self.codec is not PandasCodec or not names:
+            return self
+        return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
+
+    def _as_declared(self, tensor: Tensor) -> Tensor:
+        content_type = self.declared.get(tensor.name)
+        if content_type is None or "content_type" in tensor.parameters:
+            return tensor
+        return known_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})

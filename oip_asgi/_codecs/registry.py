@@ -1,0 +1,252 @@
+"""The codecs of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
+
+The content type that decides is the tensor's, else the request's, else the declared one, else that of the annotation, else `np`.
+
+Specification: Content Types, Usage and Model Metadata.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeGuard
+
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.log import log_raised
+from .._protocol.tensors import Tensor
+from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
+from .base64 import Base64Codec
+from .column_reading import series_of
+from .datetime import DatetimeCodec
+from .numpy import NumpyCodec, NumpyRequestCodec
+from .pandas import PandasCodec, is_series_class
+from .pandas_json import PandasJSONCodec
+from .reader import Decode, Reader, RequestReader, array_of
+from .scalars import CONTENT_TYPES, SCALARS, scalar_of
+from .string import StringCodec, StringRequestCodec
+from .torch import TorchCodec, is_torch_class
+
+AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
+
+UNTYPED: Final = (inspect.Parameter.empty, Any)
+
+_INPUT_CODECS: Final = (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
+_REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
+
+_INPUT_METHODS: Final = ("encode_input", "decode_input")
+_REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
+
+
+class Codecs:
+    """The codecs of one server."""
+
+    def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
+        self._has_pandas = has_pandas
+        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)}
+        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)}
+        self._others: list[AnyInputCodec] = []
+        for codec in others:
+            self._add(codec)
+        self.are_extended = len(others) > 0
+        """Whether the user has added codecs, which may encode values that this package's do not."""
+        self.request_only = tuple(name for name in self.requests if name not in self.inputs)
+        """The content types that are for requests, not for a tensor, such as `pd`."""
+        self.of_columns = tuple(name for name in self.request_only if _is(self.requests[name], PandasCodec))
+        """Those that make a data frame. A model can also take its columns one by one."""
+        self._for_requests = tuple(self.requests[name] for name in self.request_only)
+
+    def _is_usable(self, codec: AnyCodec) -> bool:
+        return self._has_pandas or not codec.needs_pandas
+
+    def _add(self, codec: AnyCodec) -> None:
+        check_complete(codec, "codecs=")
+        self.check_installed(codec, "codecs=")
+        if is_input_codec(codec):
+            if any(codec.content_type == other.content_type for other in self._others):
+                raise TypeError(f"codecs=: two input codecs have the content_type {codec.content_type!r}: give each its own")
+            self.inputs[codec.content_type] = codec
+            self._others.append(codec)
+        elif is_request_codec(codec):
+            if self.requests.get(codec.content_type) not in (None, *_REQUEST_CODECS):
+                raise TypeError(f"codecs=: two request codecs have the content_type {codec.content_type!r}: give each its own")
+            self.requests[codec.content_type] = codec
+
+    def is_users(self, content_type: str) -> bool:
+        """Whether the codec of tensors with this content type is the user's."""
+        return self.are_extended and self.inputs.get(content_type) in self._others
+
+    def check(self, content_type: object, where: str, *, of_request: bool) -> None:
+        """Check that a `content_type` in a request is known."""
+        if content_type in self.inputs or (of_request and content_type in self.requests):
+            return
+        if content_type in self.requests:
+            raise InvalidRequest(f"{where} has the content_type {shown(content_type)}, which is for a whole request: put it there")
+        known = [*self.inputs, *(self.request_only if of_request else ())]
+        raise InvalidRequest(f"{where} has the unknown content_type {shown(content_type)}: expected one of {', '.join(known)}")
+
+    def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
+        """Check that a declared content type is known."""
+        if content_type not in self.inputs and content_type not in self.requests:
+            for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
+                if codec.content_type == content_type:
+                    self.check_installed(codec, where)
+        try:
+            self.check(content_type, where, of_request=of_request)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+
+    def check_installed(self, codec: AnyCodec, where: str) -> None:
+        """Check that the package that a codec needs is installed."""
+        if not self._is_usable(codec):
+            raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
+
+    def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
+        """How to read a tensor for a parameter."""
+        if codec is not None:
+            decode = _decode_of(codec)
+            called = f"what {_called(codec)} decodes"
+            return Reader(called, decode, {codec.content_type: decode}, *self._shown(codec), content_type=codec.content_type)
+        if annotation in UNTYPED:
+            return Reader("", array_of, {name: _decode_of(known) for name, known in self.inputs.items()})
+        called = inspect.formatannotation(annotation)
+        if is_series_class(typing.get_origin(annotation) or annotation):
+            return self._series_reader(called)
+        if is_torch_class(annotation):
+            return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
+        if isinstance(annotation, type) and annotation in SCALARS:
+            read, datatypes = partial(scalar_of, annotation), SCALARS[annotation]
+            return Reader(called, read, dict.fromkeys(CONTENT_TYPES[annotation], read), datatypes, (datatypes[0], (1,), None), annotation)
+        known = next((known for known in self.inputs.values() if known.yields(normal(annotation))), None)
+        if known is None:
+            return None
+        decode = _decode_of(known)
+        # a tensor holds bytes already: they are decoded from base64 only if the request says so
+        default = _bytes if known is Base64Codec else array_of if known is NumpyCodec else decode
+        content_type = known.content_type if default is decode else None
+        return Reader(called, default, {known.content_type: decode}, *self._shown(known), content_type=content_type)
+
+    def _shown(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
+        """The datatypes that a codec reads, and what metadata says of an input that it reads."""
+        if codec.datatype is None:
+            return (), None
+        # elements of `list[bytes]` are base64 only where a request says so, and only the server's own content types may be shown
+        is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
+        return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
+
+    def _series_reader(self, called: str) -> Reader:
+        others = self._own_decoders()
+
+        def read_as(content_type: str | None) -> Decode:
+            return lambda tensor: series_of(tensor, content_type, others)
+
+        return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
+
+    def request_codec_for(self, annotation: Any) -> AnyRequestCodec | None:
+        """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
+        if annotation in UNTYPED:
+            return None
+        return next((codec for codec in self._for_requests if codec.yields(normal(annotation))), None)
+
+    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> RequestReader:
+        """How to read several tensors for a parameter."""
+        called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
+        self.check_installed(codec, called)
+        return RequestReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
+
+    def writer(self, annotation: Any) -> AnyInputCodec | None:
+        """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
+        for codec in self.inputs.values():
+            if codec not in (NumpyCodec, Base64Codec) and codec.yields(normal(annotation)):
+                return codec
+        return None
+
+    def _own_decoders(self) -> dict[str, Decode]:
+        return {name: _decode_of(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
+
+    def tensor_codec_of(self, value: Any) -> AnyInputCodec | None:
+        """The codec for a result for which nothing names one, the user's first; None if numpy makes an array of it."""
+        for codec in self._others:
+            if _encodes(codec, value):
+                return codec
+        return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
+
+    def request_codec_of(self, value: Any) -> AnyRequestCodec | None:
+        """The codec for a result that becomes a whole response; None for other results."""
+        for codec in self._for_requests:
+            if _encodes(codec, value):
+                return codec
+        return None
+
+
+def as_codec(extras: Sequence[Any]) -> AnyCodec | None:
+    """The codec in an `Annotated`, or None."""
+    return next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
+
+
+def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
+    return _is(codec, InputCodec)
+
+
+def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
+    return _is(codec, RequestCodec)
+
+
+def check_complete(codec: AnyCodec, where: str) -> None:
+    """Check that a codec has all that it needs."""
+    for_tensor, for_request = is_input_codec(codec), is_request_codec(codec)
+    content_type = getattr(codec, "content_type", None)
+    if not isinstance(content_type, str) or not content_type:
+        raise TypeError(f'{where}: {codec!r} has no content_type: give it one, such as content_type = "img"')
+    if not for_tensor and not for_request:
+        raise TypeError(f"{where}: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one")
+    if for_tensor and for_request:
+        raise TypeError(f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share their content_type")
+    base, methods = (InputCodec, _INPUT_METHODS) if for_tensor else (RequestCodec, _REQUEST_METHODS)
+    missing = [name for name in methods if _function(codec, name) is _function(base, name)]
+    if missing:
+        raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")
+
+
+def _function(codec: object, name: str) -> Any:
+    method = getattr(codec, name)
+    return getattr(method, "__func__", method)
+
+
+def _is(codec: object, base: type) -> bool:
+    return issubclass(codec, base) if isinstance(codec, type) else isinstance(codec, base)
+
+
+def _called(codec: AnyCodec) -> str:
+    return codec.__name__ if isinstance(codec, type) else type(codec).__name__
+
+
+def _encodes(codec: AnyCodec, value: Any) -> bool:
+    # a user's codec sees the results of all models, so an error in it must not fail them
+    try:
+        return bool(codec.can_encode(value))
+    except Exception as error:
+        log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _called(codec))
+        return False
+
+
+def _decode_of(codec: AnyInputCodec) -> Decode:
+    """The decoder of a codec. For a user's codec it checks the datatype first; this package's own check it themselves."""
+    datatype = codec.datatype
+    if datatype is None or codec in _INPUT_CODECS:
+        return codec.decode_input
+
+    def decode(tensor: Tensor) -> Any:
+        if tensor.datatype != datatype:
+            raise InvalidRequest(
+                f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
+            )
+        return codec.decode_input(tensor)
+
+    return decode
+
+
+def _bytes(tensor: Tensor) -> list[bytes]:
+    return bytes_of(tensor, "list[bytes]")

@@ -1,0 +1,93 @@
+"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported in what makes a tensor, and never to see whether
+something is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._protocol.datatypes import Array, dtype_of
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.tensors import Tensor
+from .base import InputCodec
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TorchCodec(InputCodec["torch.Tensor"]):
+    """Tensors of torch, on the CPU. On the wire they are arrays: the content type is `np`.
+
+    A decoded tensor is the model's own and may be changed. `encode_input` takes tensors of any device, and detaches them.
+    """
+
+    content_type = "np"
+
+    @classmethod
+    def yields(cls, annotation: Any) -> bool:
+        return is_torch_class(annotation)
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return is_torch(payload)
+
+    @classmethod
+    def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
+        if not is_torch(payload):
+            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {shown(payload)}")
+        return Tensor(name, array_of(payload))
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> torch.Tensor:
+        import torch
+
+        array = request_input.array
+        if array.dtype.hasobject:
+            raise InvalidRequest(f"tensor {shown(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
+        own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(own)
+
+
+def is_torch_class(annotation: object) -> bool:
+    """Whether something is the class `torch.Tensor`. Does not import torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and annotation is getattr(torch, "Tensor", None)
+
+
+def is_torch(value: object) -> bool:
+    """Whether a value is a `torch.Tensor` or an instance of a subclass. Does not import torch."""
+    return "torch" in sys.modules and any(map(is_torch_class, type(value).__mro__))
+
+
+def array_of(tensor: torch.Tensor) -> Array:
+    """A tensor's values as an array, which shares its memory where that is possible."""
+    import torch
+
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if plain.is_sparse:
+        plain = plain.to_dense()
+    if plain.dtype != torch.bfloat16:
+        array: Array = plain.numpy()
+        return array
+    try:
+        dtype = dtype_of("BF16")
+    except InvalidRequest:
+        raise TypeError("a tensor of torch.bfloat16 needs ml_dtypes: pip install 'oip_asgi[bf16]', or use tensor.float()") from None
+    bits: Array = plain.contiguous().view(torch.int16).numpy()
+    return bits.view(dtype)
+
+
+def without_torch(value: Any) -> Any:
+    """A result with arrays in the place of torch's tensors, also of those in a list or tuple; other results as they are."""
+    if "torch" not in sys.modules:
+        return value
+    if is_torch(value):
+        return array_of(value)
+    if isinstance(value, (list, tuple)) and any(map(is_torch, value)):
+        return [array_of(each) if is_torch(each) else each for each in value]
+    return value

@@ -1,0 +1,122 @@
+"""Declared tensors -> JSON Schemas of requests and responses. Knows no models and no documents around them.
+
+Specification: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from .._models.specs import TensorSpec
+from .._protocol.datatypes import DTYPES, FLOATING, dtype_of
+
+Schema: TypeAlias = dict[str, Any]
+
+STRING: Final[Schema] = {"type": "string"}
+
+PARAMETERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
+ERROR: Final[Schema] = {"type": "object", "properties": {"error": STRING}, "required": ["error"]}
+
+ANY_TENSOR: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "name": STRING,
+        "datatype": {"enum": [*DTYPES, "BF16"]},
+        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        "data": {"type": "array", "description": "The elements, flat or nested as the shape says."},
+        "parameters": PARAMETERS,
+    },
+    "required": ["name", "datatype", "shape"],
+}
+"""A tensor of which nothing is declared."""
+
+
+def element(datatype: str) -> Schema:
+    """One element of a tensor in JSON."""
+    if datatype == "BYTES":
+        return STRING
+    if datatype == "BOOL":
+        return {"type": "boolean"}
+    if datatype in FLOATING:
+        return {"anyOf": [{"type": "number"}, {"type": "null"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+    limits = np.iinfo(dtype_of(datatype))
+    return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
+
+
+def _tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
+    """One declared tensor."""
+    item: Schema = {"$ref": element_of + spec.datatype}
+    flat: Schema = {"type": "array", "items": item}
+    nested = flat
+    for _ in spec.shape[1:]:
+        nested = {"type": "array", "items": nested}
+    known = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
+    return {
+        "type": "object",
+        "title": spec.name,
+        "properties": {
+            "name": {"const": spec.name},
+            "datatype": {"const": spec.datatype},
+            "shape": _shape(spec.shape),
+            "data": flat if len(spec.shape) == 1 else {"anyOf": [flat, nested if spec.shape else item]},
+            "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": known}}},
+        },
+    }
+
+
+def input_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
+    """A declared input; the arguments are those of `_tensor`."""
+    return {**_tensor(spec, content_types, element_of), "required": ["name", "datatype", "shape", "data"]}
+
+
+def output_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
+    """A declared output, whose data may be behind the JSON; the arguments are those of `_tensor`."""
+    return {**_tensor(spec, content_types, element_of), "required": ["name", "datatype", "shape"]}
+
+
+def _shape(shape: Sequence[int]) -> Schema:
+    dimensions = [{"type": "integer", "minimum": 0} if size == -1 else {"const": size} for size in shape]
+    if not dimensions:
+        return {"type": "array", "maxItems": 0}
+    return {"type": "array", "prefixItems": dimensions, "minItems": len(dimensions), "maxItems": len(dimensions)}
+
+
+def one_of(tensors: Sequence[Schema]) -> Schema:
+    """Any of these tensors."""
+    return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
+
+
+def flat_member(spec: TensorSpec, element_of: str) -> Schema:
+    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or nested lists."""
+    item: Schema = {"$ref": element_of + spec.datatype}
+    return {"anyOf": [item, {"type": "array", "items": item}, {"type": "array", "items": {"type": "array"}}]}
+
+
+def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
+    """An inference request."""
+    names = list(outputs)
+    output = {"name": {"enum": names} if names else STRING, "parameters": PARAMETERS}
+    return {
+        "type": "object",
+        "properties": {
+            "id": STRING,
+            "parameters": PARAMETERS,
+            "inputs": inputs,
+            "outputs": {"type": "array", "items": {"type": "object", "properties": output, "required": ["name"]}},
+        },
+        "required": ["inputs"],
+    }
+
+
+def response(model: str, version: str | None, outputs: Schema) -> Schema:
+    """An inference response."""
+    versioned = {} if version is None else {"model_version": {"const": version}}
+    return {
+        "type": "object",
+        "properties": {"model_name": {"const": model}, **versioned, "id": STRING, "parameters": PARAMETERS, "outputs": outputs},
+        "required": ["model_name", *versioned, "outputs"],
+    }

@@ -1,0 +1,184 @@
+"""One remote call: method and request message -> `Reply`. Knows no gRPC library, no protobuf, and neither sync nor async.
+
+Which method is answered by what is the table's to say, in this file; the codes and texts of errors are in `errors`.
+
+Specification: gRPC, API Definitions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Await, Run, Steps
+from .._protocol.errors import InferenceError, InvalidRequest, NotFound, shown
+from .._protocol.limits import MAX_QUESTION
+from .._serving.engine import Engine
+from .._serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
+from .._serving.faults import own_fault
+from .._serving.pipeline import answered, opened
+from .._serving.record import record_unknown
+from . import repository, shared_memory
+from .documents import fill
+from .infer import GRPCForm
+from .messages import encode_metadata
+from .method import Method, Reply, refusal
+from .stream import Receive, Write
+from .wire import has_more_fields
+
+SERVICE: Final = "inference.GRPCInferenceService"
+HEALTH: Final = "grpc.health.v1.Health"
+
+_SERVING, _NOT_SERVING = 1, 2
+
+_MAX_FIELDS: Final = 1000
+"""The most fields of a long request to load a model, one for each file."""
+
+_Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
+"""Fills a response message, the last argument, for a request message."""
+
+
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
+    """Answer one call. Raises nothing but what is not an `Exception`."""
+    try:
+        return Reply(b"".join((yield from respond(engine, method, body, transport))))
+    except InferenceError as error:
+        return refusal(error)
+    except Exception as error:
+        return refusal(own_fault(error))
+
+
+def respond(
+    engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
+) -> Steps[list[Buffer]]:
+    """Answer one call with its response message, in parts."""
+    fill = _FILL.get(method.name)
+    if fill is not None:
+        response = method.response()
+        yield from fill(engine, (yield from _parsed(engine, method, body)), response)
+        return [response.SerializeToString()]
+    try:
+        form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
+        model = engine.models.find(form.model_name, form.model_version or None)
+    except InferenceError as error:
+        record_unknown(engine.unknown, error)
+        raise
+    return (yield from answered((yield from opened(engine, model, form))))
+
+
+def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:
+    """Answer each message of a call as it comes, with the message that `respond` makes of it, until it refuses one."""
+    try:
+        while (message := (yield Await(receive))) is not None:
+            yield Await(partial(write, respond(message)))
+    except InferenceError as error:
+        return refusal(error)
+    return Reply()
+
+
+def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
+    """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
+    if len(body) <= MAX_QUESTION:
+        return method.parse(body)
+    if method.name != "RepositoryModelLoad" or not engine.model_control:
+        raise InvalidRequest(f"the request has {len(body)} bytes: expected {MAX_QUESTION} at most")
+    if has_more_fields(body, _MAX_FIELDS):
+        raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
+    return (yield Run(partial(method.parse, body), "conversion", for_client=True))
+
+
+def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:
+    response.live = True
+    yield from ()
+
+
+def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
+    response.ready = yield from engine.is_ready()
+
+
+def _server_metadata(engine: Engine, _: Any, response: Any) -> Steps[None]:
+    document = engine.metadata()
+    response.name, response.version = document.name, document.version
+    response.extensions.extend(document.extensions)
+    yield from ()
+
+
+def _model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    response.ready = yield from engine.is_model_ready(_find(engine, request.name, request.version))
+
+
+def _model_metadata(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    encode_metadata(engine.model_metadata(_find(engine, request.name, request.version)), response)
+    yield from ()
+
+
+def _model_statistics(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    if request.name:
+        _find(engine, request.name, request.version)
+    fill(response, statistics_of(engine, request.name or None, request.version or None))
+    yield from ()
+
+
+def _model_config(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    fill(response.config, model_config(_find(engine, request.name, request.version)))
+    yield from ()
+
+
+def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    if request.service not in ("", SERVICE):
+        raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
+    response.status = _SERVING if (yield from engine.is_ready()) else _NOT_SERVING
+
+
+def _not_supported(why: str, _: Engine, __: Any, ___: Any) -> Steps[None]:
+    yield from ()
+    raise InferenceError(why, status=501)
+
+
+def _find(engine: Engine, name: str, version: str) -> Model:
+    return engine.models.find(name, version or None)
+
+
+_FILL: Final[Mapping[str, _Fill]] = {
+    "ServerLive": _server_live,
+    "ServerReady": _server_ready,
+    "ServerMetadata": _server_metadata,
+    "ModelReady": _model_ready,
+    "ModelMetadata": _model_metadata,
+    "ModelStatistics": _model_statistics,
+    "ModelConfig": _model_config,
+    "RepositoryIndex": repository.index,
+    "RepositoryModelLoad": repository.load,
+    "RepositoryModelUnload": repository.unload,
+    "SystemSharedMemoryStatus": shared_memory.status,
+    "SystemSharedMemoryRegister": shared_memory.register,
+    "SystemSharedMemoryUnregister": shared_memory.unregister,
+    "CudaSharedMemoryStatus": partial(_not_supported, NO_CUDA),
+    "CudaSharedMemoryRegister": partial(_not_supported, NO_CUDA),
+    "CudaSharedMemoryUnregister": shared_memory.unregister_cuda,
+    "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
+    "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
+    "Check": _check,
+}
+"""What fills the response of each method but ModelInfer."""
+
+WITHOUT_MESSAGES: Final = ("TraceSetting", "LogSettings")
+"""Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
+
+METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        SERVICE: (
+            *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
+            *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
+            *("SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister"),
+            *("CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"),
+        ),
+        HEALTH: ("Check",),
+    }
+)
+"""What is answered of each service. Health has streams too, of changes that nobody announces: readiness is asked."""

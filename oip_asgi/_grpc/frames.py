@@ -1,0 +1,136 @@
+"""Frames: five bytes, and a message of the length that they say. Knows no HTTP, no protobuf and no methods.
+
+A body may hold any number of messages, and they may be split over its chunks in any way.
+
+Specification: gRPC over HTTP2, Length-Prefixed-Message; gRPC-Web, for the body as text and the frame of trailers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from binascii import Error, a2b_base64
+from struct import Struct
+from typing import Final
+
+from .._protocol.body import Body
+from .._protocol.codings import Coding
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InferenceError, InvalidRequest
+
+_HEAD: Final = 5
+_HEAD_FIELDS: Final = Struct(">BI")
+"""Its flag, and how many bytes the message has."""
+_PLAIN, _COMPRESSED = 0, 1
+_TRAILERS: Final = 0x80
+
+_SHORT: Final = 2**16
+"""Bytes up to which a message is cheaper copied than viewed."""
+
+_SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
+"""Base64 up to its padding: writers that encode as they go on pad each piece."""
+
+
+def frame_head(size: int) -> bytes:
+    """What stands in front of a message of `size` bytes."""
+    return _HEAD_FIELDS.pack(_PLAIN, size)
+
+
+def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
+    """The frame that gRPC-Web has in place of HTTP's trailers."""
+    text = b"".join(b"%b:%b\r\n" % field for field in fields)
+    return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text
+
+
+class FrameReader:
+    """Takes the messages out of a request's body as it arrives. It is fed as a `Body` is."""
+
+    whole: Final = -1
+
+    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
+
+    def __init__(
+        self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: float = math.inf, length: int | None = None
+    ) -> None:
+        self.messages: list[Buffer] = []
+        self.is_compressed = coding is not None
+        self._limit = limit
+        self._coding = coding
+        self._is_text = is_text
+        self._most = most
+        self._left = length
+        self._head = b""
+        self._rest = b""
+        self._body: Body | None = None
+
+    def wanted(self, most: int) -> int:
+        """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""
+        return most if self._left is None else min(most, self._left)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next chunk."""
+        if self._left is not None:
+            self._left -= len(chunk)
+        if self._is_text:
+            chunk = self._decoded(chunk)
+        size = len(chunk) - _HEAD
+        if self._body is None and not self._head and 0 <= size <= _SHORT:
+            is_whole = _HEAD_FIELDS.unpack_from(chunk) == (_PLAIN, size)
+            if is_whole and self._most and (self._limit is None or size <= self._limit):
+                # a short message in one chunk, as nearly always
+                self._most -= 1
+                self.messages.append(chunk[_HEAD:])
+                return
+        rest = memoryview(chunk)
+        while rest:
+            if self._body is None:
+                missing = _HEAD - len(self._head)
+                self._head += rest[:missing]
+                rest = rest[missing:]
+                if len(self._head) < _HEAD:
+                    return
+                self._body = self._begin()
+            part = rest[: self._body.wanted(len(rest))]
+            rest = rest[len(part) :]
+            self._body.feed(part)
+            if not self._body.wanted(1):
+                self.messages.append(self._body.finish())
+                self._body = None
+
+    def _begin(self) -> Body:
+        flag, size = _HEAD_FIELDS.unpack(self._head)
+        self._head = b""
+        if not self._most:
+            raise InferenceError("the request has more than one message: expected one", status=501)
+        self._most -= 1
+        if flag not in (_PLAIN, _COMPRESSED):
+            raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
+        if flag == _COMPRESSED and self._coding is None:
+            raise InvalidRequest("a frame says that its message is compressed, and grpc-encoding does not say how")
+        body = Body(size, self._limit, self._coding if flag == _COMPRESSED else None)
+        body.check(size)
+        return body
+
+    def _decoded(self, chunk: bytes) -> bytes:
+        text = self._rest + chunk
+        whole = len(text) - len(text) % 4
+        text, self._rest = text[:whole], text[whole:]
+        segments = _SEGMENT.findall(text)
+        try:
+            decoded = b"".join([a2b_base64(segment, strict_mode=True) for segment in segments])
+        except Error:
+            decoded = b""
+        if sum(map(len, segments)) != whole or (not decoded and whole):
+            raise InvalidRequest("the body is not base64, as application/grpc-web-text has it")
+        return decoded
+
+    def take(self) -> list[Buffer]:
+        """The messages that are there and have not been taken."""
+        messages, self.messages = self.messages, []
+        return messages
+
+    def finish(self, *, cut_off: bool = False) -> list[Buffer]:
+        """The messages that have not been taken."""
+        if cut_off or self._left or self._head or self._rest or self._body is not None:
+            raise InvalidRequest("the body ended within a message, or before its end: expected more")
+        return self.messages

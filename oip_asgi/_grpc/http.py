@@ -1,0 +1,186 @@
+"""gRPC calls as HTTP requests: a request's head and body -> `Answer`. Knows no ASGI and no protobuf, and neither sync nor async.
+
+Specification: gRPC over HTTP2; gRPC-Web.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+import msgspec
+
+from .._http.request import Head, Incoming
+from .._http.response import Response
+from .._http.response import refusal as http_refusal
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Read, Steps
+from .._protocol.errors import InferenceError, MethodNotAllowed, TimedOut, shown
+from .._protocol.headers import joined
+from .._serving.engine import Engine
+from .._serving.faults import own_fault
+from .exchange import respond
+from .frames import FrameReader, frame_head, trailers_frame
+from .method import Method, Reply, refusal
+from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
+
+_NO_TRAILERS: Final = (
+    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
+    "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+)
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+@final
+class Answer(msgspec.Struct, frozen=True):
+    """A response, and the trailers behind it; None where it has none."""
+
+    response: Response
+    trailers: Fields | None = None
+
+
+CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
+"""Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+
+_DONE: Final = Reply()
+
+TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within its grpc-timeout")
+"""How a stream ends at the deadline of its client."""
+
+
+class NoTrailers(InferenceError):
+    """The server in front cannot send what ends every answer."""
+
+    status = 501
+
+
+class Call(Incoming, kw_only=True):
+    """A gRPC call that came as an HTTP request, whose path names it, such as "/inference.GRPCInferenceService/ModelInfer"."""
+
+    protocol: Protocol
+    has_trailers: bool
+    fields: Fields
+
+    def header(self, name: bytes) -> bytes:
+        """A header of the request, empty where it is absent."""
+        return self.headers.get(name, b"")
+
+    def reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
+        """What the body is fed into. `limit` and `most` are those of `FrameReader`."""
+        if self.protocol.has_trailers and not self.has_trailers:
+            raise NoTrailers(_NO_TRAILERS)
+        named = self.headers.get(b"grpc-encoding")
+        coding = None if named is None else message_coding(named)
+        length = self.length()
+        self.is_left = False
+        return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
+
+    def framed(self, message: bytes) -> bytes:
+        """One message of several, as it travels."""
+        return b"".join(self._written([frame_head(len(message)), message]))
+
+    def ending(self, reply: Reply) -> tuple[bytes, Fields | None]:
+        """What the body has behind several messages, as it travels, and the trailers."""
+        fields = status_fields(reply.code, reply.details)
+        return (b"", fields) if self.protocol.has_trailers else (b"".join(self._written([trailers_frame(fields)])), None)
+
+    def _written(self, parts: list[Buffer]) -> list[Buffer]:
+        """Parts of the body as they travel."""
+        return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
+
+    def answer(self, message: Sequence[Buffer]) -> Answer:
+        """The answer that one message is."""
+        size = sum(map(len, message))
+        head = frame_head(size)
+        return self._ended(self.fields, [head, *message], len(head) + size, _DONE)
+
+    def refused(self, error: InferenceError) -> Answer:
+        """The answer that an error is, where no message was sent."""
+        fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
+        reply = refusal(error)
+        if self.protocol.has_trailers and not self.has_trailers:
+            # the client reads the status here, if this server ends the response with its head
+            return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
+        return self._ended(fields, [], 0, reply)
+
+    def _ended(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
+        """An answer that is sent as a whole: parts of `size` bytes, and how the call ended."""
+        status = status_fields(reply.code, reply.details)
+        if self.protocol.has_trailers:
+            return Answer(Response(200, fields, parts, size), status)
+        parts = self._written([*parts, trailers_frame(status)])
+        size = sum(map(len, parts))
+        return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
+
+
+def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
+    """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it."""
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    content_type = headers.get(b"content-type", b"")
+    protocol = protocol_of(content_type)
+    if head.method != "POST":
+        return Answer(http_refusal(MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})))
+    if protocol is None:
+        text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
+        return Answer(http_refusal(InferenceError(text, status=415)))
+    return Call(head, headers, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
+
+
+class Calls:
+    """The methods that answer one message with one, over HTTP."""
+
+    def __init__(self, engine: Engine, methods: Mapping[str, Method]) -> None:
+        self._engine = engine
+        self._methods = methods
+        self._is_told = False
+
+    def answer(self, head: Head, *, has_trailers: bool) -> Steps[Answer]:
+        """Answer one request, with the arguments of `begin`. Raises nothing but what is not an `Exception`."""
+        limit = self._engine.max_body_bytes
+        call = begin(head, limit, has_trailers=has_trailers)
+        if type(call) is Answer:
+            yield from Incoming(head, joined(head.headers, b","), limit).drop()
+            return call
+        try:
+            reader = call.reader(limit, most=1)
+            method = self._methods.get(head.path)
+            if method is None:
+                call.is_left = True
+                raise InferenceError(f"unknown method {shown(head.path)}", status=501)
+            given = call.headers.get(b"grpc-timeout")
+            timeout = math.inf if given is None else timeout_of(given)
+            since = 0.0 if timeout == math.inf else self._engine.clock()
+            messages: list[Buffer] = yield Read(reader)
+            if not messages:
+                raise InferenceError("the request has no message: expected one", status=501)
+            if timeout != math.inf:
+                timeout = _left(timeout, self._engine.clock() - since)
+            message = yield from respond(self._engine, method, messages[0], head.transport, timeout, in_parts=True)
+            answer = call.answer(message)
+        except InferenceError as error:
+            answer = self.refused(call, error)
+        except Exception as error:
+            answer = call.refused(own_fault(error))
+        if call.is_left:
+            yield from call.drop()
+        return answer
+
+    def refused(self, call: Call, error: InferenceError) -> Answer:
+        """`Call.refused`, for calls of all methods. That the server in front cannot send trailers is logged once."""
+        if isinstance(error, NoTrailers) and not self._is_told:
+            self._is_told = True
+            _logger.error("a gRPC call cannot be answered: %s", error)
+        return call.refused(error)
+
+
+def _left(timeout: float, passed: float) -> float:
+    """How many seconds are left of a timeout, to the next millisecond: texts name them."""
+    if passed >= timeout:
+        raise TimedOut(TOO_LATE.details)
+    return math.ceil((timeout - passed) * 1000) / 1000

@@ -1,0 +1,165 @@
+"""gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
+
+Repeated fields that are known to be short enough are gone through as `[:]`, which is a list: a loop over protobuf's own ends with an
+exception and its text.
+
+Specification: gRPC, Message Contents and Tensor Data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from .._protocol import schemas
+from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.limits import check_numbers
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensor_bytes import from_raw, view_raw
+from .._protocol.tensors import (
+    REGION,
+    InferenceRequest,
+    InferenceResponse,
+    Lend,
+    Tensor,
+    check_supported,
+    known_tensor,
+    lend_nothing,
+    own_parameters,
+)
+from .contents import check_count, field_of
+
+_CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
+_INT64_MAX: Final = 2**63 - 1
+
+_TOGETHER: Final = 2**16
+"""Elements of typed contents that are read before another thread may run."""
+
+
+def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
+    """The raw contents of each input, where there are any: those in shared memory have none."""
+    if not raw:
+        return raw
+    for item in inputs:
+        if item.HasField("contents"):  # in Triton's words, which its examples look for
+            where = f"for {shown(item.name)} for model {shown(model_name)}"
+            raise InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
+    if len(raw) == len(inputs):
+        return raw
+    expected = sum(REGION not in item.parameters for item in inputs)
+    if len(raw) != expected:
+        beside = "" if expected == len(inputs) else ", but those in shared memory"
+        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
+    left = iter(raw)
+    return [None if REGION in item.parameters else next(left) for item in inputs]
+
+
+def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend = lend_nothing) -> InferenceRequest:
+    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw."""
+    inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
+    check_numbers(len(inputs), len(outputs))
+    inputs = inputs[:]
+    raw_of = _raw_of_inputs(inputs, raw, message.model_name)
+    tensors: list[Tensor] = []
+    for item in inputs:
+        place = len(tensors)
+        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, lend))
+    asked = _asked(outputs[:]) if outputs else []
+    return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
+
+
+def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
+    return [
+        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
+    ]
+
+
+def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tensor:
+    shape = tuple(item.shape[:])
+    if shape and min(shape) < 0:
+        axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
+        raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
+    try:
+        dtype = dtype_of(item.datatype)
+        given, parameters = item.parameters, {}
+        if given:
+            parameters = _decode_parameters(given, "parameters")
+            parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
+        if raw is None:
+            if not item.HasField("contents"):
+                if REGION in parameters:
+                    return known_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
+                check_supported(given, "it")
+            array = _from_contents(item.contents, item.datatype, dtype, shape)
+        else:
+            array = from_raw(raw, dtype, shape)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"inputs[{place}] ({shown(item.name)}): {error}") from None
+    return known_tensor(item.name, array, parameters)
+
+
+def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
+    field = field_of(datatype)
+    for other, _ in contents.ListFields():
+        if other.name != field:
+            raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
+    elements = getattr(contents, field)
+    check_count(len(elements), field, shape)
+    array = np.empty(len(elements), dtype)
+    for first in range(0, len(elements), _TOGETHER):
+        some = elements[first : first + _TOGETHER]
+        read = integer_array(some, dtype, f"contents.{field}", first) if dtype.kind in "ui" else np.fromiter(some, dtype, len(some))
+        array[first : first + _TOGETHER] = read
+    return array.reshape(shape)
+
+
+def _decode_parameters(parameters: Any, place: str) -> Parameters:
+    return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
+
+
+def _value(parameter: Any, place: str) -> Any:
+    choice = parameter.WhichOneof("parameter_choice")
+    if choice is None:
+        raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
+    return getattr(parameter, choice)
+
+
+def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:
+    """Fill a `ModelInferResponse`."""
+    message.model_name = response.model_name
+    if response.model_version is not None:
+        message.model_version = response.model_version
+    if response.id is not None:
+        message.id = response.id
+    if response.parameters:
+        _encode_parameters(response.parameters, message.parameters)
+    contents: list[Buffer] = []
+    outputs = message.outputs
+    for tensor in response.outputs:
+        array = tensor.array
+        output = outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
+        if tensor.parameters:
+            _encode_parameters(tensor.parameters, output.parameters)
+        contents.append(b"" if tensor.name in elsewhere else view_raw(array))
+    return contents
+
+
+def _encode_parameters(parameters: Parameters, message: Any) -> None:
+    for name, value in parameters.items():
+        field = next(field for kind, field in _CHOICES if isinstance(value, kind))
+        if isinstance(value, int) and value > _INT64_MAX:
+            field = "uint64_param"
+        setattr(message[name], field, value)
+
+
+def encode_metadata(document: schemas.ModelMetadata, message: Any) -> None:
+    """Fill a `ModelMetadataResponse` with a model's metadata."""
+    message.name = document.name
+    message.platform = document.platform
+    message.versions.extend(document.versions or ())
+    for described, tensors in ((message.inputs, document.inputs), (message.outputs, document.outputs)):
+        for tensor in tensors:
+            described.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

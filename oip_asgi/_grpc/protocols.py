@@ -1,0 +1,115 @@
+"""gRPC and gRPC-Web: in what they differ, and what both say in headers. Knows no methods, no models and no server.
+
+Specification: gRPC over HTTP2; gRPC-Web.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from .._models.options import NO_TIMEOUT
+from .._protocol.codings import Coding
+from .._protocol.errors import InferenceError, InvalidRequest, shown
+
+Fields = list[tuple[bytes, bytes]]
+"""Headers or trailers."""
+
+
+class Protocol(msgspec.Struct, frozen=True):
+    """One of the protocols that carry the same messages.
+
+    Args:
+        has_trailers: Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which needs no HTTP/2.
+        is_text: Whether bodies are base64, both ways.
+    """
+
+    has_trailers: bool
+    is_text: bool = False
+
+
+_GRPC, _WEB, _WEB_TEXT = Protocol(True), Protocol(False), Protocol(False, is_text=True)
+
+PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
+    b"application/grpc": _GRPC,
+    b"application/grpc+proto": _GRPC,
+    b"application/grpc-web": _WEB,
+    b"application/grpc-web+proto": _WEB,
+    b"application/grpc-web-text": _WEB_TEXT,
+    b"application/grpc-web-text+proto": _WEB_TEXT,
+}
+"""By content type, which a response has from its request."""
+
+_CODES: Final = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
+    *("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    "UNAUTHENTICATED",
+)
+_NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
+
+_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+"""What a text among headers may hold as it is."""
+
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_SECONDS: Final[Mapping[bytes, float]] = MappingProxyType({b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9})
+
+_CODINGS: Final[Mapping[bytes, Coding | None]] = MappingProxyType({b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"})
+ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
+
+_OWN: Final = (b"content-type", b"te")
+"""Headers that belong to the protocol and are nobody's metadata, beside all whose names begin with "grpc-"."""
+
+
+class UnknownCoding(InferenceError):
+    """Messages are compressed in a way that is not decoded."""
+
+    status = 501
+
+
+def protocol_of(content_type: bytes) -> Protocol | None:
+    """The protocol that a request's `Content-Type` names, None for any other type."""
+    return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
+
+
+def status_fields(code: str, details: str) -> Fields:
+    """The fields that end every response."""
+    fields = [(b"grpc-status", _NUMBERS[code])]
+    if details:
+        fields.append((b"grpc-message", quote(details, safe=_SAFE).encode()))
+    return fields
+
+
+def timeout_of(value: bytes) -> float:
+    """The seconds of a `grpc-timeout`, infinity where there is none."""
+    if not value:
+        return math.inf
+    found = _TIMEOUT.fullmatch(value)
+    if found is None:
+        raise InvalidRequest(
+            f"header grpc-timeout is {shown(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n"
+        )
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    return seconds if seconds < NO_TIMEOUT else math.inf
+
+
+def message_coding(value: bytes) -> Coding | None:
+    """The coding that `grpc-encoding` names, None where there is none."""
+    try:
+        return _CODINGS[value]
+    except KeyError:
+        known = "expected identity, gzip or deflate"
+        raise UnknownCoding(f"grpc-encoding {shown(value.decode('latin-1'))} is not supported: {known}") from None
+
+
+def metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
+    """The metadata among a request's headers. Values of names that end in "-bin" are base64 with padding, which clients may leave out."""
+    for name, value in headers:
+        if name not in _OWN and not name.startswith(b"grpc-"):
+            text = value.decode("latin-1")
+            yield name.decode("latin-1"), text + "=" * (-len(text) % 4) if name.endswith(b"-bin") else text

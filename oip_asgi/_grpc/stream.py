@@ -1,0 +1,297 @@
+"""`ModelStreamInfer`: many requests and many more answers over one call. Knows no gRPC library, and neither sync nor async.
+
+A reader takes one request after the other, and each is answered beside the others. They send one message at a time: a model is asked for
+its next response when the last one was written.
+
+Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Abandoned, Await, DeadlinePassed, Read, Signal, Spawn, Steps, Wait
+from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from .._serving.engine import Engine
+from .._serving.faults import own_fault
+from .._serving.record import record_unknown
+from .._serving.stream import Stream, handed_to
+from .infer import GRPCForm
+from .method import Method, Reply, as_text, refusal
+from .wire import bytes_head
+
+Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
+"""Gives the next message of a call; None where the client sends no more."""
+
+Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
+"""Sends a message. It ends when the next one may be sent."""
+
+STREAM: Final = "ModelStreamInfer"
+"""The name of the method."""
+
+MOST_UNANSWERED: Final = 64
+"""How many requests of one call may be unanswered. No more are read meanwhile."""
+
+_FINAL: Final = "triton_final_response"
+_WANTS_FINAL: Final = "triton_enable_empty_final_response"
+_ENDS_AT_ERROR: Final = "triton_grpc_error"
+
+_INFER_RESPONSE: Final = 2
+"""The field of a stream's message that holds the response."""
+
+
+def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> Steps[Reply]:
+    """Answer one call: sends each message of the answer, and returns how it ended."""
+    return _Stream(engine, method, transport, receive, write).run()
+
+
+_AT_ONCE: Final = Signal()
+_AT_ONCE.set()
+
+_REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
+"""Errors of requests that did not run."""
+
+
+@final
+class _Request:
+    """One request of a stream, in the form that the pipeline takes."""
+
+    __slots__ = ("_form", "_is_open", "_method", "model", "transport")
+
+    _form: GRPCForm
+    model: Model
+
+    def __init__(self, method: Method, transport: Any) -> None:
+        self.transport = transport
+        self._method = method
+        self._is_open = False
+
+    def open(self, body: bytes, engine: Engine) -> None:
+        """Parse its message, and find its model."""
+        try:
+            self._form = GRPCForm(self._method, body, self.transport, math.inf)
+            self._is_open = True
+            self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
+        except InferenceError as error:
+            record_unknown(engine.unknown, error)
+            raise
+
+    @property
+    def streams(self) -> bool:
+        """Whether its model answers more than once."""
+        return self.model.streams
+
+    @property
+    def wants_final(self) -> bool:
+        """Whether the end of its answers is to be told by one more message."""
+        message = self._form.message if self._is_open else None
+        return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
+
+    @property
+    def timeout(self) -> float:
+        return math.inf
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self._form.named_headers()
+
+    def read(self) -> Read | Buffer:
+        return self._form.read()
+
+    def size(self, body: Buffer) -> int:
+        return self._form.size(body)
+
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+        return self._form.decode(body, model, lend)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
+        response.parameters = {**response.parameters, _FINAL: not self.model.streams}
+        [content] = self._form.encode(request, response)
+        return bytes_head(_INFER_RESPONSE, len(content)) + content
+
+    def final(self, message: Any) -> bytes:
+        """The message that tells the end of its answers."""
+        response = message.infer_response
+        response.id, response.model_name, response.model_version = self._id, self._form.model_name, self._form.model_version
+        response.parameters[_FINAL].bool_param = True
+        data: bytes = message.SerializeToString()
+        return data
+
+    def failure(self, error: InferenceError, message: Any) -> bytes:
+        """The message that tells of an error. Clients of Triton hand on its text alone, so that says whose it is."""
+        text = as_text(error)
+        response = message.infer_response
+        if self._is_open:
+            response.id = self._id
+            text = f"model {shown(self._form.model_name)}, request id {shown(self._id)}: {text}"
+        if not isinstance(error, _REFUSALS):
+            response.model_name, response.model_version = self.model.name, self.model.version or ""
+        message.error_message = text
+        data: bytes = message.SerializeToString()
+        return data
+
+    @property
+    def _id(self) -> str:
+        message = self._form.message
+        return "" if message is None else str(message.id)
+
+
+@final
+class _Stream:
+    """One call."""
+
+    def __init__(self, engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> None:
+        self._engine = engine
+        self._receive = receive
+        self._write = write
+        self._transport = transport
+        self._message = method.response
+        # requests are those of ModelInfer, and responses hold its responses
+        self._method = Method(method.name, method.parse, type(method.response().infer_response), method.metadata)
+        self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
+        self._parts: dict[Spawn, None] = {}
+        self._is_writing = self._is_stuck = False
+        self._writers: deque[Signal] = deque()
+        self._broken: Exception | None = None
+        self._news = Signal()
+        self._room = Signal()
+        self._unanswered = 0
+        self._turn = _AT_ONCE
+        self._end: Reply | None = None
+        self._is_cancelled = False
+
+    def run(self) -> Steps[Reply]:
+        """Have requests read and answered, until all is said."""
+        try:
+            yield self._part(self._read())
+            while self._parts and self._end is None and self._broken is None:
+                self._news = Signal()
+                yield Wait(self._news)
+        except Abandoned:
+            yield from self._cancel()
+            raise
+        yield from self._cancel()
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # it knows this frame: together they would live until the next garbage collection
+        return Reply() if self._end is None else self._end
+
+    def _part(self, steps: Steps[None]) -> Spawn:
+        part = Spawn(steps)
+        self._parts[part] = None
+        part.ended.then(partial(self._ended, part))
+        return part
+
+    def _ended(self, part: Spawn) -> None:
+        del self._parts[part]
+        self._news.set()
+
+    def _cancel(self) -> Steps[None]:
+        self._is_cancelled = True
+        parts = list(self._parts)
+        for part in parts:
+            part.cancel()
+        for part in parts:
+            yield Wait(part.ended)
+
+    def _read(self) -> Steps[None]:
+        while self._end is None:
+            if self._unanswered >= MOST_UNANSWERED:
+                self._room = Signal()
+                yield Wait(self._room)
+                continue
+            try:
+                message: bytes | None = yield Await(self._receive)
+            except Exception:
+                return  # the call has ended, and its driver knows that too
+            if message is None:
+                return
+            self._unanswered += 1
+            before, self._turn = self._turn, Signal()
+            yield self._part(self._answer(message, before, self._turn))
+
+    def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
+        """Answer one request."""
+        request, turn = _Request(self._method, self._transport), before
+        try:
+            try:
+                request.open(message, self._engine)
+                if request.streams:  # what follows need not wait for it, nor it for others
+                    before.then(done.set)
+                    turn = _AT_ONCE
+                stream = Stream(self._engine, request.model, request)
+                yield from handed_to(lambda send: self._say(turn, send.piece, send.deadline), stream.run())
+            except InferenceError as error:
+                yield from self._fail(error, request, turn)
+            except Exception as error:
+                yield from self._fail(own_fault(error), request, turn)
+            except BaseException as error:  # also what an inline model raises that is for the host
+                if not self._is_cancelled:  # nothing can be said from here any more
+                    did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
+                    self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it {did}"))
+                    self._news.set()
+                raise
+            else:
+                if request.streams and request.wants_final:
+                    yield from self._say(turn, request.final(self._message()))
+        finally:
+            before.then(done.set)
+            self._unanswered -= 1
+            self._room.set()
+
+    def _say(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
+        """Send a message, and wait until the next one may be sent."""
+        if not before.is_set():
+            yield Wait(before, deadline)
+        if self._is_writing:
+            yield from self._wait_to_write(deadline)
+        self._is_writing = True
+        try:
+            yield Await(partial(self._write, message), deadline)
+        except DeadlinePassed:  # the client does not read: nothing can be sent after this message
+            self._is_stuck = True
+            raise
+        except Exception as error:  # nobody takes messages any more
+            self._broken = error
+            self._news.set()
+            yield Wait(Signal())  # until this part is cancelled, as all are
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._writers:
+            self._writers.popleft().set()  # who writes on, so that nobody else does
+        else:
+            self._is_writing = False
+
+    def _wait_to_write(self, deadline: float = math.inf) -> Steps[None]:
+        turn = Signal()
+        self._writers.append(turn)
+        try:
+            yield Wait(turn, deadline)
+        except DeadlinePassed:
+            if turn in self._writers:
+                self._writers.remove(turn)
+            else:
+                self._pass_on()
+            raise
+
+    def _fail(self, error: InferenceError, request: _Request, before: Signal) -> Steps[None]:
+        if self._ends_at_error or self._is_stuck:
+            if self._is_writing and not self._is_stuck:
+                yield from self._wait_to_write()
+            self._is_writing = True  # for good: nothing is sent behind it, nor cut off
+            self._end = refusal(error)
+            self._news.set()
+            return
+        yield from self._say(before, request.failure(error, self._message()))
+        if request.wants_final:
+            yield from self._say(before, request.final(self._message()))

@@ -1,0 +1,180 @@
+"""One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
+
+The table of routes is in this file, and says which handler answers which path. Each class of error in `errors` has its status.
+
+Specification: HTTP/REST API.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from .._models.model import Model
+from .._protocol import schemas
+from .._protocol.effects import Steps
+from .._protocol.errors import InferenceError
+from .._protocol.headers import joined
+from .._serving.engine import Engine
+from .._serving.extensions import model_config, statistics_of
+from .._serving.faults import own_fault
+from .._serving.pipeline import answered, opened
+from .._serving.record import record_unknown
+from . import pages, repository, shared_memory
+from .generate import answer_once, answer_with_events
+from .infer import RestForm
+from .request import Head
+from .response import Response, json_response, refusal
+from .routes import Match, Route, Routes, not_allowed, unknown_path
+
+
+class Exchange(msgspec.Struct, eq=False):
+    """One request, as handlers get it.
+
+    Args:
+        engine: The server.
+        form: The request's head and body.
+        version: The version of a model that its path names; None where it names none.
+        region: The region of shared memory that its path names; None where it names none.
+    """
+
+    engine: Engine
+    form: RestForm
+    version: str | None = None
+    region: str | None = None
+
+
+def exchange(engine: Engine, head: Head) -> Steps[Response]:
+    """Answer one request; a stream is handed on in pieces. Never raises an `Exception`."""
+    headers = dict(head.headers)
+    if len(headers) != len(head.headers):
+        headers = joined(head.headers, b",")
+    form = RestForm(head, headers, engine.max_body_bytes, engine.max_json_bytes)
+    handler = model = None
+    try:
+        try:
+            match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
+            if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
+                raise unknown_path(head.path, head.mount(head))
+            handler = match.handlers.get(head.method)
+            if match.name is None or match.is_region:
+                request = Exchange(engine, form, region=match.name)
+            else:
+                request = Exchange(engine, form, match.version)
+                model = engine.models.find(match.name, match.version)
+            if handler is None:
+                raise not_allowed(head.method, match.handlers, _infer_path(head, match))
+            answer = handler(request) if model is None else handler(request, model)
+            response = answer if type(answer) is Response else (yield from answer)
+        except InferenceError as error:
+            if model is None and handler in _INFERENCES:
+                record_unknown(engine.unknown, error)
+            response = refusal(error)
+    except Exception as error:
+        response = refusal(own_fault(error))
+    if form.is_left:
+        yield from form.drop()
+    return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
+
+
+def _infer_path(head: Head, match: Match) -> str:
+    """Where a POST to a model's own path was meant to go; empty for other requests."""
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+        return ""
+    version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
+    return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
+
+
+def _server_metadata(request: Exchange) -> Response:
+    return json_response(200, request.engine.metadata())
+
+
+def _server_live(_: Exchange) -> Response:
+    return json_response(200, schemas.ServerLive(True))
+
+
+def _server_ready(request: Exchange) -> Steps[Response]:
+    ready = yield from request.engine.is_ready()
+    return json_response(200 if ready else 503, schemas.ServerReady(ready, True))
+
+
+def _models(request: Exchange) -> Response:
+    return json_response(200, schemas.ModelList(request.engine.models.names()))
+
+
+def _model_metadata(request: Exchange, model: Model) -> Response:
+    return json_response(200, request.engine.model_metadata(model))
+
+
+def _all_statistics(request: Exchange) -> Response:
+    if "stats" in request.engine.models:  # a registered model goes before what its path would name else
+        return _model_metadata(request, request.engine.models.find("stats", None))
+    return json_response(200, statistics_of(request.engine, None, None))
+
+
+def _model_statistics(request: Exchange, model: Model) -> Response:
+    return json_response(200, statistics_of(request.engine, model.name, request.version))
+
+
+def _model_config(_: Exchange, model: Model) -> Response:
+    return json_response(200, model_config(model))
+
+
+def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
+    ready = yield from request.engine.is_model_ready(model)
+    return json_response(200 if ready else 503, schemas.ModelReady(model.name, ready))
+
+
+def _infer(request: Exchange, model: Model) -> Steps[Response]:
+    return (yield from answered((yield from opened(request.engine, model, request.form))))
+
+
+def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, request.form, may_be_flat=False)
+
+
+def _generate(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_once(request.engine, model, request.form)
+
+
+def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
+    return answer_with_events(request.engine, model, request.form, may_be_flat=True)
+
+
+_INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
+"""The handlers whose requests are counted, also where their model is not known."""
+
+ROUTES: Final = [
+    Route("GET", "", _server_metadata),
+    Route("GET", "/health/live", _server_live),
+    Route("GET", "/health/ready", _server_ready),
+    Route("GET", "/models", _models),
+    Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
+    Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
+    Route("GET", "/models/stats", _all_statistics),
+    Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
+    Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
+    Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
+    Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
+    Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
+    Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
+    Route("POST", "/repository/index", repository.index),
+    Route("POST", "/repository/models/{model}/load", repository.load),
+    Route("POST", "/repository/models/{model}/unload", repository.unload),
+    Route("GET", "/systemsharedmemory/status", shared_memory.status),
+    Route("GET", "/systemsharedmemory/region/{region}/status", shared_memory.status),
+    Route("POST", "/systemsharedmemory/region/{region}/register", shared_memory.register),
+    Route("POST", "/systemsharedmemory/unregister", shared_memory.unregister),
+    Route("POST", "/systemsharedmemory/region/{region}/unregister", shared_memory.unregister),
+    Route("POST", "/cudasharedmemory/unregister", shared_memory.unregister_cuda),
+    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.unregister_cuda),
+]
+"""The routes of each server."""
+
+_WITHOUT_PAGES: Final = Routes(ROUTES)
+_WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
+
+FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
+"""What every path of the protocol but the bare mount begins with."""

@@ -1,0 +1,135 @@
+"""Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
+
+The head of a stream is handed on when the first response is there, so what fails before that is an ordinary error. What fails later is
+one more event.
+
+Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from .._models.binding import OF_PROTOCOL
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Read, Send, Start, Steps
+from .._protocol.errors import InferenceError, InvalidRequest, shown
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
+from .._rest import body as rest
+from .._rest import generate
+from .._rest.generate import Declared
+from .._serving.engine import Engine
+from .._serving.faults import own_fault
+from .._serving.stream import Stream, only
+from .infer import RestForm
+from .response import JSON, Response, respond, text_of
+
+_EVENTS: Final = Start(
+    200,
+    [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        # the gzip middleware of Starlette and Django would hold events back, but leaves alone what names a coding
+        (b"content-encoding", b"identity"),
+        # proxies such as nginx hold a response back until it is complete, unless it says that they must not
+        (b"x-accel-buffering", b"no"),
+    ],
+)
+
+STREAMED: Final = Response(200, [], [], 0)
+"""The response that has been handed on in pieces."""
+
+_AS_JSON: Final = InferenceRequest([])
+
+
+_EVENT: Final = b"data: %b\n\n"
+
+
+class DocumentForm:
+    """One request over HTTP, each of whose responses is a JSON document."""
+
+    __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
+
+    def __init__(self, rest: RestForm, frame: bytes, *, may_be_flat: bool) -> None:
+        self._rest = rest
+        self._frame = frame
+        self._may_be_flat = may_be_flat
+        self._is_flat = False
+        self._head = b""
+
+    @property
+    def timeout(self) -> float:
+        return self._rest.timeout
+
+    @property
+    def transport(self) -> Any:
+        return self._rest.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self._rest.named_headers()
+
+    def read(self) -> Read:
+        return self._rest.read()
+
+    def size(self, body: Buffer) -> int:
+        return len(body)
+
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+        if self._may_be_flat:
+            request = self._decode_flat(body, model)
+            if request is not None:
+                self._is_flat = True
+                return request
+        request = self._rest.decode(body, model, lend)
+        for output in request.outputs:
+            where = f"requested output {shown(output.name)}"
+            if output.parameters and output.parameters.get("binary_data"):
+                raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
+            if output.parameters and REGION in output.parameters:
+                raise InvalidRequest(f"{where} has the parameter {REGION}, but this carries JSON: leave it out")
+        return request
+
+    def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
+        """The request that a flat object is; None where the body is a whole inference request."""
+        length = self._rest.header_length
+        flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
+        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
+        if generate.is_inference_request(flat, declared.keys() | model.named):
+            return None
+        if length is not None:
+            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
+        # what a frame takes are its columns, whatever their names
+        columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.takes_columns else set()
+        return generate.decode_request(flat, declared, model.named | columns)
+
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
+        if not self._is_flat:
+            return self._frame % rest.encode_response(response, _AS_JSON)[0]
+        self._head = self._head or generate.encode_head(response)
+        return self._frame % generate.encode_response(response, self._head)
+
+
+def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
+    """The answer of `generate`: one document, also of a model that streams."""
+    text = yield from only(model, Stream(engine, model, DocumentForm(request, b"%b", may_be_flat=True)))
+    return respond(200, [JSON], [text])
+
+
+def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
+    """The answer of `generate_stream` and `infer_stream`: an event for each response."""
+    stream = Stream(engine, model, DocumentForm(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
+    try:
+        yield from stream.run()
+    except Exception as error:
+        if not stream.has_begun:
+            raise
+        yield Send(_failure(error if isinstance(error, InferenceError) else own_fault(error)))
+    return STREAMED
+
+
+def _failure(error: InferenceError) -> bytes:
+    return _EVENT % msgspec.json.encode(text_of(error))

@@ -1,0 +1,51 @@
+"""The REST form of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InvalidRequest
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from .._rest import body as rest
+from .._rest.raw_request import raw_request
+from .request import HEADER_LENGTH, Incoming
+from .response import BINARY, JSON, Response, respond
+
+
+class RestForm(Incoming):
+    """One inference request over HTTP: how its body is decoded, and its response encoded."""
+
+    timeout: float = math.inf
+
+    @property
+    def transport(self) -> Any:
+        return self.head.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self.head.named_headers()
+
+    def size(self, body: Buffer) -> int:
+        return len(body)
+
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+        header_length = self.header_length
+        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
+        text, binary = rest.encode_response(response, request)
+        if not binary:
+            return Response(200, [JSON, (b"content-length", b"%d" % len(text))], [text], len(text))
+        return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+
+
+def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
+    specs = model.inputs
+    if len(specs) != 1:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+        )
+    return raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))

@@ -1,0 +1,128 @@
+"""An HTTP request: its head, and what its headers say of its body. Knows no server and no framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .._protocol.body import Body
+from .._protocol.codings import coding_of
+from .._protocol.effects import Read, Steps
+from .._protocol.errors import InvalidRequest, LengthRequired, shown
+from .._protocol.headers import joined
+from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
+
+HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
+
+_DECIMAL: Final = re.compile(rb"[0-9]+")
+_MAX_DIGITS: Final = 18
+
+
+def _unmounted(_: Head) -> str:
+    return ""
+
+
+class Head(msgspec.Struct):
+    """A request without its body.
+
+    Args:
+        method: The HTTP method, in capitals.
+        path: What is behind the mount, percent-encoded, without the query.
+        headers: Names in lower case.
+        body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
+        transport: The adapter's own object, for `InferenceContext.transport`.
+        mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
+    """
+
+    method: str
+    path: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body_is_bounded: bool
+    transport: Any
+    mount: Callable[[Head], str] = _unmounted
+
+    def named_headers(self) -> Mapping[str, str]:
+        """The headers as models get them."""
+        return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+
+
+class Incoming(msgspec.Struct, eq=False):
+    """A request's body, which is read once or not at all, and what the headers say of it.
+
+    Args:
+        head: The request's head.
+        headers: Its headers by name, those that are repeated joined by a comma.
+        limit: The most bytes that are taken; None for no limit.
+        json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
+        is_left: Whether it has not been read.
+        header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
+    """
+
+    head: Head
+    headers: dict[bytes, bytes]
+    limit: int | None
+    json_limit: int | None = None
+    is_left: bool = True
+    header_length: int | None = None
+
+    def read(self) -> Read:
+        """The effect that reads the whole body."""
+        length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
+        named = self.headers.get(b"content-encoding")
+        coding = None if named is None else coding_of(named.decode("latin-1"))
+        whole = -1 if length is None or coding is not None else length
+        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit, whole=whole)
+        self.is_left = False
+        if length is None:
+            self._check_end()
+        else:
+            body.check(length)
+        return Read(body)
+
+    def length(self) -> int | None:
+        """How long the body is, None where its server tells its end."""
+        length = _length(self.headers, b"content-length")
+        if length is None:
+            self._check_end()
+        return length
+
+    def _check_end(self) -> None:
+        if not self.head.body_is_bounded:
+            raise LengthRequired(
+                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
+            )
+
+    def drop(self) -> Steps[None]:
+        """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
+        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.head.body_is_bounded)
+        if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
+            return
+        try:
+            body = Body(_length(self.headers, b"content-length"), self.limit, keep=False)
+            if body.length != 0:
+                body.check(body.length or 0)
+                yield Read(body)
+        except Exception:
+            return  # the response stands, whatever becomes of the rest
+
+
+def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
+    """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
+    value = headers.get(name)
+    if value is None:
+        return None
+    if value.isdigit() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    values = {part.strip() for part in value.split(b",")}
+    called = name.decode().title()
+    if len(values) > 1:
+        raise InvalidRequest(f"header {called} is repeated with different values: expected one")
+    value = values.pop()
+    if not _DECIMAL.fullmatch(value):
+        raise InvalidRequest(f"header {called} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+    if len(value) > _MAX_DIGITS:
+        raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
+    return int(value)

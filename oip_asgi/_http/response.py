@@ -1,0 +1,86 @@
+"""An HTTP response as a value, and its body in messages that servers take. Knows no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, final
+
+import msgspec
+
+from .._protocol import schemas
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InferenceError, NotFound, error_text, shown
+
+JSON: Final = (b"content-type", b"application/json")
+BINARY: Final = (b"content-type", b"application/octet-stream")
+
+_WHOLE: Final = 2**20
+"""Bytes up to which a body is one message, which is there twice, or thrice where its client is slow: each message costs a server as much
+as a copy of 100 KB."""
+
+_MESSAGE: Final = 2**17
+"""The most bytes in each message of a longer body: malloc has blocks of that size at hand, so they cost no page faults."""
+
+encoded_json: Final = msgspec.json.Encoder().encode
+"""A document as JSON."""
+
+
+@final
+class Response(msgspec.Struct, frozen=True):
+    """A response: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    parts: list[Buffer]
+    size: int
+
+    def messages(self) -> Iterable[tuple[bytes, bool]]:
+        """The parts as `bytes`, which is what servers take, and whether more of them follow."""
+        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
+
+    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
+        gathered: list[memoryview] = []
+        size, left = 0, self.size
+        for part in self.parts:
+            rest = memoryview(part)
+            while rest:
+                piece, rest = rest[: _MESSAGE - size], rest[_MESSAGE - size :]
+                gathered.append(piece)
+                size += len(piece)
+                left -= len(piece)
+                if size == _MESSAGE or not left:
+                    yield b"".join(gathered), left > 0
+                    gathered, size = [], 0
+
+
+CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
+"""Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+
+
+def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
+    """A response of these parts."""
+    size = sum(map(len, parts))
+    return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
+
+
+def json_response(status: int, document: msgspec.Struct) -> Response:
+    """A response that is one JSON document."""
+    return respond(status, [JSON], [encoded_json(document)])
+
+
+def text_of(error: InferenceError) -> schemas.Error:
+    """The document that an error is."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return schemas.Error(error_text(error).encode(errors="replace").decode())
+
+
+def refusal(error: InferenceError) -> Response:
+    """The response that an error is: its status, its headers, and its text as `{"error": text}`."""
+    response = json_response(error.status, text_of(error))
+    extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    return Response(response.status, response.headers + extra, response.parts, response.size)
+
+
+def not_under(path: str, prefix: str) -> Response:
+    """The response to a path that an application of its own does not answer."""
+    return refusal(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))

@@ -1,0 +1,163 @@
+"""How a path is looked up in a table of routes; the table itself is in `exchange`. Knows no headers, no bodies and no models but by name.
+
+A pattern is a path behind the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
+`[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
+
+Specification: HTTP/REST API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+
+from .._protocol.effects import Steps
+from .._protocol.errors import MethodNotAllowed, NotFound, shown
+from .._serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS
+from .response import Response
+
+Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
+"""Takes the exchange, and the model where the pattern names one."""
+
+_NAME: Final = re.compile(r"\{(model|region)\}")
+_VERSION: Final = "[/versions/{version}]"
+
+_NOT_SUPPORTED: Final = (
+    (re.compile("(/models/.+)?/trace/setting"), NO_TRACE_SETTINGS),
+    (re.compile("/logging"), NO_LOG_SETTINGS),
+    (re.compile("/cudasharedmemory/.+"), NO_CUDA),
+)
+"""Paths of Triton's extensions that are not found, and why."""
+
+
+class Route(NamedTuple):
+    """One line of the table.
+
+    Args:
+        method: The HTTP method. HEAD is answered where GET is.
+        pattern: The path.
+        handler: What answers it.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+
+
+class Match(msgspec.Struct, frozen=True):
+    """What a path names.
+
+    Args:
+        handlers: What answers it, by method.
+        name: The model's name, or the region's; None where the pattern has none.
+        version: Its version; None where the path has none.
+        is_split: Whether the name is made of several segments, which only a registered name may be.
+        is_region: Whether the name is a region's.
+    """
+
+    handlers: dict[str, Handler]
+    name: str | None = None
+    version: str | None = None
+    is_split: bool = False
+    is_region: bool = False
+
+
+class _Named(NamedTuple):
+    """The routes that have a name behind the same beginning.
+
+    Args:
+        is_region: Whether it is a region's, not a model's.
+        has_versions: Whether a version may be behind the name.
+        actions: The handlers by method, by what is behind that.
+    """
+
+    is_region: bool
+    has_versions: bool
+    actions: dict[str, dict[str, Handler]]
+
+
+class Routes:
+    """A table of routes, in the form in which paths are looked up."""
+
+    def __init__(self, table: Iterable[Route]) -> None:
+        self._fixed: dict[str, dict[str, Handler]] = {}
+        self._named: dict[str, _Named] = {}
+        for route in table:
+            name = _NAME.search(route.pattern)
+            if name:
+                before, behind = route.pattern[: name.start()], route.pattern[name.end() :]
+                named = self._named.setdefault(before, _Named(name[1] == "region", behind.startswith(_VERSION), {}))
+                handlers = named.actions.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), {})
+            else:
+                handlers = self._fixed.setdefault(route.pattern, {})
+            handlers[route.method] = route.handler
+            if route.method == "GET":
+                handlers["HEAD"] = route.handler
+
+    def first_segments(self) -> list[str]:
+        """The first segments of all paths, each once."""
+        return list(dict.fromkeys(path.split("/")[1] for path in (*self._fixed, *self._named) if path))
+
+    def match(self, path: str) -> Match | None:
+        """What a path names; None for nothing that is in the table."""
+        path = path.removesuffix("/")
+        plain = unquote if "%" in path else str
+        fixed = self._fixed.get(plain(path))
+        if fixed is not None:
+            return Match(fixed)
+        for before, named in self._named.items():
+            if not path.startswith(before) or len(path) == len(before):
+                continue
+            path, actions = path[len(before) :], named.actions
+            name, slash, action = path.rpartition("/")
+            handlers = actions.get(plain(action)) if slash and action else None
+            if handlers is None:
+                name, handlers = _longer_action(path, actions, plain)
+                if handlers is None:
+                    return None
+            if "/" not in name:
+                return Match(handlers, plain(name), None, False, named.is_region)
+            front, _, version = name.rpartition("/")
+            front, slash, word = front.rpartition("/")
+            if slash and named.has_versions and plain(word) == "versions":
+                return Match(handlers, plain(front), plain(version), "/" in front, named.is_region)
+            # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
+            return Match(handlers, plain(name), None, True, named.is_region)
+        return None
+
+
+def _longer_action(
+    path: str, actions: Mapping[str, dict[str, Handler]], plain: Callable[[str], str]
+) -> tuple[str, dict[str, Handler] | None]:
+    """What is before an action of two segments, as "docs/dataplane.json" has, or of none, and its handlers."""
+    segments = path.rsplit("/", 2)
+    if len(segments) > 2:
+        handlers = actions.get(plain("/".join(segments[1:])))
+        if handlers is not None:
+            return segments[0], handlers
+    return path, actions.get("")
+
+
+def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
+    """The error for a method that a path does not have, with `Allow`."""
+    allowed = ", ".join(handlers)
+    meant = f"; for inference, {method} to {shown(instead)}" if instead else ""
+    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
+
+
+def unknown_path(path: str, mount: str) -> NotFound:
+    """The error for a path that nothing answers."""
+    mount = mount.rstrip("/")
+    quoted = shown(unquote(path.removesuffix("/")))
+    for pattern, why in _NOT_SUPPORTED:
+        if pattern.fullmatch(unquote(path.removesuffix("/"))):
+            return NotFound(why)
+    return NotFound(
+        f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, {mount}/models, or "
+        f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, /infer_stream, /generate or "
+        f"/generate_stream behind it, or {mount}/repository/index"
+    )

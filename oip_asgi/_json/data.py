@@ -1,0 +1,316 @@
+"""JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
+
+Nearly all data is read by decoders that know its type: a short text as it nests; a long one in flat pieces, while its brackets and commas
+are compared with those that the shape implies. What these decoders refuse is read by `elements`, which names what is wrong.
+
+Specification: Tensor Data: flat, or nested as the shape, in row-major order.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+import types
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
+
+from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.interpreter import yield_interpreter
+from .._protocol.limits import LOOP_BYTES, PIECE
+from .._protocol.tensor_bytes import count
+from .._protocol.tensors import object_array, shaped
+from . import accelerators, elements
+from .text import without_escapes
+
+_FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
+
+_TYPES: Final[dict[str, Any]] = {
+    "b": bool | Literal[0, 1],
+    "u": int,
+    "i": int,
+    "f": _FLOAT,
+    "V": _FLOAT,  # as which numpy knows the BF16 of ml_dtypes
+    "O": str,
+}
+"""For each kind of dtype: what msgspec decodes an element as."""
+
+_SHORT: Final = LOOP_BYTES
+"""Bytes of text up to which it is decoded as it nests: its lists are small, however many they are."""
+
+_LIST: Final = re.compile(rb"[ \t\r\n]*\[")
+_NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
+_OPENING: Final = re.compile(rb"(?:[ \t\r\n]*\[)+")
+_SPACE: Final = b" \t\r\n"
+
+_NO_SKELETON: Final = bytes(set(range(256)) - set(b"[],"))
+_BLANK: Final = bytes.maketrans(b"[]", b"  ")
+
+_SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
+"""A number that takes msgspec and pysimdjson 8 microseconds, and Python's json a fraction of one."""
+
+_FEW: Final = 2**6
+"""Bytes of text up to which it does not matter how slow its numbers are."""
+
+_TURN: Final = 0.002
+"""Seconds after which the thread lets others have the interpreter."""
+
+_STEP: Final = 2**13
+"""Elements that are written in one call."""
+
+_MANY: Final = 2**9
+"""Elements above which an optional library writes them: it is quick with many."""
+
+_NULL: Final = b"n"
+"""What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The JSON text of `data` as an array."""
+    size = count(shape)
+    if len(text) > _SHORT and _LIST.match(text) is not None:
+        wanted = elements.Wanted(dtype, shape, size)
+        try:
+            return _read_long(memoryview(text), wanted)
+        except elements.Mismatch:
+            if len(text) > LOOP_BYTES:
+                raise
+        return _to_array(elements.read(bytes(text), wanted), dtype, shape)  # which names the place
+    try:
+        flat = _read_short(text, dtype.kind, shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        flat = None
+    if flat is None or len(flat) != size:
+        flat = elements.read(bytes(text), elements.Wanted(dtype, shape, size))
+    return _to_array(flat, dtype, shape)
+
+
+def _read_short(text: Buffer, kind: str, shape: tuple[int, ...]) -> list[Any] | None:
+    """The elements of a short text; None if they do not have the shape, or are slow to decode."""
+    if len(text) > _FEW and _is_slow(bytes(text), kind):
+        return None
+    if _NESTED.match(text):
+        return _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
+    if shape or _LIST.match(text):
+        return _FLAT[kind].decode(text)  # type: ignore[no-any-return]
+    return [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
+
+
+@cache  # bounded: 6 kinds, 65 depths
+def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
+    element: Any = _TYPES[kind]
+    for _ in range(depth):
+        element = types.GenericAlias(list, (element,))
+    return msgspec.json.Decoder(element)
+
+
+_FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
+"""The decoders of flat arrays, which nearly all `data` is."""
+
+
+def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any] | None:
+    """The elements of nested lists; None if they do not have the shape."""
+    level: list[Any] = [nested]
+    for size in shape:
+        if any(len(item) != size for item in level):
+            return None
+        level = list(chain.from_iterable(level))
+    return level
+
+
+def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
+    """Long data as an array, in pieces. It has the right brackets if its skeleton is that of the shape, as it is known to be JSON."""
+    shape, size = wanted.shape, wanted.size
+    if not size:
+        _check_empty(text, wanted)
+        return np.empty(shape, wanted.dtype)
+    if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
+        raise wanted.mismatch(0)
+    opening = _OPENING.match(text)
+    assert opening is not None  # it is a list
+    depth = opening[0].count(b"[")
+    is_flat = depth == 1 or (depth == len(shape) and shape[-1] == size)
+    if is_flat:
+        text = text[opening.end() : _end_of_flat(text)]
+    array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
+    since = time.monotonic()
+    for chunk in _chunks(text, strings=wanted.dtype.hasobject):
+        if not is_flat:
+            chunk, brackets = _flat_chunk(chunk, strings=wanted.dtype.hasobject)
+            skeleton.append(brackets)
+        if time.monotonic() - since > _TURN:
+            yield_interpreter()
+            since = time.monotonic()
+        values = _decode(b"[%b]" % chunk, wanted, filled, is_nested=depth > 1)
+        end = filled + len(values)
+        if end > size:
+            raise wanted.mismatch(filled, is_long=True)
+        array[filled:end] = values
+        filled = end
+    if filled != size or (not is_flat and not _has_skeleton(b",".join(skeleton), shape)):
+        raise wanted.mismatch(filled)
+    return array.reshape(shape)
+
+
+def _end_of_flat(text: memoryview) -> int:
+    """Where the closing brackets at the end of a text begin."""
+    end = len(text)
+    while end and text[end - 1] in b"] \t\r\n":
+        end -= 1
+    return end
+
+
+def _check_empty(text: memoryview, wanted: elements.Wanted) -> None:
+    """Look at long data of a tensor without elements."""
+    squeezed = bytes(text).translate(None, _SPACE)
+    if squeezed != b"[]" and not _has_skeleton(squeezed, wanted.shape):
+        raise wanted.mismatch(0)
+
+
+def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
+    """Whether a text has exactly the brackets and commas of arrays that nest as a shape."""
+    length = 0
+    for size in reversed(shape):
+        length = max(size * (length + 1) - 1, 0) + 2
+    if length != len(skeleton):  # before it is made: a shape may be of any size
+        return False
+    expected = b""
+    for size in reversed(shape):
+        expected = b"[%b]" % ((expected + b",") * size)[:-1]
+    return expected == skeleton
+
+
+def _chunks(text: memoryview, *, strings: bool) -> Iterator[bytes]:
+    """A text in pieces, which end at commas between elements: no element is cut."""
+    start, size = 0, PIECE
+    while start < len(text):
+        chunk = bytes(text[start : start + size])
+        if start + size < len(text):
+            comma = _last_comma(chunk) if strings else chunk.rfind(b",")
+            if comma < 0:
+                size *= 2
+                continue
+            chunk = chunk[:comma]
+        yield chunk
+        start, size = start + len(chunk) + 1, PIECE
+
+
+def _last_comma(chunk: bytes) -> int:
+    """The last comma outside strings, -1 if there is none."""
+    plain = without_escapes(chunk)
+    comma = plain.rfind(b",")
+    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string: the one before that string is not
+        comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
+    return comma
+
+
+def _flat_chunk(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
+    """A piece without the brackets between its elements, and its skeleton: these brackets and the commas."""
+    if not strings:
+        return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
+    if b"\\" in chunk:  # the same strings, with quotes at their ends only
+        chunk = chunk.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
+    parts = chunk.split(b'"')
+    skeleton = b"".join(parts[::2]).translate(None, _NO_SKELETON)
+    parts[::2] = [part.translate(_BLANK) for part in parts[::2]]
+    return b'"'.join(parts), skeleton
+
+
+def _decode(flat: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array | list[bytes]:
+    """One flat JSON array of elements, the first of which has this index, as an array or as BYTES elements."""
+    dtype, kind = wanted.dtype, wanted.dtype.kind
+    is_slow = _is_slow(flat, kind)
+    array = None if is_slow else accelerators.read(flat, dtype)
+    if array is not None:
+        return array
+    try:
+        values = None if is_slow else _FLAT[kind].decode(flat)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        values = None
+    if values is None:
+        values = elements.read_flat(flat, wanted, first, is_nested=is_nested)
+    return list(map(str.encode, values)) if kind == "O" else _to_array(values, dtype, (len(values),), first)
+
+
+def _is_slow(text: bytes, kind: str) -> bool:
+    """Whether a text has a number that is slow to read."""
+    return kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text) is not None
+
+
+def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
+    """Elements of the right types as an array. `first` is the index of the first of them in the whole, for errors."""
+    kind = dtype.kind
+    if kind == "f":
+        try:
+            # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
+            return ndarray(shape, dtype, _packer(len(flat), dtype)(*flat))
+        except (struct.error, OverflowError):
+            return shaped(_to_floats(flat, dtype, first), shape)
+    if kind == "V":
+        return shaped(_to_floats(flat, dtype, first), shape)
+    if kind == "O":
+        return object_array([element.encode() for element in flat], shape)
+    if kind == "b":
+        return shaped(np.array(flat, dtype), shape)
+    return shaped(integer_array(flat, dtype, "data", first), shape)
+
+
+@lru_cache(256)  # lengths repeat from request to request
+def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
+    return struct.Struct(f"<{size}{dtype.char}").pack
+
+
+def _to_floats(flat: list[Any], dtype: DType, first: int) -> Array:
+    wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
+    if dtype == wide.dtype:
+        return wide
+    array = cast(wide, dtype)
+    lost = np.isinf(array) & np.isfinite(wide)
+    if lost.any():
+        place = int(np.argmax(lost))
+        raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
+    return array
+
+
+def to_json(array: Array) -> bytes:
+    """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
+    if array.dtype.kind == "V":
+        array = cast(array, DTYPES["FP64"])
+    flat = array.ravel()
+    if len(flat) <= _STEP:
+        return _write(flat, 0)
+    return b"[%b]" % b",".join([_write(flat[start : start + _STEP], start)[1:-1] for start in range(0, len(flat), _STEP)])
+
+
+def _write(flat: Array, first: int) -> bytes:
+    """A piece of a flat array, whose first element has this index, as a JSON array."""
+    kind = flat.dtype.kind
+    if kind == "O":
+        return _encode(_strings(flat.tolist(), first))
+    text = (accelerators.write(flat) if len(flat) > _MANY else None) or _encode(flat.tolist())
+    if kind != "f" or text.find(_NULL) < 0 or not np.isinf(flat).any():
+        return text
+    values: list[Any] = flat.tolist()
+    for place in np.flatnonzero(np.isinf(flat)).tolist():
+        values[place] = "Infinity" if values[place] > 0 else "-Infinity"
+    return _encode(values)
+
+
+def _strings(elements: list[bytes], first: int) -> list[str]:
+    strings: list[str] = []
+    try:
+        strings.extend(map(bytes.decode, elements))
+    except UnicodeDecodeError:
+        place = len(strings)  # of the first that is none
+        text = f"BYTES element {first + place} is {shown(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        raise InvalidRequest(text) from None
+    return strings

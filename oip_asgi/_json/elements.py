@@ -1,0 +1,220 @@
+"""JSON `data` that a decoder which knows its type has refused: read by Python's json, and looked at element by element.
+
+Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Says what is wrong, and where.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal, DecimalException
+from itertools import chain
+from typing import Any, Final, NoReturn
+
+import msgspec
+import numpy as np
+
+from .._protocol.datatypes import DType, datatype_of
+from .._protocol.errors import InvalidRequest
+from .text import ONLY_FLOATS
+
+_EXPECTED: Final = {
+    "b": "true, false, 0 or 1",
+    "u": "an integer",
+    "i": "an integer",
+    "f": 'a number, null, "NaN", "Infinity" or "-Infinity"',
+    "O": "a string",
+}
+"""For each kind of dtype, what an element is called to a person."""
+
+_GOT: Final[dict[type, str]] = {
+    list: "an array",
+    dict: "an object",
+    str: "a string",
+    bool: "true or false",
+    type(None): "null",
+    int: "an integer",
+    float: "a number with a fraction or an exponent",
+}
+
+_NAMES: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+_MAX_DIGITS: Final = 20
+"""No integer datatype reaches 1e20: longer numbers need not be evaluated."""
+
+_MAX_INTEGER: Final = 300
+"""Digits of an integer that a float surely reaches."""
+
+_EXACT_DIGITS: Final = 15
+"""Two different numbers with so many digits at most are two different floats. So a float that is whole was written as a whole number."""
+
+_EXACT_BELOW: Final = 10**_EXACT_DIGITS
+
+
+class Mismatch(InvalidRequest):
+    """Long data do not have the shape. Where is not known."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the elements should be.
+
+    Args:
+        dtype: A dtype of the protocol.
+        shape: The tensor's dimensions.
+        size: How many elements it has.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of its values: BF16 counts as a float."""
+        return "f" if self.dtype.kind == "V" else self.dtype.kind
+
+    def mismatch(self, index: int, *, is_long: bool = False) -> Mismatch:
+        """The error of data that do not have the shape, as far as is known from the element `index` on."""
+        problem = "has too many elements" if is_long else f"has another form, or too few elements, from element {index} on"
+        return Mismatch(f"data {problem}: expected {self}")
+
+    def __str__(self) -> str:
+        flat = f"{self.size} in a flat array for shape {list(self.shape)}"
+        return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
+
+
+def _whole(text: str) -> int | float:
+    """The integer that a number stands for, NaN if it is not whole."""
+    if len(text) <= _EXACT_DIGITS:
+        value = float(text)
+        if abs(value) < _EXACT_BELOW:
+            return int(value) if value.is_integer() and (value or _is_zero(text)) else math.nan
+    try:
+        number = Decimal(text)
+        if number and number.adjusted() >= _MAX_DIGITS:
+            return int(math.copysign(10**_MAX_DIGITS, number))
+        whole = number.to_integral_value()
+    except DecimalException:
+        return math.nan
+    return int(whole) if whole == number else math.nan
+
+
+def _is_zero(text: str) -> bool:
+    """Whether a number that is 0 as a float is 0 as it is written, and not 1e-400."""
+    return text.lower().partition("e")[0].strip("-0.") == ""
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _MAX_INTEGER else float(text)
+
+
+def _no_literal(_: str) -> NoReturn:
+    raise InvalidRequest(ONLY_FLOATS)
+
+
+_FLOATS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=str)
+_INTEGERS: Final = json.JSONDecoder(parse_float=_whole, parse_int=_whole, parse_constant=_no_literal)
+_OTHERS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_no_literal)
+
+
+def _decode(text: bytes, wanted: Wanted) -> Any:
+    """A JSON value. Its elements have the types that the datatype asks for if they can."""
+    kind = wanted.kind
+    decoder = _FLOATS if kind == "f" else _INTEGERS if kind in "ui" else _OTHERS
+    try:
+        return decoder.decode(text.decode())
+    except RecursionError:
+        raise InvalidRequest(f"data is nested too deep: expected {wanted}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"data is not valid UTF-8: {error.reason}") from None
+
+
+def read(text: bytes, wanted: Wanted) -> list[Any]:
+    """The elements of a short JSON value, flat or nested."""
+    if text.lstrip().startswith(b"{"):  # which may be long
+        raise InvalidRequest(f"data is an object: expected {wanted}")
+    try:
+        value = _decode(text, wanted)
+    except ValueError as error:
+        raise InvalidRequest(f"data: {error}") from None
+    if type(value) is not list or (value and type(value[0]) is list):
+        _check_nested(value, "", len(wanted.shape), wanted)
+        return _flattened(value, wanted)
+    for index, element in enumerate(value):
+        _check(element, f"[{index}]", wanted)
+    if len(value) != wanted.size:
+        raise InvalidRequest(f"data has {len(value)} elements: expected {wanted}")
+    return value
+
+
+def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
+    """Refuse a value that has anything but elements of the datatype so deep."""
+    if not depth:
+        _check(value, place, wanted)
+        return
+    if type(value) is not list:
+        raise InvalidRequest(f"data{place} is {_GOT[type(value)]}: expected {wanted}")
+    for index, item in enumerate(value):
+        _check_nested(item, f"{place}[{index}]", depth - 1, wanted)
+
+
+def _flattened(nested: list[Any], wanted: Wanted) -> list[Any]:
+    level: list[Any] = [nested]
+    for axis, size in enumerate(wanted.shape):
+        for place, item in enumerate(level):
+            if len(item) != size:
+                raise InvalidRequest(f"data: array {place} of dimension {axis} has {len(item)} items, not {size}: expected {wanted}")
+        level = list(chain.from_iterable(level))
+    return level
+
+
+def read_flat(text: bytes, wanted: Wanted, first: int, *, is_nested: bool) -> list[Any]:
+    """The elements of a piece of long data, which is one flat JSON array."""
+    try:
+        flat: list[Any] = _decode(text, wanted)
+    except ValueError:
+        raise wanted.mismatch(first) from None
+    kind = wanted.kind
+    for index, element in enumerate(flat, first):
+        if not _is_right(element, kind):
+            if index >= wanted.size:
+                raise wanted.mismatch(first, is_long=True)
+            indices: Sequence[Any] = np.unravel_index(index, wanted.shape) if is_nested and wanted.shape else [index]
+            _check(element, "".join(f"[{int(number)}]" for number in indices), wanted)
+    return flat
+
+
+def _is_right(element: Any, kind: str) -> bool:
+    """Whether an element is one of the datatype."""
+    cls = type(element)
+    if cls is str:
+        return element in _NAMES if kind == "f" else kind == "O" and _is_text(element)
+    if kind == "f":
+        return cls is int or element is None or (cls is float and not math.isinf(element))
+    if kind == "b":
+        return cls is bool or (cls is int and element in (0, 1))
+    return cls is int and kind in "ui"
+
+
+def _is_text(element: str) -> bool:
+    try:
+        element.encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+    return True
+
+
+def _check(element: Any, place: str, wanted: Wanted) -> None:
+    """Refuse an element that is not one of the datatype."""
+    kind = wanted.kind
+    if _is_right(element, kind):
+        return
+    if type(element) is list:
+        raise InvalidRequest(f"data{place} is an array: expected {wanted}")
+    expected = f"expected {_EXPECTED[kind]} for {datatype_of(wanted.dtype)}"
+    if type(element) is float and kind == "f":
+        raise InvalidRequest(f"data{place}: number out of range: {expected}")
+    if type(element) is float and kind in "ui":
+        raise InvalidRequest(f"data{place} is not a whole number: {expected}")
+    raise InvalidRequest(f"data{place} is {_GOT[type(element)]}: {expected}")

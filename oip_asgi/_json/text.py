@@ -1,0 +1,105 @@
+"""JSON text that is looked at without a decoder: what is outside strings, how deep it nests, and Python's literals. Knows no documents."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InvalidRequest
+from .._protocol.limits import PIECE
+
+MAX_ARRAYS: Final = 4_000_000
+"""Arrays that one JSON may have. A decoder skips the brackets of `data` in one go, and nothing else runs meanwhile."""
+
+MAX_DEPTH: Final = 100
+"""How deep JSON may nest, wherever it does."""
+
+NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
+ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point data only"
+
+_MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
+"""What Python's json writes for non-finite numbers -> a number of the same length."""
+
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255}.get(code, 0) for code in range(256))
+
+
+def outside_strings(text: Buffer) -> Iterator[bytes]:
+    """A text without its strings, in chunks."""
+    view, start, is_inside = memoryview(text), 0, False
+    while start < len(view):
+        chunk = bytes(view[start : start + PIECE])
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2 and len(chunk) > 1:
+            chunk = chunk[:-1]  # an escape is not cut
+        start += len(chunk)
+        parts = without_escapes(chunk).split(b'"')
+        yield b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
+
+
+def without_escapes(text: bytes) -> bytes:
+    """A text of the same length in which each quote begins or ends a string."""
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+
+
+def check_members(text: Buffer, most: int, what: str) -> None:
+    """Count the members of objects, and the arrays, before a decoder looks at them: each member takes ten times its text."""
+    arrays = bytes(text).count(b"[") if len(text) > MAX_ARRAYS else 0
+    if arrays > MAX_ARRAYS:
+        raise InvalidRequest(f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor data")
+    if len(text) > most and sum(chunk.count(b":") for chunk in outside_strings(text)) > most:
+        raise InvalidRequest(f"{what} more than {most} members")
+
+
+def check_unseen(text: Buffer) -> None:
+    """Look at what decoders skip."""
+    view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
+    try:
+        for start in range(0, len(view), PIECE):
+            chunk = bytes(view[start : start + PIECE])
+            decoder.decode(chunk)
+            brackets += chunk.count(b"[") + chunk.count(b"{")
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
+    if brackets <= MAX_DEPTH:  # it nests no deeper than it has brackets
+        return
+    depth = 0
+    for outside in outside_strings(view):
+        depths = depth + np.cumsum(np.frombuffer(outside.translate(_STEPS, _NO_BRACKETS), np.int8), dtype=np.int64)
+        if len(depths):
+            depth = int(depths[-1])
+            if depths.max() > MAX_DEPTH:
+                raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
+
+
+def mask_literals(text: Buffer) -> bytes | None:
+    """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may be changed too."""
+    masked = whole = bytes(text)
+    for literal, number in _MASKS.items():
+        masked = masked.replace(literal, number)
+    return None if masked == whole else masked
+
+
+def place_of(text: Any, part: Any) -> slice:
+    """Where a part that a decoder gave stands in its text."""
+    start = _address(part) - _address(text)
+    return slice(start, start + len(part))
+
+
+def blanked(text: Buffer, places: list[slice]) -> bytes:
+    """A text with a number in the place of some parts, which are in order."""
+    view, parts, end = memoryview(text), list[Buffer](), 0
+    for place in places:
+        parts += view[end : place.start], b"0"
+        end = place.stop
+    return b"".join([*parts, view[end:]])
+
+
+def _address(part: Any) -> int:
+    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
+    return address

@@ -1,0 +1,222 @@
+"""Responses of one model, kept by what they answer. Waits for nothing itself. Knows no requests' wire forms and no transport.
+
+Equal requests that come while the first of them runs join it: its flight tells them when its response is there.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias, final
+
+from .._protocol.effects import Signal
+from .._protocol.errors import TimedOut
+from .._protocol.tensors import InferenceResponse, Tensor, known_tensor
+from .uses import Uses
+
+Key: TypeAlias = tuple[Uses, bytes]
+"""What loaded the function that answers, so that a model that is loaded again has other keys, and a digest of the request."""
+
+_SHARE: Final = 8
+"""A response that takes more than this part of the cache is not kept: it would drive out all others."""
+
+_PER_RESPONSE: Final = 500
+_PER_TENSOR: Final = 500
+_PER_ELEMENT: Final = 40
+_PER_PARAMETER: Final = 100
+"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take beside what they hold."""
+
+
+@dataclass(frozen=True)
+class ResponseCache:
+    """Answers a request from memory where an equal one was answered before: `server.model(..., cache=ResponseCache())`.
+
+    Requests are equal where their inputs have the same names, datatypes, shapes and bytes, their parameters are the same, and so are the
+    outputs that they ask for. Equal ones that come at the same time call the function once. It is for functions whose result depends on
+    their inputs alone. Each model has its own cache, in each process; it is emptied when the model is loaded again or unloaded.
+
+    Args:
+        max_bytes: How much memory the responses may take. The one that was used least recently goes first, and one that would take more
+            than an eighth is not kept.
+        ttl: How many seconds a response is kept; None for as long as there is room.
+
+    Raises:
+        ValueError: An argument is no number of what it counts.
+    """
+
+    max_bytes: int = 64 << 20
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.max_bytes) is not int or self.max_bytes < 1:
+            raise ValueError(f"max_bytes={self.max_bytes!r} must be a number of bytes, 1 or more")
+        is_number = isinstance(self.ttl, (int, float)) and not isinstance(self.ttl, bool)
+        if self.ttl is not None and not (is_number and 0 < self.ttl < math.inf):
+            raise ValueError(f"ttl={self.ttl!r} must be a positive number of seconds, or None for no limit")
+
+
+@final
+class Flight:
+    """A call that runs, and whose response equal requests wait for. May be called from any thread."""
+
+    __slots__ = ("_cache", "_key", "ended", "has_failed", "is_joined", "response")
+
+    def __init__(self, cache: Cache, key: Key) -> None:
+        self._cache = cache
+        self._key = key
+        self.ended = Signal()
+        """Set when the response is there, or will never be."""
+        self.is_joined = False
+        """Whether equal requests wait for it."""
+        self.response: InferenceResponse | None = None
+        self.has_failed = False
+        """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
+
+    def keep(self, response: InferenceResponse, now: float) -> None:
+        """The response is there. It is copied where it is kept, or somebody waits for it: the caller may change it."""
+        size = _size(response)
+        is_small = self._cache.has_room(size)
+        if not is_small:
+            self._cache.forget(self._key, self)  # from here on nobody joins it
+        if is_small or self.is_joined:
+            self.response = InferenceResponse([_kept(tensor) for tensor in response.outputs], dict(response.parameters))
+            if is_small:
+                self._cache.store(self._key, self.response, size, now)
+        self.end(None)
+
+    def end(self, error: BaseException | None) -> None:
+        """The call has ended, with this error where it has one."""
+        self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
+        self._cache.forget(self._key, self)
+        self.ended.set()
+
+
+def _kept(tensor: Tensor) -> Tensor:
+    array = tensor.array.copy()
+    array.flags.writeable = False
+    return known_tensor(tensor.name, array, dict(tensor.parameters))
+
+
+def renewed(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
+    """A kept response for another request. Its arrays are read-only, and shared with all others."""
+    tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
+    for tensor in tensors:
+        tensor.parameters = dict(tensor.parameters)
+    return InferenceResponse(tensors, dict(kept.parameters), request_id, name, version)
+
+
+class Found(NamedTuple):
+    """What is known of a request.
+
+    Args:
+        response: Its response, where that is kept.
+        flight: Else the call that will make it.
+        leads: Whether that is the request's own call.
+    """
+
+    response: InferenceResponse | None
+    flight: Flight | None
+    leads: bool
+
+
+class _Entry(NamedTuple):
+    response: InferenceResponse
+    size: int
+    until: float
+
+
+@final
+class Cache:
+    """The responses of one model. May be called from any thread."""
+
+    def __init__(self, options: ResponseCache) -> None:
+        self._most = options.max_bytes
+        self._seconds = math.inf if options.ttl is None else options.ttl
+        self._lock = threading.Lock()
+        self._entries: dict[Key, _Entry] = {}  # those used least recently first
+        self._size = 0
+        self._flights: dict[Key, Flight] = {}
+        self._lookups = 0
+
+    def enter(self, most: int) -> bool:
+        """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
+        with self._lock:
+            if self._lookups >= most:
+                return False
+            self._lookups += 1
+            return True
+
+    def leave(self) -> None:
+        """The counterpart of `enter`."""
+        with self._lock:
+            self._lookups -= 1
+
+    def look(self, key: Key, now: float) -> Found:
+        """The response of a request, or the call that makes it: that of an equal request, or its own, which must `end` the flight."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                if now < entry.until:
+                    self._entries[key] = entry
+                    return Found(entry.response, None, leads=False)
+                self._size -= entry.size
+            flight = self._flights.get(key)
+            if flight is not None:
+                flight.is_joined = True
+                return Found(None, flight, leads=False)
+            flight = self._flights[key] = Flight(self, key)
+            return Found(None, flight, leads=True)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a response of so many bytes is kept."""
+        return size <= self._most // _SHARE
+
+    def store(self, key: Key, response: InferenceResponse, size: int, now: float) -> None:
+        """Keep a response of so many bytes, and let others go for it."""
+        with self._lock:
+            before = self._entries.pop(key, None)
+            if before is not None:
+                self._size -= before.size
+            self._entries[key] = _Entry(response, size, now + self._seconds)
+            self._size += size
+            while self._size > self._most:
+                oldest = self._entries.pop(next(iter(self._entries)))
+                self._size -= oldest.size
+
+    def forget(self, key: Key, flight: Flight) -> None:
+        """Let nobody join this flight any more."""
+        with self._lock:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
+    def clear(self) -> None:
+        """Keep nothing of what there is."""
+        with self._lock:
+            self._entries.clear()
+            self._size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes the responses take."""
+        return self._size
+
+
+def _size(response: InferenceResponse) -> int:
+    """How many bytes a response takes in the cache."""
+    return _PER_RESPONSE + _size_of(response.parameters) + sum(map(_size_of_tensor, response.outputs))
+
+
+def _size_of_tensor(tensor: Tensor) -> int:
+    array = tensor.array
+    size = _PER_TENSOR + _size_of(tensor.parameters)
+    if not array.dtype.hasobject:
+        return size + array.nbytes
+    return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
+
+
+def _size_of(parameters: Mapping[str, object]) -> int:
+    return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())

@@ -1,0 +1,47 @@
+"""What kind of callable something is. Knows no signatures and no requests."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any, Final, Literal, TypeAlias
+
+from .._protocol.errors import ModelFault
+
+Kind: TypeAlias = Literal["thread", "inline", "async", "stream", "async stream"]
+"""How a model's function runs: a `def` in a worker thread or inline, a coroutine function, a generator, an async generator."""
+
+
+STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})
+"""Those that answer a request more than once."""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling gives something to await: an `async def`, a partial of one, or an object whose `__call__` is one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
+    """How a function runs."""
+    if is_async(function):
+        return "async"
+    while isinstance(function, functools.partial):
+        function = function.func
+    for called in (function, type(function).__call__):
+        if inspect.isasyncgenfunction(called):
+            return "async stream"
+        if inspect.isgeneratorfunction(called):
+            return "stream"
+    return run
+
+
+def no_coroutine(result: Any) -> Any:
+    """The result of a call, unless it is a coroutine that nobody would await."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise ModelFault("it returned a coroutine: register the async def itself")
+    return result

@@ -1,0 +1,326 @@
+"""The lifecycle of one model: its state, the handler that answers its requests, its loads and unloads. Knows no requests.
+
+Only one load or unload runs at a time, and all who wait for a load wait for the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, final
+
+from .._protocol.effects import Spawn, Steps, Wait
+from .._protocol.errors import ModelFailed, NotFound, NotReady
+from .._protocol.log import log_raised
+from .handler import Handler
+from .loader import Loader, LoadParameters
+
+State: TypeAlias = Literal[
+    "registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded", "unregistering", "unregistered"
+]
+"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, what was loaded before serves."""
+
+Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "unload", "unregister", "unload ended", "server stopped"]
+"""What somebody asks for, or what came of it."""
+
+Action: TypeAlias = Literal[
+    "begin to load", "wait", "refuse", "serve", "serve as before", "discard", "begin to unload", "forget", "nothing"
+]
+"""What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = MappingProxyType(
+    {
+        ("registered", "load"): ("begin to load", "loading"),
+        ("failed", "load"): ("begin to load", "loading"),
+        ("unloaded", "load"): ("begin to load", "loading"),
+        ("ready", "load"): ("begin to load", "reloading"),
+        ("loading", "load"): ("wait", "loading"),
+        ("reloading", "load"): ("wait", "reloading"),
+        ("unloading", "load"): ("wait", "unloading"),
+        ("unregistering", "load"): ("refuse", "unregistering"),
+        ("unregistered", "load"): ("refuse", "unregistered"),
+        #
+        ("loading", "loaded"): ("serve", "ready"),
+        ("loading", "raised"): ("nothing", "failed"),
+        ("loading", "cancelled"): ("nothing", "registered"),
+        ("reloading", "loaded"): ("serve", "ready"),
+        ("reloading", "raised"): ("serve as before", "ready"),
+        ("reloading", "cancelled"): ("nothing", "ready"),
+        ("unloading", "loaded"): ("discard", "unloading"),
+        ("unloading", "raised"): ("nothing", "unloading"),
+        ("unloading", "cancelled"): ("discard", "unloading"),
+        ("unregistering", "loaded"): ("discard", "unregistering"),
+        ("unregistering", "raised"): ("nothing", "unregistering"),
+        ("unregistering", "cancelled"): ("discard", "unregistering"),
+        #
+        ("registered", "unload"): ("nothing", "unloaded"),
+        ("failed", "unload"): ("nothing", "unloaded"),
+        ("loading", "unload"): ("begin to unload", "unloading"),
+        ("ready", "unload"): ("begin to unload", "unloading"),
+        ("reloading", "unload"): ("begin to unload", "unloading"),
+        ("unloading", "unload"): ("nothing", "unloading"),
+        ("unloaded", "unload"): ("nothing", "unloaded"),
+        ("unregistering", "unload"): ("nothing", "unregistering"),
+        ("unregistered", "unload"): ("nothing", "unregistered"),
+        #
+        ("registered", "unregister"): ("nothing", "unregistered"),
+        ("failed", "unregister"): ("nothing", "unregistered"),
+        ("unloaded", "unregister"): ("nothing", "unregistered"),
+        ("loading", "unregister"): ("begin to unload", "unregistering"),
+        ("ready", "unregister"): ("begin to unload", "unregistering"),
+        ("reloading", "unregister"): ("begin to unload", "unregistering"),
+        ("unloading", "unregister"): ("nothing", "unregistering"),
+        #
+        ("unloading", "unload ended"): ("nothing", "unloaded"),
+        ("unregistering", "unload ended"): ("nothing", "unregistered"),
+        #
+        ("registered", "server stopped"): ("nothing", "registered"),
+        ("failed", "server stopped"): ("nothing", "registered"),
+        ("unloaded", "server stopped"): ("nothing", "registered"),
+        ("ready", "server stopped"): ("forget", "registered"),
+        ("loading", "server stopped"): ("nothing", "loading"),
+        ("reloading", "server stopped"): ("nothing", "reloading"),
+        ("unloading", "server stopped"): ("nothing", "unloading"),
+        ("unregistering", "server stopped"): ("nothing", "unregistering"),
+        ("unregistered", "server stopped"): ("nothing", "unregistered"),
+    }
+)
+"""All that can happen to a model. Any other event in a state is an error of this package."""
+
+
+def transition(state: State, event: Event) -> tuple[Action, State]:
+    """What an event does in a state, and the next state; LookupError where that cannot happen."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise LookupError(f"a model that is {state} cannot have the event {event!r}") from None
+
+
+@final
+class _Loading:
+    """One load. Requests that come meanwhile wait for it if `is_waited_for`, and are refused if not."""
+
+    spawn: Spawn
+
+    def __init__(self, is_waited_for: bool) -> None:
+        self.is_waited_for = is_waited_for
+        self.event: Literal["loaded", "raised", "cancelled"] = "cancelled"
+        self.error: Exception | None = None
+        self.is_discarded = False
+
+
+class Lifecycle:
+    """The state of one model, and the handler that answers its requests."""
+
+    def __init__(self, called: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None]) -> None:
+        self.state: State = "registered" if handler is None else "ready"
+        self.reload_failed = False
+        self.load_seconds: float | None = None
+        """How long the last load took that succeeded."""
+        self._handler = handler
+        self._called = called
+        self._loader = loader
+        self._describe = describe
+        self._lock = threading.RLock()
+        self._loading: _Loading | None = None
+        self._unloading: Spawn | None = None
+        self._retired: list[Handler] = []
+        """Handlers that get no more requests, and whose `unload=` is still to be called."""
+
+    def _move(self, event: Event) -> Action:
+        """Go to the next state, and return what to do. The caller holds the lock."""
+        action, self.state = transition(self.state, event)
+        self.reload_failed = action == "serve as before"
+        return action
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are answered."""
+        return self.state in ("ready", "reloading")
+
+    def acquire(self) -> Handler | None:
+        """The handler for one request, which calls `uses.release` at its end; None if the model does not serve."""
+        while (handler := self._handler) is not None:
+            handler.uses.items.append(None)
+            if handler is self._handler:
+                return handler
+            handler.uses.release()  # it was replaced meanwhile, and its unload may not have seen this request
+        return None
+
+    # Loading
+
+    def begin_at_start(self) -> Spawn | None:
+        """Begin to load a model that is registered, while the server starts: requests that come meanwhile are refused."""
+        with self._lock:
+            begun = self._begin(LoadParameters(), is_waited_for=False) if self.state == "registered" else None
+            return None if begun is None else begun.spawn
+
+    def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
+        """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the server's own."""
+        while self.state in ("registered", "loading"):
+            with self._lock:
+                self._end_lost()
+                begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
+                loading = begun or self._loading
+            if begun is not None:
+                yield begun.spawn
+            if loading is None or not (loading.is_waited_for or at_start):
+                return
+            yield Wait(loading.spawn.ended)
+
+    def load(self, parameters: LoadParameters) -> Steps[None]:
+        """Load the model, or load it again, after a load or an unload that runs. What was loaded before serves meanwhile."""
+        own = None
+        while own is None or (own.event == "cancelled" and not own.is_discarded):
+            with self._lock:
+                self._end_lost()
+                # a request would have loaded a model that is only registered, and waited for that
+                own = self._begin(parameters, is_waited_for=self.state == "registered")
+                running = own.spawn if own is not None else self._running()
+            if own is not None:
+                yield running
+            yield Wait(running.ended)
+        if own.error is not None:
+            raise ModelFailed(f"failed to load {self._called}: see the server's log") from own.error
+        if own.is_discarded:
+            is_known = self.state not in ("unregistering", "unregistered")
+            raise NotReady(f"model {self._called} was unloaded while it was loading") if is_known else self._unregistered()
+
+    def _unregistered(self) -> NotFound:
+        return NotFound(f"model {self._called} is not found: it was unregistered")
+
+    def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Loading | None:
+        """A load, for its driver to start; None if another one or an unload runs. The caller holds the lock."""
+        action = self._move("load")
+        if action == "refuse":
+            raise self._unregistered()
+        if action == "wait":
+            return None
+        loading = self._loading = _Loading(is_waited_for)
+        loading.spawn = Spawn(self._load(loading, parameters))
+        return loading
+
+    def _running(self) -> Spawn:
+        """The load that runs, or the unload, which waits for the load."""
+        if self._loading is not None:
+            return self._loading.spawn
+        assert self._unloading is not None  # else nothing has to wait
+        return self._unloading
+
+    def _end_lost(self) -> None:
+        """End a load or an unload that was cancelled, or whose event loop was closed. The caller holds the lock."""
+        loading, unloading = self._loading, self._unloading
+        if loading is not None and _is_lost(loading.spawn):
+            loading.spawn.part.close()
+            self._end_load(loading, None)  # if it had not even begun
+            loading.spawn.ended.set()  # for those who wait on other event loops
+        if unloading is not None and self._loading is None and _is_lost(unloading):
+            unloading.part.close()
+            if self._unloading is unloading:  # it had not even begun
+                self._end_unload()
+            unloading.ended.set()
+
+    def _load(self, loading: _Loading, parameters: LoadParameters) -> Steps[None]:
+        made = None
+        try:
+            since = time.monotonic()
+            made = yield from self._loader.load(parameters)
+            self.load_seconds = time.monotonic() - since
+            loading.event = "loaded"
+        except Exception as error:
+            loading.event, loading.error = "raised", error
+            remains = ", so what was loaded before still serves" if self.is_serving else ", so it is not ready"
+            log_raised(logging.ERROR, error, "model %s: load= raised%s", self._called, remains)
+        finally:
+            replaced = self._end_load(loading, made)
+            del loading  # its error knows this frame: together they would live until the next garbage collection
+        if replaced is not None:
+            yield Spawn(self._unload_handler(replaced))
+
+    def _end_load(self, loading: _Loading, made: Handler | None) -> Handler | None:
+        """Take in what a load made. Returns the handler that it replaces, if `unload=` is to be called with it."""
+        with self._lock:
+            if self._loading is not loading:
+                return None
+            self._loading = None
+            action = self._move(loading.event)
+            loading.is_discarded = action == "discard"
+            if made is not None and action == "discard":
+                self._retire(made)
+            elif made is not None:
+                self._describe(made)
+                replaced, self._handler = self._handler, made
+                if replaced is not None and self._loader.is_factory and self._loader.has_unload:
+                    self._retire(replaced)
+                    return replaced
+            return None
+
+    # Unloading
+
+    def unload(self, event: Literal["unload", "unregister"]) -> Spawn | None:
+        """Let no request begin any more. Returns the unloading, for its driver to start; None if there is nothing to do."""
+        with self._lock:
+            self._end_lost()
+            if self._move(event) != "begin to unload":
+                return None
+            handler, self._handler = self._handler, None
+            if handler is not None:
+                self._retire(handler)
+            spawn = self._unloading = Spawn(self._unload(self._loading))
+            return spawn
+
+    def wait_until_unloaded(self) -> Steps[None]:
+        """Wait while the model is being unloaded."""
+        unloading = self._unloading
+        if unloading is not None:
+            yield Wait(unloading.ended)
+
+    def forget(self) -> None:
+        """Have the model loaded again at the next start of the server."""
+        with self._lock:
+            stays = self._loader.has_unload or not self._loader.has_load
+            if not (stays and self.state == "ready") and self._move("server stopped") == "forget":
+                self._handler = None
+
+    def _retire(self, handler: Handler) -> None:
+        """Note a handler for `unload=`: each one that `load=` made, or the registered function once."""
+        with self._lock:
+            if self._loader.is_factory or not self._retired:
+                self._retired.append(handler)
+
+    def _claim(self, handler: Handler) -> bool:
+        """True for the first who wants to call `unload=` for a handler. If he was cancelled before, another one does it."""
+        with self._lock:
+            is_first = handler in self._retired
+            if is_first:
+                self._retired.remove(handler)
+            return is_first
+
+    def _unload(self, loading: _Loading | None) -> Steps[None]:
+        try:
+            if loading is not None:
+                yield Wait(loading.spawn.ended)
+            for handler in self._retired.copy():
+                yield from self._unload_handler(handler)
+        finally:
+            self._end_unload()
+
+    def _unload_handler(self, handler: Handler) -> Steps[None]:
+        """Call `unload=` for a handler as soon as no request uses it."""
+        yield Wait(handler.uses.idle())
+        yield from self._loader.unload(handler, partial(self._claim, handler))
+
+    def _end_unload(self) -> None:
+        with self._lock:
+            self._unloading = None
+            if not self._loader.has_unload:
+                self._retired.clear()
+            self._move("unload ended")
+
+
+def _is_lost(spawn: Spawn) -> bool:
+    return spawn.is_lost() or spawn.ended.is_set()

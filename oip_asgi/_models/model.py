@@ -1,0 +1,102 @@
+"""A registered model: its options, what it declares, its slots, its lifecycle and its numbers. Knows no requests and no transport."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from .._codecs.registry import Codecs
+from .._protocol.tensors import plain_name
+from .batches import Batches
+from .binding import Shown
+from .cache import Cache
+from .callables import kind_of
+from .handler import Handler
+from .lifecycle import Lifecycle
+from .limiter import Limiter, Slot
+from .loader import Loader
+from .options import NO_TIMEOUT, ModelOptions
+from .statistics import Statistics
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+AtOnce: TypeAlias = Callable[[Callable[..., Any]], int]
+"""How many calls of a function may run at once if its user does not say it."""
+
+
+class Model:
+    """One version of a model."""
+
+    def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
+        self.options = options
+        self.name = plain_name(options.name, options)
+        self.version = options.version
+        self.inputs = tuple(options.inputs)
+        self.outputs = tuple(options.outputs)
+        self.streams = False
+        self.undeclared: tuple[str, ...] = ()
+        """The inputs of which only the name is known, as its parameters have it."""
+        self.named: frozenset[str] = frozenset()
+        """The inputs that parameters of the function are named after."""
+        self.takes_columns = False
+        """Whether one parameter, such as a data frame, takes inputs of any name."""
+        self.optional: frozenset[str] = frozenset()
+        """The inputs that a request may leave out."""
+        self.shown = Shown(self.inputs, is_open=not self.inputs)
+        self.timeout = _seconds(options.timeout)
+        self.stream_timeout = _seconds(options.stream_timeout)
+        self._at_once = at_once
+        self.batching = options.batching()
+        batches = None if self.batching is None else Batches[Slot](self.batching.most, self.batching.preferred)
+        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, batches)
+        if self.batching is not None:
+            self._warn_of_queue(self.batching.most)
+        self.cache = None if options.cache is None else Cache(options.cache)
+        self.statistics = Statistics()
+        self.loader = Loader(options, codecs)
+        first = None
+        if options.function is not None:
+            first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
+            self._describe(first)
+        self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe)
+
+    def _describe(self, handler: Handler) -> None:
+        """Take over the description of the handler that answers requests from now on."""
+        if self.cache is not None:
+            self.cache.clear()
+        self.inputs, self.outputs = handler.inputs, handler.outputs
+        self.undeclared = handler.binding.undeclared
+        self.named, self.streams = handler.binding.named, handler.streams
+        self.shown = handler.binding.shown
+        self.takes_columns = handler.binding.request_reader is not None and self.shown.is_open
+        is_required = handler.binding.names.is_required
+        self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
+        if self.options.max_concurrency is None and self.batching is None:
+            self.limiter.set_max_concurrency(self._at_once(handler.function))
+
+    def _warn_of_queue(self, most: int) -> None:
+        limiter = self.limiter
+        let_in = limiter.max_concurrency + limiter.max_queue
+        if let_in < most:
+            _logger.warning(
+                "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of one row never fill a batch of "
+                "max_batch_size=%d: raise max_queue",
+                self, let_in, limiter.max_concurrency, limiter.max_queue, most,
+            )  # fmt: skip
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its function runs on an event loop, or streams; a function that `load=` returns may do so."""
+        return self.options.function is None or kind_of(self.options.function, "thread") != "thread"
+
+    def __str__(self) -> str:
+        return str(self.options)
+
+    def __repr__(self) -> str:
+        return f"<{self}: {self.lifecycle.state}>"
+
+
+def _seconds(timeout: float | None) -> float:
+    return math.inf if timeout is None or timeout >= NO_TIMEOUT else timeout

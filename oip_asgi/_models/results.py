@@ -1,0 +1,305 @@
+"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire forms.
+
+A result that is wrong is the model's fault: it raises `ModelFault`, whose text is for the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
+
+from .._codecs.base import AnyInputCodec
+from .._codecs.column_writing import column_to_tensor
+from .._codecs.pandas import PandasCodec, is_series
+from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
+from .._codecs.registry import Codecs
+from .._codecs.torch import without_torch
+from .._protocol.datatypes import NUMBERS, Array, cast
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, listed, shown
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensor_bytes import count
+from .._protocol.tensors import InferenceResponse, Tensor, as_array, known_tensor, object_array, plain, wire_array
+from .annotations import Outputs
+from .callables import no_coroutine
+from .specs import TensorSpec
+
+T = TypeVar("T")
+
+
+def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    """The response with the outputs that a model's result stands for."""
+    if outputs.are_open and not asked:  # as nearly always
+        spec = outputs.single
+        array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
+        if type(array) is str:
+            with suppress(UnicodeEncodeError):  # which is told below
+                array = object_array([array.encode()], (1,))
+        if type(array) is ndarray and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
+            name = "output_0" if spec is None else spec.name
+            if array.dtype in NUMBERS:
+                return InferenceResponse([Tensor(name, array)])
+            if array.dtype.kind == "O":
+                with suppress(TypeError, ValueError):  # which are told below
+                    return InferenceResponse([Tensor(name, array)])
+    result = no_coroutine(result)
+    response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
+    if outputs.declared:
+        response.outputs = _in_declared_order(response.outputs, outputs.declared)
+    elif len(response.outputs) > 1 and not _are_its_keys(response.outputs, result):
+        names = [tensor.name for tensor in response.outputs]
+        if len(set(names)) != len(names):
+            raise ModelFault(f"outputs {names} have the same name twice")
+    return response
+
+
+def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:
+    """Whether outputs have the names of a dict's items, which are different ones: a set of many names would take as much memory again."""
+    if type(result) is not dict or len(result) != len(outputs):
+        return False
+    return all(type(key) is str and tensor.name == key for tensor, key in zip(outputs, result, strict=True))
+
+
+def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    returned, codecs = outputs.returned, outputs.codecs
+    request_codec = returned.request_codec or codecs.request_codec_of(result)
+    specs = {spec.name: spec for spec in outputs.declared}
+    if request_codec is not None:
+        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
+        result, taken = _faults(request_codec.take_out, result, written_as | asked.keys())
+        named: Collection[tuple[str, Any]] = taken.items()
+        response = _faults(request_codec.encode_response, "", result)
+        if request_codec is not PandasCodec:  # what a user's codec made may be anything
+            response = _finished(response, outputs, asked)
+        annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
+    else:
+        response = InferenceResponse([])
+        named = _named(result, outputs)
+        annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.each,) * len(named)
+    for (key, value), codec in zip(named, annotated, strict=True):
+        name = _sendable(key)
+        if value is None:
+            raise ModelFault("the model returned None: did you forget `return`?" if result is None else f"output {name!r} is None")
+        response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
+    return response
+
+
+def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+    """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
+    value = _faults(without_torch, value)
+    if isinstance(value, ndarray):
+        _check_empty(name, value)
+    if spec is not None and spec.content_type is not None:
+        codec = codecs.inputs[spec.content_type]
+    if asked is None:
+        return _plainly(name, value, codec or codecs.tensor_codec_of(value), spec)
+    try:
+        tensor = _written(name, value, codecs.inputs[asked])
+    except ModelFault as error:
+        raise _refused(name, asked, error) from None
+    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.tensor_codec_of(value), spec))
+
+
+def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None) -> Tensor:
+    tensor = _tensor(name, value, codec)
+    array = tensor.array
+    if spec is None or tensor.parameters or array.ndim != 1 or not isinstance(value, (list, tuple)):
+        return tensor
+    # an empty list has no datatype and no further dimensions of its own
+    shape = (0, *(max(size, 0) for size in spec.shape[1:]))
+    tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
+    return tensor
+
+
+def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable[[], Tensor]) -> Tensor:
+    """An output in the content type that the request asks for. It must be as declared too."""
+    if spec is None:
+        return tensor
+    try:
+        return _cast(tensor, spec)
+    except ModelFault as error:
+        _cast(plainly(), spec)  # if this raises too, the result itself is not as declared
+        raise _refused(tensor.name, asked, error) from None
+
+
+def _refused(name: str, content_type: str, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
+
+
+def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    """A response that a model or its codec made. Outputs are written again if the request asks for another content type."""
+    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
+    finished: list[Tensor] = []
+    for tensor in response.outputs:
+        made = _rechecked(tensor)
+        wanted = asked.get(tensor.name)
+        if wanted is not None and wanted != tensor.parameters.get("content_type"):
+            made = _kept(_anew(tensor, wanted, outputs.codecs), wanted, specs.get(tensor.name), partial(_rechecked, tensor))
+        finished.append(made)
+    return InferenceResponse(finished, _checked("the response", response.parameters))
+
+
+def _named(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
+    if isinstance(result, Mapping):
+        return result.items() if type(result) is dict else list(result.items())
+    declared = outputs.declared
+    is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
+    values = list(result) if is_several else [result]
+    names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
+    if len(names) != len(values):
+        raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
+    return list(zip(names, values, strict=True))
+
+
+def _rechecked(tensor: Tensor) -> Tensor:
+    """A copy of a tensor that the model made, and may have changed to something invalid."""
+    made = _tensor(_sendable(tensor.name), tensor.array, None)
+    made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
+    return made
+
+
+def _sendable(name: Any) -> str:
+    if isinstance(name, str):
+        with suppress(UnicodeEncodeError):
+            return plain(name)
+    raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
+
+
+def _checked(where: str, parameters: Parameters) -> Parameters:
+    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
+    checked: Parameters = {}
+    for name, given in parameters.items():
+        here = f"{where} has the parameter {shown(name)} = {shown(given)}"
+        value: Any = given.item() if isinstance(given, np.generic) else given
+        kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+        if kind is None or not isinstance(name, str):
+            raise ModelFault(f"{here}: expected a str, int, float or bool")
+        if kind is int and not -(2**63) <= value < 2**64:
+            raise ModelFault(f"{here}, which has more than 64 bits")
+        try:
+            checked[plain(name)] = plain(value) if kind is str else kind(value)
+        except UnicodeEncodeError:
+            raise ModelFault(f"{here}: expected text without lone surrogates") from None
+    return checked
+
+
+def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
+    """An output through a codec, or without one as numpy makes an array of its value."""
+    if codec is not None:
+        return _written(name, value, codec)
+    if is_series(value):
+        return _faults(column_to_tensor, name, value)
+    try:
+        array = wire_array(value)
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"output {name!r} is no tensor: {error}") from error
+    if array.ndim == 0 and not isinstance(value, ndarray):
+        array = array.reshape(1)
+    _check_empty(name, array)
+    return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+
+
+def _check_empty(name: str, array: Array) -> None:
+    if not array.size:
+        try:
+            count(array.shape)
+        except InvalidRequest as error:
+            raise ModelFault(f"output {name!r} has {shown(array.shape)} as its shape: {error}") from None
+
+
+def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
+    """A tensor with another content type: it is decoded with its own, and encoded with the other one."""
+    own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
+    try:
+        value = tensor.array if own is None else own.decode_output(tensor)
+        return _written(tensor.name, value, codecs.inputs[content_type])
+    except (InferenceError, ModelFault, ValueError) as error:
+        raise _refused(tensor.name, content_type, error) from None
+
+
+def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
+    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
+    if codec.content_type == "np":
+        value = _faults(as_array, value)
+    elif is_series(value):
+        value = value.tolist()
+    elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
+        tensor = _faults(codec.encode_output, name, _listed(name, _faults(as_array, value).reshape(-1)))
+        if tensor.shape == value.shape[:1]:
+            tensor.array = tensor.array.reshape(value.shape)
+        return tensor
+    return _faults(codec.encode_output, name, value)
+
+
+def _listed(name: str, array: Array) -> Any:
+    if array.dtype.kind != "M":
+        return array.tolist()
+    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
+    if np.any((points != array) & ~np.isnat(array)):
+        raise ModelFault(f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a pandas.Series")
+    return points.tolist()
+
+
+def _faults(encode: Callable[..., T], *args: Any) -> T:
+    try:
+        return encode(*args)
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"the result cannot be encoded: {error}") from error
+
+
+def _in_declared_order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
+    by_name = {tensor.name: tensor for tensor in outputs}
+    names = [spec.name for spec in declared]
+    if len(by_name) != len(outputs) or by_name.keys() != set(names):
+        raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} came back, but {names} are declared")
+    return [_cast(by_name[spec.name], spec) for spec in declared]
+
+
+def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
+    array = tensor.array
+    if array.shape == (1,) and not spec.shape:
+        array = array.reshape(())  # a Python scalar, and a scalar is declared
+    if "content_type" in tensor.parameters:
+        array = spec.of_list(array)
+    if not spec.fits(array.shape):
+        raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
+    if array.dtype == spec.dtype:
+        tensor.array = array
+        return tensor
+    # the values no longer have the dtype that these parameters name
+    parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
+    return Tensor(spec.name, _converted(array, tensor, spec), parameters)
+
+
+def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
+    dtype = spec.dtype
+    if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
+    converted = cast(array, dtype)
+    lost = converted != array if dtype.kind in "ui" else np.isinf(converted) & ~np.isinf(array)
+    if np.any(lost):
+        raise ModelFault(f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared {spec.datatype}")
+    return converted
+
+
+def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
+    """The outputs that a request asks for, in its order."""
+    check_asked(asked, [tensor.name for tensor in outputs])
+    by_name = {tensor.name: tensor for tensor in outputs}
+    return [by_name[output.name] for output in asked]
+
+
+def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
+    """Check that a model has the outputs that a request asks for."""
+    there = frozenset(known)
+    seen: set[str] = set()
+    for output in asked:
+        if output.name in seen:
+            raise InvalidRequest(f"output {shown(output.name)} is asked for twice: expected each name once")
+        seen.add(output.name)
+        if output.name not in there:
+            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {listed(known)}")

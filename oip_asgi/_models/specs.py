@@ -1,0 +1,190 @@
+"""Declared tensors, and the check of a request's inputs against them. Knows no callables and no wire forms.
+
+Specification: Model Metadata, `$metadata_tensor`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .._protocol.datatypes import MAX_RANK, Array, DType, dtype_of
+from .._protocol.errors import InvalidRequest, listed, shown
+from .._protocol.tensors import Tensor, known_tensor, plain_name
+
+
+class _Resolved:
+    """Values that a `TensorSpec` makes from its fields. They stand here so that the dataclass does not take them for fields."""
+
+    dtype: DType
+    """The numpy dtype of the datatype."""
+    _fixed: tuple[tuple[int, int], ...]
+    """The axes whose size is declared, and these sizes."""
+
+
+@dataclass(frozen=True)
+class TensorSpec(_Resolved):
+    """A declared input or output tensor.
+
+    Args:
+        name: The tensor's name.
+        datatype: One of the protocol's datatypes, such as "FP32".
+        shape: The dimensions; -1 stands for any size.
+        content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
+            tensor's `parameters`.
+        labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
+            by classification are told these.
+        format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
+            tensor, or the format is unknown or has not as many dimensions.
+
+    Specification: `$metadata_tensor`; Content Types, Model Metadata; Triton's Classification Extension.
+    """
+
+    name: str
+    datatype: str
+    shape: Sequence[int]
+    content_type: str | None = None
+    labels: Sequence[str] | None = None
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"{here}: the name must be a non-empty string")
+        object.__setattr__(self, "name", plain_name(self.name, here))
+        if not isinstance(self.datatype, str):
+            raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
+        try:
+            object.__setattr__(self, "dtype", dtype_of(self.datatype))
+        except InvalidRequest as error:
+            raise ValueError(f"{here}: {error}") from None
+        if not isinstance(self.shape, (list, tuple)) or not all(type(dimension) is int for dimension in self.shape):
+            raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
+        if any(dimension < -1 for dimension in self.shape) or len(self.shape) > MAX_RANK:
+            raise ValueError(f"{here}: dimensions must be -1 (any size) or more, and at most {MAX_RANK}")
+        if self.content_type is not None and not isinstance(self.content_type, str):
+            raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
+        if self.labels is not None:
+            self._check_labels(here)
+            object.__setattr__(self, "labels", tuple(self.labels))
+        if self.format is not None:
+            if self.format not in ("NCHW", "NHWC"):
+                raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
+            if len(self.shape) not in (3, 4):
+                raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
+
+    def _check_labels(self, here: str) -> None:
+        labels = self.labels
+        if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
+            raise TypeError(f'{here}: labels={labels!r} must be a list of strings, such as ["cat", "dog"]')
+        for label in labels:
+            if ":" in label:
+                raise ValueError(f"{here}: the label {label!r} has a colon, at which clients split what they are told")
+            plain_name(label, f"{here}: label {label!r}")
+        if self.dtype.kind not in "iuf":
+            raise ValueError(f"{here}: labels are for integers, FP16, FP32 and FP64")
+        row = self.shape if len(self.shape) < 2 else self.shape[1:]
+        if -1 not in row and math.prod(row) != len(labels):
+            raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a tensor's shape has the declared rank and fixed dimensions."""
+        if len(shape) != len(self.shape):
+            return False
+        for axis, size in self._fixed:  # noqa: SIM110  (a generator costs more than all of it)
+            if shape[axis] != size:
+                return False
+        return True
+
+    def of_list(self, array: Array) -> Array:
+        """An array of N values in the declared rank. It is for tensors that say a content type.
+
+        Codecs write N values as `[N]`; the `np` codec and MLServer's clients write `[N, 1]`. So `[N, 1]` is reshaped if `[-1]` is
+        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is. Other arrays are returned as they are.
+        """
+        rank = len(self.shape)
+        if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
+            return array.reshape(-1)
+        if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
+            return array.reshape(-1, 1)
+        return array
+
+
+class AnyShape(TensorSpec):
+    """A tensor whose datatype is declared and whose shape is not: any is taken. What metadata has to say of its shape is `[-1]`."""
+
+    def fits(self, _: tuple[int, ...]) -> bool:
+        return True
+
+    def of_list(self, array: Array) -> Array:
+        return array
+
+
+class InputNames:
+    """Which input tensors a model takes."""
+
+    def __init__(
+        self,
+        specs: Sequence[TensorSpec],
+        required: frozenset[str],
+        optional: frozenset[str] | None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._required = required
+        self._known = None if optional is None else required | optional
+        self._reserved = reserved
+
+    def is_required(self, name: str) -> bool:
+        """Whether a request must have this input."""
+        return name in self._required
+
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
+        tensors: dict[str, Tensor] = {}
+        for tensor in inputs:
+            tensors[tensor.name] = tensor
+        if tensors.keys() != self._required or len(inputs) != len(tensors):
+            self._check_names([tensor.name for tensor in inputs])
+        if self._specs:
+            for name, tensor in tensors.items():
+                spec = self._specs.get(name)
+                if spec is None:
+                    continue
+                array = tensor.array
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                    array = spec.of_list(array)
+                dtype = array.dtype
+                if dtype is not spec.dtype and dtype != spec.dtype:
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                if not spec.fits(array.shape):
+                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                if array is not tensor.array:
+                    tensors[name] = known_tensor(name, array, tensor.parameters)
+        return tensors
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+            seen.add(name)
+            if self._known is not None and name not in self._known:
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+            if name in self._reserved:
+                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
+        if not self._required <= seen:
+            raise InvalidRequest(
+                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
+            )
+
+
+def _named(names: frozenset[str] | set[str]) -> str:
+    return listed(sorted(names)) or "no inputs"

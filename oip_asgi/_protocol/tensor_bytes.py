@@ -1,0 +1,71 @@
+"""Array <-> raw bytes: row-major, little-endian, without padding. Knows no transport, no tensor names and no JSON.
+
+Specification: Binary Tensor Data Extension; gRPC's raw contents are the same bytes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy import ndarray
+
+from .bytes_elements import cut, join
+from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
+from .errors import InvalidRequest
+from .tensors import object_array
+
+_SMALL: Final = 4096
+"""Bytes up to which an array is copied in less time than a view of it is made."""
+
+
+@lru_cache(256)  # shapes are short, and repeat from request to request
+def count(shape: tuple[int, ...]) -> int:
+    """How many elements a tensor of this shape has, in exact arithmetic and before anything is allocated."""
+    if len(shape) > MAX_RANK:
+        raise InvalidRequest(f"shape has {len(shape)} dimensions: at most {MAX_RANK} are possible")
+    elements = prod(shape)
+    if elements > MAX_ELEMENTS:
+        raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
+    if elements == 0 and prod(filter(None, shape)) > MAX_EMPTY:
+        raise InvalidRequest(f"shape is too large: it has a 0, and its other dimensions multiply to more than {MAX_EMPTY}")
+    return elements
+
+
+def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Raw bytes as an array, which is a view of `data` where its alignment allows."""
+    elements, kind = count(shape), dtype.kind
+    if kind == "O":
+        return object_array(cut(data, elements), shape)
+    size = elements * dtype.itemsize
+    if len(data) != size:
+        raise InvalidRequest(
+            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {size} ({elements} elements of {dtype.itemsize} bytes)"
+        )
+    if kind == "b":
+        codes = np.frombuffer(data, np.uint8)
+        if codes.size and codes.max() > 1:
+            place = int(np.argmax(codes > 1))
+            raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
+    if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
+        return ndarray(shape, dtype, data)
+    array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
+    if not array.flags.aligned:
+        array = array.copy()
+    return array.reshape(shape)
+
+
+def view_raw(array: Array) -> Buffer:
+    """The same as `to_raw`, as a view of the array where that is possible and takes less time than a copy."""
+    if array.dtype.hasobject:
+        return join(array.flat)
+    if array.nbytes <= _SMALL:
+        return array.tobytes()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def to_raw(array: Array) -> bytes:
+    """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
+    return bytes(join(array.flat)) if array.dtype.hasobject else array.tobytes()

@@ -1,0 +1,333 @@
+"""The one representation of tensors, requests and responses. Knows no wire form: neither JSON nor raw bytes.
+
+A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
+
+from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
+from .errors import InvalidRequest, shown
+from .limits import LOOP_BYTES
+from .schemas import Parameters, RequestOutput
+
+Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+"""Headers as clients' libraries hold them."""
+
+
+CLASSIFICATION: Final = "classification"
+"""The parameter of a requested output that asks for its largest elements."""
+
+REGION: Final = "shared_memory_region"
+SHARED_MEMORY: Final = (REGION, "shared_memory_byte_size", "shared_memory_offset")
+"""The parameters of a tensor whose data are in shared memory."""
+
+Lend: TypeAlias = Callable[[Parameters], Buffer]
+"""Gives the bytes of a tensor whose parameters say that they are in shared memory."""
+
+ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
+
+_FEW: Final = 2**6
+"""Elements of an array up to which another array object would take as much memory as they do."""
+
+
+_NO_NUMBERS: Final = np.empty(0, np.float32)
+
+
+def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
+    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
+    answer."""
+    for name in ELSEWHERE:
+        if name in parameters and name not in supported:
+            raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
+
+
+def lend_nothing(parameters: Parameters) -> Buffer:
+    """Refuse to read shared memory."""
+    check_supported(parameters, "it")
+    raise InvalidRequest("it has no data")
+
+
+def own_parameters(parameters: Parameters) -> Parameters:
+    """Parameters of a tensor without those that say where in shared memory it was."""
+    return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
+
+
+def wire_array(value: Any) -> Array:
+    """A value as an array whose dtype the protocol knows, in wire order."""
+    if type(value) is list and value and type(value[0]) in (str, bytes):
+        known = _as_bytes(value)
+        if known is not None:
+            return object_array(known, (len(known),))
+    array = as_array(value)
+    kind = array.dtype.kind
+    if kind == "O":
+        return _bytes_array(array)
+    if datatype_of(array.dtype) is not None:
+        return array
+    if kind in "US":
+        return _bytes_array(array.astype(object))
+    wire = array.dtype.newbyteorder("<")
+    if datatype_of(wire) is None:
+        raise TypeError(f"the protocol has no datatype for numpy dtype {array.dtype}")
+    return array.astype(wire)
+
+
+def as_array(value: Any) -> Array:
+    """`numpy.asarray`, but with text and bytes as Python objects."""
+    if isinstance(value, ndarray):
+        if type(value) is not ndarray and np.ma.is_masked(value):
+            raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
+        return np.asarray(value)
+    return np.asarray(value, dtype=object if _holds_text(value) else None)
+
+
+def _holds_text(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        classes = set(map(type, value))
+        nested = [element for element in value if isinstance(element, (list, tuple))] if classes & {list, tuple} else []
+        return any(issubclass(cls, (str, bytes)) for cls in classes) or any(map(_holds_text, nested))
+    return isinstance(value, (str, bytes))
+
+
+def _bytes_array(array: Array) -> Array:
+    elements = array.ravel().tolist()
+    known = _as_bytes(elements)
+    if known is elements:
+        return array
+    return object_array([_to_bytes(element) for element in elements] if known is None else known, array.shape)
+
+
+def _as_bytes(elements: list[Any]) -> list[bytes] | None:
+    """Elements as `bytes`, where all are `bytes`, or all are `str`: the same list where nothing has to change. None for others."""
+    classes = set(map(type, elements))
+    if classes == {str}:
+        return list(map(str.encode, elements))
+    return elements if classes <= {bytes} else None
+
+
+def _to_bytes(element: object) -> bytes:
+    if isinstance(element, str):
+        return element.encode()
+    if isinstance(element, (bytes, bytearray, memoryview)):
+        return bytes(element)
+    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {shown(element)}")
+
+
+def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
+    """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
+    return shaped(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
+
+
+def shaped(array: Array, shape: tuple[int, ...]) -> Array:
+    """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
+    if len(shape) == 1:
+        return array
+    return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else ndarray(shape, array.dtype, array.tobytes())
+
+
+def plain(text: str) -> str:
+    """A string as JSON and gRPC take it: of no subclass, such as numpy's own."""
+    text.encode()
+    return str.__str__(text)
+
+
+def plain_name(name: str, where: object) -> str:
+    """A name that is given at registration, as `plain`."""
+    try:
+        return plain(name)
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
+
+
+def size_of(tensors: Iterable[Tensor]) -> int:
+    """How many bytes tensors have. Elements of BYTES are not looked at if there are many: then they are long for an event loop anyway."""
+    size = 0
+    for tensor in tensors:
+        array = tensor.array
+        size += array.nbytes
+        if array.dtype.hasobject and size <= LOOP_BYTES:
+            size += sum(map(len, array.ravel().tolist()))
+    return size
+
+
+def read_only(array: Array) -> None:
+    """Let nobody write to an array, nor to what it is a view of."""
+    part: Any = array
+    while isinstance(part, ndarray):
+        part.setflags(write=False)
+        part = part.base
+
+
+class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each
+    """A named array, as it came in a request or goes out in a response.
+
+    Args:
+        name: The tensor's name.
+        array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are converted
+            where nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
+        parameters: The tensor's parameters, without `binary_data_size`, which belongs to the transfer.
+
+    Raises:
+        TypeError: The protocol has no datatype for the array.
+
+    Specification: Request Input, Response Output.
+    """
+
+    name: str
+    array: Array
+    parameters: Parameters = {}
+
+    def __post_init__(self) -> None:
+        array = self.array
+        if type(array) is not ndarray or array.dtype not in NUMBERS:
+            self.array = wire_array(array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.array.shape
+
+    @property
+    def datatype(self) -> str:
+        """The protocol's name of the array's dtype."""
+        return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
+
+
+def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of an array that needs no check, such as the array of another tensor: `Tensor` would look at each BYTES element."""
+    tensor = Tensor(name, _NO_NUMBERS, parameters)
+    tensor.array = array
+    return tensor
+
+
+class InferenceRequest(msgspec.Struct, eq=False):
+    """An inference request, whichever way it came in.
+
+    Args:
+        inputs: The input tensors, in the request's order. Arrays of received requests are read-only.
+        id: The request's identifier, None where it has none.
+        parameters: The request's parameters.
+        outputs: The outputs asked for; empty means all.
+        decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
+            request codecs such as `PandasCodec`. Never sent.
+
+    Specification: Inference Request JSON Object.
+    """
+
+    inputs: list[Tensor]
+    id: str | None = None
+    parameters: Parameters = {}
+    outputs: list[RequestOutput] = []
+    decoders: Mapping[str, Callable[[Tensor], Any]] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of the input called `name`.
+
+        Raises:
+            KeyError: There is no such input.
+        """
+        return _named(self.inputs, name, "input")
+
+    def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
+        """The request as any HTTP client sends it, to `models/{name}/infer`.
+
+        Args:
+            binary: Whether the inputs go as bytes behind the JSON, not in it. Outputs come back so where the request's parameter
+                `binary_data_output` is true.
+
+        Returns:
+            Headers and body. The client adds Content-Length.
+
+        Raises:
+            InvalidRequest: A BYTES element is not UTF-8, so JSON cannot carry it: send it as binary.
+
+        Specification: Inference Request JSON Object, Binary Tensor Data Extension.
+        """
+        from .._rest.body import to_http  # a convenience: what is below knows no wire form
+
+        return to_http(self, binary=binary)
+
+
+class InferenceResponse(msgspec.Struct, eq=False):
+    """An inference response. A model that returns one decides its outputs and parameters; the server adds the rest.
+
+    Args:
+        outputs: The output tensors.
+        parameters: The response's parameters.
+        id: The identifier of the request, None where it had none.
+        model_name: The model that answered.
+        model_version: Its version, None for a model without versions.
+
+    Specification: Inference Response JSON Object.
+    """
+
+    outputs: list[Tensor]
+    parameters: Parameters = {}
+    id: str | None = None
+    model_name: str = ""
+    model_version: str | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of the output called `name`.
+
+        Raises:
+            KeyError: There is no such output.
+        """
+        return _named(self.outputs, name, "output")
+
+    @classmethod
+    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
+        """A response as any HTTP client received it.
+
+        Args:
+            headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
+            body: Its body, decompressed.
+            status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
+
+        Returns:
+            Tensors whose arrays are views of the body where it is binary.
+
+        Raises:
+            ErrorResponse: It is an error, with its `text` and `response_status`.
+            InvalidResponse: It is neither an error nor an inference response.
+
+        Specification: Inference Response JSON Object, Binary Tensor Data Extension.
+        """
+        from .._rest.client import from_http  # as in InferenceRequest.to_http
+
+        return from_http(headers, body, status)
+
+
+def _named(tensors: list[Tensor], name: str, what: str) -> Array:
+    for tensor in tensors:
+        if tensor.name == name:
+            return tensor.array
+    raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
+
+
+class InferenceContext(msgspec.Struct, frozen=True, eq=False):
+    """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
+
+    Args:
+        id: The request's identifier, None where it has none.
+        headers: The request's headers, or its metadata over gRPC; names in lower case.
+        parameters: The request's parameters.
+        model_name: The name the model was called by.
+        model_version: The version that runs, None for a model without versions.
+        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
+            pool is reached through it.
+    """
+
+    id: str | None
+    headers: Mapping[str, str]
+    parameters: Parameters
+    model_name: str
+    model_version: str | None
+    transport: Any

@@ -1,0 +1,216 @@
+"""A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
+
+Specification: HTTP/REST Inference, Binary Tensor Data Extension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from .._json import documents
+from .._json.data import from_json, to_json
+from .._protocol import schemas
+from .._protocol.datatypes import Buffer, dtype_of, name_of
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
+from .._protocol.schemas import Parameters
+from .._protocol.tensor_bytes import from_raw, view_raw
+from .._protocol.tensors import (
+    REGION,
+    InferenceRequest,
+    InferenceResponse,
+    Lend,
+    Tensor,
+    check_supported,
+    known_tensor,
+    lend_nothing,
+    own_parameters,
+)
+
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+
+_encode: Final = msgspec.json.Encoder().encode
+
+_DECIMAL: Final = re.compile("[0-9]{1,18}")
+
+_MARK: Final = b"\0"
+"""What stands in JSON for a text that is put there later. JSON has it nowhere."""
+
+_FEW: Final = 2**12
+"""Bytes of a body up to which parts of it are copied in less time than views of them are made."""
+
+_NULL_LENGTH: Final = len(b"null")
+
+_REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
+
+
+def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary."""
+    text, behind = (body, None) if header_length is None else _split(body, header_length)
+    if not text:
+        raise InvalidRequest("the body is empty: expected a JSON object with inputs")
+    document = documents.request_document(text)
+    inputs = _decode_tensors(document.inputs, "inputs", behind, lend)
+    if document.outputs:
+        for place, output in enumerate(document.outputs):
+            if output.parameters:
+                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    parameters = document.parameters or {}
+    if parameters:
+        _check_flag(parameters, "binary_data_output", "parameters")
+    return InferenceRequest(inputs, document.id, parameters, document.outputs)
+
+
+def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
+    """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`."""
+    try:
+        text, behind = (body, None) if header_length is None else _split(body, header_length)
+        document = documents.response_document(bytes(text))
+        if document.error is not None:
+            raise ErrorResponse(document.error)
+        if document.outputs is None:
+            raise InvalidRequest("outputs is missing: expected a list of tensors")
+        items = [
+            schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters), item.data) for item in document.outputs
+        ]
+        outputs = _decode_tensors(items, "outputs", behind, lend_nothing)
+        for item, tensor in zip(items, outputs, strict=True):
+            if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
+                tensor.array = tensor.array.copy()  # only what views the body is no one's to change
+    except InvalidRequest as error:
+        raise InvalidResponse(f"the response is not one of inference: {error}") from None
+    return InferenceResponse(outputs, _given(document.parameters), document.id, document.model_name or "", document.model_version)
+
+
+def _given(parameters: schemas.ReceivedParameters | None) -> Parameters:
+    """Parameters without those that are null, as that says no more than leaving them out."""
+    return {name: value for name, value in (parameters or {}).items() if value is not None}
+
+
+def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
+    """The JSON of a body, and what is behind it."""
+    if header_length > len(body):
+        raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
+    whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
+    return whole[:header_length], whole[header_length:]
+
+
+class _BinaryData:
+    """The bytes behind the JSON, taken from the front by each binary input in turn."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, size: int) -> Buffer:
+        start = self._position
+        left = len(self._data) - start
+        if size > left:
+            raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
+        self._position = start + size
+        return self._data[start : self._position]
+
+    def finish(self) -> None:
+        left = len(self._data) - self._position
+        if left:
+            raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
+
+
+def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, lend: Lend) -> list[Tensor]:
+    binary = None if behind is None else _BinaryData(behind)
+    tensors: list[Tensor] = []
+    for item in items:
+        try:
+            tensors.append(_decode_tensor(item, binary, lend))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
+    if binary is not None:
+        binary.finish()
+    return tensors
+
+
+def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, lend: Lend) -> Tensor:
+    dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
+    make = known_tensor if dtype.hasobject else Tensor
+    is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
+    if "binary_data_size" not in parameters:
+        if is_absent:
+            if REGION in parameters:
+                return make(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
+            check_supported(parameters, "it")
+            raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+        return make(item.name, from_json(data, dtype, item.shape), parameters)
+    if not is_absent:
+        raise InvalidRequest("both data and binary_data_size are given: expected one of them")
+    size = binary_size(parameters)
+    if size and binary is None:
+        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+    array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
+    return make(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
+
+
+def binary_size(parameters: Mapping[str, object]) -> int:
+    size = parameters["binary_data_size"]
+    if type(size) is not int or size < 0:
+        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+    return size
+
+
+def _check_flag(parameters: Parameters, name: str, place: str) -> None:
+    value = parameters.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
+
+
+def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
+    """A response as its JSON and the bytes of each binary output, in order."""
+    every = request.parameters.get("binary_data_output", False)
+    asked: dict[str, object] = {}
+    if request.outputs:
+        for output in request.outputs:
+            if output.parameters:  # None for one in shared memory, which is not sent
+                asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
+    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
+    document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
+    return _encode(document), binary
+
+
+def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
+    """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`."""
+    inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
+    return _encode(schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)), parts
+
+
+def _encode_tensors(
+    tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
+) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
+    """Tensors as their documents, and the bytes behind the JSON."""
+    written: list[schemas.ResponseOutput] = []
+    binary: list[Buffer] = []
+    for tensor in tensors:
+        name, array, parameters = tensor.name, tensor.array, tensor.parameters
+        data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        is_binary = asked.get(name, every)
+        if is_binary:
+            content = view_raw(array)
+            binary.append(content)
+            parameters = {**parameters, "binary_data_size": len(content)}
+        elif is_binary is not None:
+            try:
+                data = msgspec.Raw(to_json(array))
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{what} {shown(name)}: {error}: {remedy}") from None
+        datatype = name_of(array.dtype) or tensor.datatype
+        written.append(schemas.ResponseOutput(name, array.shape, datatype, parameters, data))
+    return written, binary
+
+
+def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:
+    """A request as headers and body. `InferenceRequest.to_http` says more."""
+    text, parts = encode_request(request, binary=binary)
+    if not binary:
+        return {"Content-Type": "application/json"}, text
+    return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])

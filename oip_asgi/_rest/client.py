@@ -1,0 +1,88 @@
+"""What a client received, headers, body and status -> an inference response, or the error that a server of any kind answered.
+
+Knows no client and no models.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import ErrorResponse, InvalidResponse, shown
+from .._protocol.tensors import Headers, InferenceResponse
+from .body import HEADER_LENGTH, decode_response
+
+_DECIMAL: Final = re.compile("[0-9]{1,18}")
+_MEMBERS: Final = ("error", "detail", "message", "error_msg")
+"""Where servers put the text of an error: this package and Triton, FastAPI and KServe, gateways."""
+
+_SHOWN: Final = 500
+"""Characters of an error's text."""
+
+
+def from_http(headers: Headers, body: Buffer, status: int | None = None) -> InferenceResponse:
+    """Headers, body and status as a response. `InferenceResponse.from_http` says more."""
+    pairs = [(_text(name).lower(), _text(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
+    if status is not None and not 200 <= status <= 299:
+        target = next((value for name, value in pairs if name == "location"), None) if 300 <= status <= 399 else None
+        raise ErrorResponse(_error_in(body) if target is None else f"a redirect to {_cut(target)}", status)
+    lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]
+    if len(lengths) > 1 or (lengths and not _DECIMAL.fullmatch(lengths[0])):
+        raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
+    try:
+        return decode_response(body, int(lengths[0]) if lengths else None)
+    except ErrorResponse as error:
+        raise ErrorResponse(error.text, status) from None
+    except InvalidResponse:
+        text = _member_of(_json(body))
+        if text is None:
+            raise
+        raise ErrorResponse(text, status) from None
+
+
+def _text(part: str | bytes) -> str:
+    return part.decode("latin-1") if isinstance(part, bytes) else part
+
+
+def _json(body: Buffer) -> Any:
+    with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+        return msgspec.json.decode(body)
+    return None
+
+
+def _error_in(body: Buffer) -> str:
+    """The text of an error in the body of a response that says by its status that it is one."""
+    document = _json(body)
+    text = document if isinstance(document, str) else _member_of(document)
+    return text or _cut(bytes(body[: 4 * _SHOWN]).decode(errors="replace").strip())
+
+
+def _member_of(document: Any) -> str | None:
+    """The text of an error in a JSON object; None where it has none."""
+    if not isinstance(document, dict) or "outputs" in document:
+        return None
+    for name in _MEMBERS:
+        value = document.get(name)
+        if isinstance(value, dict):
+            value = _member_of(value) or msgspec.json.encode(value).decode()
+        if isinstance(value, list):
+            value = "; ".join(map(_item, value))
+        if isinstance(value, str) and value:
+            return _cut(value)
+    return None
+
+
+def _item(item: Any) -> str:
+    """One of several errors, as FastAPI lists them."""
+    if not isinstance(item, dict) or "msg" not in item:
+        return str(item)
+    place = item.get("loc")
+    return f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -1,0 +1,203 @@
+"""The flat JSON objects of Triton's generate extension <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
+
+A request is one object: members that are named after inputs are tensors, `id` is the identifier, and what is left are parameters. A
+response is one too, in which a tensor of one element is a scalar and any other a flat list: its shape is lost.
+
+Specification: Triton's Generate Extension.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from .._json import flat
+from .._json.data import from_json, to_json
+from .._json.text import ONLY_FLOATS
+from .._protocol.datatypes import Array, Buffer, dtype_of
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+
+RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
+"""Members of a request that are no inputs."""
+
+RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error"})
+"""Members of a response that are no outputs."""
+
+_OBJECTS: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*[{\]]")
+
+_DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES", "bool": "BOOL", "int": "INT64", "float": "FP64"})
+"""The datatype of an input that is not declared, by what stands in the JSON."""
+
+_NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
+"""What a value is that is no scalar, by the character that it begins with."""
+
+_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Declared(NamedTuple):
+    """What is declared of an input. The shape has -1 for any size."""
+
+    datatype: str
+    shape: tuple[int, ...]
+
+
+def read_object(text: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a request."""
+    if not text:
+        raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
+    return flat.read(text)
+
+
+def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[str]) -> bool:
+    """Whether an object is a whole inference request, as MLServer's clients send it to the same place: its `inputs` are objects."""
+    return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
+
+
+def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
+    """A flat object as a request."""
+    members = dict(request)
+    request_id = _id(members.pop("id")) if "id" in members else None
+    for name, value in _parameters(members.pop("parameters", None)).items():
+        if name in members and (name in declared or name in named):
+            raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
+        members.setdefault(name, value)
+    made = InferenceRequest([], request_id, {})
+    for name, value in members.items():
+        if name in declared or name in named:
+            text = bytes(value)
+            made.inputs.append(Tensor(name, _declared_array(name, text, declared[name]) if name in declared else _plain_array(name, text)))
+        else:
+            made.parameters[name] = _parameter(name, value)
+    return made
+
+
+def _parameters(text: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+    if text is None or bytes(text) == b"null":
+        return {}
+    try:
+        return flat.members_of(bytes(text))
+    except msgspec.ValidationError:
+        raise InvalidRequest("parameters: expected an object") from None
+
+
+def _id(text: msgspec.Raw) -> str | None:
+    got = _no_scalar(text)
+    value = None if got == "null" else _scalar_of("id", text) if got is None else got
+    if got in (None, "null") and (value is None or isinstance(value, str)):
+        return value
+    raise InvalidRequest(f"id is {got or shown(value)}: expected a string")
+
+
+def _parameter(name: str, text: msgspec.Raw) -> str | int | float | bool:
+    got = _no_scalar(text)
+    if got is None:
+        return _scalar_of(f"parameter {shown(name)}", text)
+    raise InvalidRequest(
+        f"parameter {shown(name)} is {got}: expected a string, a number, true or false; for a list, the model has to declare an input "
+        f"{shown(name)}"
+    )
+
+
+def _no_scalar(text: Buffer) -> str | None:
+    """What a value is that is no scalar, and so need not be decoded, which may be dear; None for a scalar."""
+    return _NO_SCALAR.get(memoryview(text)[0])
+
+
+def _scalar_of(what: str, text: msgspec.Raw) -> str | int | float | bool:
+    try:
+        scalar: str | int | float | bool = _scalar(text)
+    except msgspec.DecodeError as error:
+        if not isinstance(error, msgspec.ValidationError):  # all is JSON but for the literals
+            raise InvalidRequest(ONLY_FLOATS) from None
+        raise InvalidRequest(f"{what}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    return scalar
+
+
+def _declared_array(name: str, text: bytes, spec: Declared) -> Array:
+    shape = flat.shape_of(text)
+    _check_scalar(name, text)
+    if shape is None or len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
+        text, shape = (b"[%b]" % text, (1,)) if shape is None else (text, shape)
+        shape = _deduced(name, shape[0], spec.shape)
+    elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
+        raise InvalidRequest(f"input {shown(name)} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
+    return _array(name, text, spec.datatype, shape)
+
+
+def _plain_array(name: str, text: bytes) -> Array:
+    shape, kind = flat.shape_of(text), flat.kind_of(text)
+    _check_scalar(name, text)
+    if kind is None:
+        raise InvalidRequest(f"input {shown(name)} has elements of several types: expected strings, numbers, or true and false")
+    return _array(name, b"[%b]" % text if shape is None else text, _DATATYPES[kind], shape or (1,))
+
+
+def _check_scalar(name: str, text: bytes) -> None:
+    got = _no_scalar(text)
+    if got is not None and got != "a list":
+        raise InvalidRequest(f"input {shown(name)} is {got}: expected a scalar or a list, or leave it out")
+
+
+def _deduced(name: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
+    fixed = math.prod(size for size in declared if size != -1)
+    is_open = -1 in declared
+    if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
+        raise InvalidRequest(f"input {shown(name)} has {elements} elements, which do not fit the shape {list(declared)}")
+    left, shape = elements // fixed if fixed else 0, list(declared)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == -1:
+            shape[axis], left = left, 1
+    return tuple(shape)
+
+
+def _array(name: str, text: bytes, datatype: str, shape: tuple[int, ...]) -> Array:
+    try:
+        return from_json(text, dtype_of(datatype), shape)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"input {shown(name)}: {error}") from None
+
+
+def encode_head(response: InferenceResponse) -> bytes:
+    """What all responses of one request begin with: its identifier, and the model."""
+    head = b'{"model_name":%b' % _encode(response.model_name)
+    if response.id is not None:
+        head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
+    return head if response.model_version is None else b'%b,"model_version":%b' % (head, _encode(response.model_version))
+
+
+def encode_response(response: InferenceResponse, head: bytes) -> bytes:
+    """A response as a flat object."""
+    parts = [head]
+    for tensor in response.outputs:
+        if tensor.name in RESERVED_OUTPUTS:
+            _check_names(response)
+        parts.append(b"%b:%b" % (_encode(tensor.name), _flat(tensor)))
+    if response.parameters:
+        _check_names(response)
+        parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
+    return b",".join(parts) + b"}"
+
+
+def _check_names(response: InferenceResponse) -> None:
+    names = set(RESERVED_OUTPUTS)
+    for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
+        for name in members:
+            if name in names:
+                raise InvalidRequest(f"the {what} {shown(name)} has the name of another member: use infer or infer_stream")
+            names.add(name)
+
+
+def _flat(tensor: Tensor) -> bytes:
+    try:
+        text = to_json(tensor.array)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
+    return text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text

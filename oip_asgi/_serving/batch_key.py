@@ -1,0 +1,76 @@
+"""Which requests may share a call: those whose answers do not change when they share it. Pure functions of requests that were accepted.
+
+Two requests may where they differ in their rows alone. What the function, or a codec before it, could see of a request is in its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
+
+from .._codecs.column_reading import are_for_nanoseconds
+from .._codecs.datetime import points_of
+from .._codecs.pandas import PandasCodec
+from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
+from .._codecs.registry import Codecs
+from .._models.binding import Binding
+from .._models.handler import Handler
+from .._protocol.schemas import Parameters
+from .._protocol.tensors import InferenceRequest, Tensor
+from .reserved import OF_TREATMENT
+
+_NOTHING: Final[frozenset[Hashable]] = frozenset()
+_DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
+
+
+def rows_of(tensors: Iterable[Tensor]) -> int | None:
+    """How many rows a request has: the first dimension of its inputs. None where they have none, or not the same."""
+    rows: int | None = None
+    for tensor in tensors:
+        shape = tensor.array.shape
+        if not shape or (rows is not None and shape[0] != rows):
+            return None
+        rows = shape[0]
+    return rows
+
+
+def key_of(
+    handler: Handler, binding: Binding, request: InferenceRequest, tensors: Mapping[str, Tensor], content_type: str | None, codecs: Codecs
+) -> Hashable | None:
+    """What all requests of a batch have in common. None for a request that runs alone."""
+    whole = binding.request_reader
+    if whole is not None and whole.codec is not PandasCodec:
+        return None  # a client asks for a codec that may want a whole request
+    parts: list[Hashable] = []
+    for name, tensor in tensors.items():
+        said = tensor.parameters.get("content_type", content_type) if tensor.parameters else content_type
+        expected = handler.content_types.get(name, handler.content_type)
+        if said is not None and said != expected and codecs.is_users(str(said)):
+            return None
+        part = _part(name, tensor, expected if said is None else said)
+        if part is None:
+            return None
+        parts.append(part)
+    if whole is None and binding.rest is None and len(parts) > 1:
+        parts.sort(key=str)  # each goes to a parameter of its own: else their order is that of columns
+    return handler, binding, content_type, _frozen(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+
+
+def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
+    """What one input has in common; None where what is read of one row depends on the others."""
+    parameters, array = tensor.parameters, tensor.array
+    kind: Hashable = ()
+    if content_type == "pd_json" or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
+        return None
+    if content_type == "datetime":
+        # a column of dates has one unit, which follows from their form and their years, and an offset from UTC for all of them or for none
+        elements = array.ravel().tolist() if array.dtype.hasobject else []
+        found = points_of(elements) if elements else None
+        if found is None:
+            return None
+        kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])
+    return name, array.dtype, array.shape[1:], _frozen(parameters) if parameters else _NOTHING, kind
+
+
+def _frozen(parameters: Parameters) -> frozenset[Hashable]:
+    return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)

@@ -1,0 +1,90 @@
+"""The rows of several requests <-> those of each. Pure functions: tensors are merged, and the result of the call is split again.
+
+A result is split as it came from the function, before anything is made of it: so the datatype of a list, or the content type of a column,
+depends on a request's own rows alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from .._codecs.pandas import is_frame, is_series
+from .._models.annotations import Outputs
+from .._models.results import to_response
+from .._protocol.datatypes import Array
+from .._protocol.errors import ModelFault, shown
+from .._protocol.tensors import InferenceResponse, Tensor, known_tensor
+
+
+def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
+    """One tensor for each input, with the rows of all requests in order."""
+    tensors: dict[str, Tensor] = {}
+    for name, first in requests[0].items():
+        array: Array = np.concatenate([own[name].array for own in requests])
+        array.flags.writeable = writable
+        tensors[name] = (known_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
+    return tensors
+
+
+def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
+    """What the function would have returned for each request."""
+    bounds = list(pairwise(accumulate(rows, initial=0)))
+    if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
+        return list(_rows(_name(0, outputs), result, bounds))
+    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_of(result) is None:
+        cut = _cut(result, bounds, outputs)
+        if cut is not None:
+            return cut
+    response = result if isinstance(result, InferenceResponse) else to_response(result, outputs, {})
+    cuts = [list(_rows(tensor.name, tensor.array, bounds)) for tensor in response.outputs]
+    parts: list[Any] = []
+    for place in range(len(rows)):
+        tensors = [Tensor(tensor.name, cut[place], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
+        parts.append(InferenceResponse(tensors, response.parameters))
+    return parts
+
+
+def _cut(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
+    """The parts of a result that is an array, a list, a column or a frame, or has several of them; None for any other."""
+    values, names = [result], [_name(0, outputs)]
+    join: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
+    if isinstance(result, Mapping):
+        keys, values, names = list(result), list(result.values()), list(map(str, result))
+        join = lambda own: dict(zip(keys, own, strict=True))  # noqa: E731  (the other ways to join are no functions of ours)
+    elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1):
+        values, names = list(result), [_name(place, outputs) for place in range(len(result))]
+        join = tuple
+    if not values or not all(map(_has_rows, values)):
+        return None
+    cuts = [_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
+    return list(map(join, zip(*cuts, strict=True)))
+
+
+def _name(place: int, outputs: Outputs) -> str:
+    return outputs.declared[place].name if place < len(outputs.declared) else f"output_{place}"
+
+
+def _has_rows(value: object) -> bool:
+    return isinstance(value, (np.ndarray, list)) or is_series(value) or is_frame(value)
+
+
+def _rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
+    """The rows of each request, which are views where that is possible."""
+    shape = getattr(value, "shape", None)
+    check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
+    if len(bounds) == 1:
+        return [value]
+    indexed = value.iloc if is_frame(value) or is_series(value) else value
+    return [indexed[start:end] for start, end in bounds]
+
+
+def check_rows(name: str, shape: tuple[int, ...], rows: int) -> None:
+    """Check that an output has a row for each of the inputs."""
+    if not shape or shape[0] != rows:
+        has = f"{shape[0]} rows" if shape else "no rows"
+        raise ModelFault(f"output {shown(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")

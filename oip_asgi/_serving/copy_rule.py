@@ -1,0 +1,50 @@
+"""Which outputs are sent without a copy: those whose memory nobody can change any more. Knows no transport and no model.
+
+A response is still being sent after its slot went to the next call, which may write into the same memory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from .._protocol.datatypes import Array
+from .._protocol.tensors import InferenceRequest, Tensor
+
+SMALL: Final = 4096
+"""Bytes up to which an array is copied when it is encoded."""
+
+
+def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
+    """Copy large outputs, except read-only ones whose memory is `bytes` or that of a read-only input of the request."""
+    lent: set[int] | None = None
+    for tensor in outputs:
+        array = tensor.array
+        if array.nbytes <= SMALL:
+            continue
+        if not array.flags.writeable:
+            if lent is None:
+                lent = {id(_memory_of(given.array)) for given in request.inputs if not given.array.flags.writeable}
+            memory = _memory_of(array)
+            if isinstance(memory, bytes) or id(memory) in lent:
+                continue
+        tensor.array = array.copy()
+
+
+def copy_small(outputs: Iterable[Tensor]) -> None:
+    """Copy the outputs that `own` left as they are because they are small, before other calls may run on the event loop."""
+    for tensor in outputs:
+        if tensor.array.nbytes <= SMALL:
+            tensor.array = tensor.array.copy()
+
+
+def _memory_of(array: Array) -> object:
+    """What owns an array's memory: an array, or whatever lent it."""
+    part: Any = array
+    while isinstance(part, np.ndarray):
+        if part.base is None:
+            return part
+        part = part.base
+    return part.obj if isinstance(part, memoryview) else part

@@ -1,0 +1,194 @@
+"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire form."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from .._codecs.registry import Codecs
+from .._models.hooks import call_hook
+from .._models.model import Model
+from .._models.registry import Registry
+from .._models.statistics import Statistics
+from .._protocol import schemas
+from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
+from .._protocol.errors import NotFound
+from .._protocol.log import log_raised
+from .metadata import model_metadata
+from .record import Tracer, record_unknown
+from .shared_memory import Regions
+
+_EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
+"""Triton's names of what every server supports."""
+
+_LET_GO_SECONDS: Final = 1.0
+"""How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+class Engine:
+    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        *,
+        max_body_bytes: int | None,
+        max_json_bytes: int | None,
+        ready_when_empty: bool,
+        debug: bool,
+        codecs: Codecs,
+        model_control: bool,
+        read_page: Callable[[str], bytes] | None,
+        regions: Regions,
+        call_here: Callable[[Callable[[], Any]], Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.max_body_bytes = max_body_bytes
+        self.max_json_bytes = max_json_bytes
+        self.ready_when_empty = ready_when_empty
+        self.debug = debug
+        self.codecs = codecs
+        self.model_control = model_control
+        self.read_page = read_page
+        self.regions = regions
+        self.call_here = call_here
+        self.clock = clock
+        self.models = Registry()
+        self.stopping = False
+        self.unknown = Statistics()
+        """Requests for models that nobody knows."""
+        self.tracer: Tracer | None = None
+        self.watchers: list[Callable[[], object]] = []
+        """Called when a model was registered."""
+        self.document: tuple[list[object], bytes] | None = None
+        """The last OpenAPI document, and what it was made of."""
+        self._kept_by: Model | None = None
+
+    def add(self, model: Model) -> None:
+        """Take a model in."""
+        self.models.add(model)
+        for watcher in self.watchers:
+            watcher()
+
+    def find_for_inference(self, name: str, version: str | None) -> Model:
+        """The model of this name and version, for an inference request, which is counted where there is none."""
+        try:
+            return self.models.find(name, version)
+        except NotFound as error:
+            record_unknown(self.unknown, error)
+            raise
+
+    def extensions(self) -> list[str]:
+        """The names of the extensions that this server supports, as it is set up."""
+        names = list(_EXTENSIONS)
+        if self.model_control:
+            names += ["model_repository", "model_repository(unload_dependents)"]
+        if self.regions.are_allowed:
+            names.append("system_shared_memory")
+        return sorted(names)
+
+    def metadata(self) -> schemas.ServerMetadata:
+        """The server's metadata, with the extensions that are switched on."""
+        return schemas.ServerMetadata(self.name, self.version, self.extensions())
+
+    def model_metadata(self, model: Model) -> schemas.ModelMetadata:
+        """A model's metadata, with every version of its name."""
+        return model_metadata(model, self.models.versions(model.name))
+
+    def is_ready(self) -> Steps[bool]:
+        """Whether every model is ready that was not unloaded on purpose, and one is registered."""
+        if self.stopping:
+            return False
+        models = list(self.models)
+        if not models:
+            return self.ready_when_empty
+        for model in models:
+            if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
+                self._tell(model)
+                return False
+        if self._kept_by is not None:
+            self._kept_by = None
+            _logger.warning("the server is ready again")
+        return True
+
+    def _tell(self, model: Model) -> None:
+        """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
+        if self.stopping or model.lifecycle.state == "failed" or self._kept_by is model:
+            return
+        self._kept_by = model
+        why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
+        _logger.warning("the server is not ready, because of %s: %s", model, why)
+
+    def is_model_ready(self, model: Model) -> Steps[bool]:
+        """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
+        if self.stopping:
+            return False
+        yield from model.lifecycle.wait_until_loaded()
+        if not model.lifecycle.is_serving:
+            return False
+        ready = model.options.ready
+        if ready is None:
+            return True
+        try:
+            return bool((yield from call_hook(ready)))
+        except Exception as error:
+            log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
+            return False
+
+    def start(self) -> Steps[None]:
+        """Load the models that wait for it, all at the same time."""
+        begun: list[Spawn] = []
+        try:
+            for model in self.models:
+                loading = model.lifecycle.begin_at_start()
+                if loading is not None:
+                    begun.append(loading)
+                    yield loading
+            for model in self.models:
+                yield from model.lifecycle.wait_until_loaded(at_start=True)
+                for observer in model.statistics.observers:
+                    observer.changed()
+        except (GeneratorExit, Abandoned):  # the host gives up starting
+            for loading in begun:
+                loading.cancel()
+            raise
+
+    def stop(self, seconds: float) -> Steps[None]:
+        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one."""
+        self.stopping = True
+        deadline = self.clock() + seconds
+        for model in self.models:
+            model.limiter.hold_back_no_longer()
+        for model in self.models:
+            try:
+                yield Wait(model.limiter.idle(), deadline)
+            except DeadlinePassed:
+                model.limiter.refuse_waiting(is_unloaded=False)
+                _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+
+    def _unload_all(self, deadline: float) -> Steps[None]:
+        """Call `unload=` of the models of which no call was left behind."""
+        models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
+        begun = [(model, unloading) for model in models if (unloading := model.lifecycle.unload("unload")) is not None]
+        for _, unloading in begun:
+            yield unloading
+        for model, unloading in begun:
+            try:
+                yield Wait(unloading.ended, deadline)
+            except DeadlinePassed:
+                _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
+
+    def stopped(self) -> None:
+        """Nothing runs any more; models are loaded again at the next start, or by the next request."""
+        for model in self.models:
+            model.lifecycle.forget()
+        self.regions.unregister(None)
+        self.stopping = False

@@ -1,0 +1,323 @@
+"""One call of a function for one request or several: their rows are merged, the result is split, and each gets its own part or error.
+
+Where it runs, and when, is decided in `batch`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+
+import msgspec
+
+from .._models.batches import Waiting
+from .._models.binding import Binding
+from .._models.options import Batching
+from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
+from .._protocol.errors import InferenceError, error_text
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.log import log_fields, log_raised
+from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, size_of
+from .advice import hint, told_by_host
+from .batch_key import rows_of
+from .batch_rows import merge, split
+from .call import Call, ModelRaised
+from .copy_rule import copy_small
+from .nesting import Held, enter_together, held, leave
+
+T = TypeVar("T")
+
+_ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
+"""What ends a call from outside of the function."""
+
+_Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
+
+
+class _Merged(msgspec.Struct, frozen=True, eq=False):
+    """What arguments are made of for several requests."""
+
+    binding: Binding
+    tensors: dict[str, Tensor]
+    content_type: str | None
+    request: InferenceRequest
+
+    def context(self) -> InferenceContext:
+        raise AssertionError("a model that takes it has no batches")
+
+
+@final
+class Member(Generic[T]):
+    """One request among those that share a call."""
+
+    __slots__ = ("answer", "call", "error", "execution", "has_left", "held", "is_done", "response", "rows", "wake")
+
+    def __init__(self, call: Call[T]) -> None:
+        self.call = call
+        self.rows: int | None = None
+        self.held: Held = held()
+        self.execution: Execution | None = None
+        self.wake: Callable[[], object] = _nothing
+        self.is_done = False
+        self.has_left = False
+        self.response: InferenceResponse | None = None
+        self.error: Exception | None = None
+        self.answer: T | None = None
+
+    def count(self) -> int | None:
+        """Note the rows of the request, and return them; None if they cannot be counted."""
+        self.rows = rows_of(self.call.tensors.values())
+        self.call.rows = 1 if self.rows is None else self.rows
+        return self.rows
+
+    def take(self) -> InferenceResponse:
+        """Its response; or raises why there is none."""
+        error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
+        if error is None:
+            assert self.response is not None  # it is done
+            return self.response
+        try:
+            raise error
+        finally:
+            del error
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.has_left = True
+        self.error = None  # it knows this, as its execution does: cycles else
+        execution, self.execution = self.execution, None
+        if execution is not None:
+            execution.lose()
+
+
+@final
+class Execution:
+    """One call for all requests of a batch; more if some of them have to be called alone."""
+
+    def __init__(self, member: Member[Any], waiting: Sequence[Waiting], batching: Batching) -> None:
+        call = member.call
+        self.unwanted: Signal | None = None
+        """To be set when nobody waits for any of them any more."""
+        self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
+        self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
+        self._binding, self._content_type = call.binding, call.content_type
+        self._retries_alone = batching.retry_alone
+        self._slot = call.slot
+        for each in self._members:
+            each.execution = self
+            if each is not member:
+                turn = each.call.slot.turn
+                assert turn is not None  # it has waited
+                each.wake = turn.set
+
+    @property
+    def deadline(self) -> float:
+        """When the last of them is given up."""
+        return max(member.call.deadline for member in self._members)
+
+    def lose(self) -> None:
+        """One of the requests was answered, or given up."""
+        if self.unwanted is not None and all(member.has_left for member in self._members):
+            self.unwanted.set()
+
+    def wake(self) -> None:
+        """Wake all who wait."""
+        for member in self._members:
+            member.is_done = True
+            member.wake()
+
+    def end(self) -> None:
+        """Give the slot back, and wake all who wait, the first time that it is called, by any thread."""
+        try:
+            slot = self._slots.pop()
+        except IndexError:
+            return
+        self.fail(Stopped())
+        self.wake()
+        slot.end(is_last=True)
+
+    # The call
+
+    def run(self) -> None:
+        """`call` for a plain function, in this thread. What it raises becomes the error of each request."""
+        try:
+            Context().run(_finish, self)
+        except BaseException as error:
+            self.fail(error if isinstance(error, Exception) else _quit(error))
+            raise
+
+    async def call(self) -> None:
+        """Call the function, whether it is a coroutine function or a plain one, for which this waits for nothing."""
+        token = enter_together(self._model, self._slot, [member.held for member in self._members])
+        try:
+            with self._span():
+                await self._answer(self._members)
+        finally:
+            leave(token)
+
+    def _span(self) -> AbstractContextManager[object]:
+        tracer = self._engine.tracer
+        spans = [member.call.span for member in self._members if member.call.span is not None]
+        if tracer is None or not spans:
+            return nullcontext()
+        if len(self._members) == 1:
+            return spans[0].active()
+        return tracer.together(self._model, _rows(self._members), spans)
+
+    async def _answer(self, members: list[Member[Any]]) -> None:
+        """Answer requests by one call; if that fails, those that deserve it by others."""
+        members = [member for member in members if not member.has_left]
+        if members:
+            for others in await self._answer_together(members):
+                await self._answer(others)
+
+    async def _answer_together(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
+        """Answer requests by one call. Returns those that are to be answered by further calls."""
+        clock = self._engine.clock
+        started = clock()
+        try:
+            args, kwargs = self._arguments(members)
+        except Exception as error:
+            if len(members) == 1:
+                self._fail(members, error)
+                return []
+            sound = [member for member in members if self._is_sound(member)]
+            return [sound] if len(sound) < len(members) else [[member] for member in members]
+        called = clock()
+        for member in members:
+            member.call.started, member.call.called = started, called
+        try:
+            result = self._handler.function(*args, **kwargs)
+            if self._handler.kind == "async":
+                result = await result
+            returned = clock()
+            for member in members:
+                member.call.returned = returned
+            self._share_out(members, result)
+        except Exception as error:
+            self._model.statistics.record_execution(_rows(members), called - started, None, 0.0)
+            if self._retries_alone and len(members) > 1:
+                self._log(members, error, ", so each of them is tried alone")
+                return [[member] for member in members]
+            self._fail(members, error)
+        else:
+            self._model.statistics.record_execution(_rows(members), called - started, returned - called, clock() - returned)
+        return []
+
+    def _arguments(self, members: list[Member[Any]]) -> _Arguments:
+        """The arguments of the function for some requests together."""
+        call, binding = members[0].call, self._binding
+        if len(members) == 1:
+            return binding.arguments(call)
+        tensors = merge([member.call.tensors for member in members], writable=self._model.options.writable)
+        request = InferenceRequest(list(tensors.values()), None, call.request.parameters, [], call.request.decoders)
+        return binding.arguments(_Merged(binding, tensors, self._content_type, request))
+
+    def _is_sound(self, member: Member[Any]) -> bool:
+        """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
+        try:
+            self._binding.arguments(member.call)
+        except Exception as error:
+            self._fail([member], error)
+            return False
+        return True
+
+    def _share_out(self, members: list[Member[Any]], result: Any) -> None:
+        """Give each request its part of a result."""
+        rows = [member.rows for member in members if member.rows is not None]
+        results = split(result, rows, self._handler.answers) if rows else [result]
+        for member, part in zip(members, results, strict=True):
+            try:
+                response = member.call.respond(part)
+                copy_small(response.outputs)  # it is encoded after the slot has ended
+                member.response = response
+            except Exception as error:
+                self._fail([member], error)
+
+    # What came of it
+
+    def fail(self, error: Exception) -> None:
+        """Let all requests fail that have nothing yet."""
+        waiting = [member for member in self._members if member.response is None and member.error is None]
+        if not isinstance(error, _ENDS):
+            self._fail(waiting, error)
+            return
+        for place, member in enumerate(waiting):
+            member.error = type(error)()
+            # what comes late is logged once
+            member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
+
+    def _fail(self, members: list[Member[Any]], error: Exception) -> None:
+        error = told_by_host(error) or error
+        if isinstance(error, InferenceError):
+            for member in members:
+                member.error = error if len(members) == 1 else _copied(error)
+            return
+        if len(members) > 1:
+            self._log(members, error, "")
+        for member in members:
+            member.error = raised = ModelRaised()
+            raised.__cause__ = error
+            raised.is_logged = len(members) > 1
+
+    def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
+        fields = log_fields(
+            self._model.name, self._model.version, None, self._engine.clock() - min(member.call.since for member in members)
+        )
+        message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
+        log_raised(logging.ERROR, error, message, self._model, len(members), _rows(members), then, advice, extra=fields)
+
+    def encode_long(self, *, but: Member[Any] | None = None) -> None:
+        """Encode the responses that take long, within the slot of the call, so that they cannot pile up after it."""
+        for member, response in self._long():
+            if member is not but:
+                try:
+                    member.answer = member.call.encode(response)
+                except Exception as error:
+                    member.error = error
+
+    def has_long(self) -> bool:
+        """Whether there is one for `encode_long`."""
+        return bool(self._long())
+
+    def _long(self) -> list[tuple[Member[Any], InferenceResponse]]:
+        having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
+        return [(member, response) for member, response in having if is_long(member.call, response)]
+
+
+def is_long(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether a response takes long to encode, or is delivered otherwise than in the answer: that is for a worker thread."""
+    return call.delivery is not None or size_of(response.outputs) > LOOP_BYTES
+
+
+def _finish(execution: Execution) -> None:
+    """Run a call that waits for nothing."""
+    try:
+        execution.call().send(None)
+    except StopIteration:
+        return
+
+
+def _rows(members: Sequence[Member[Any]]) -> int:
+    return sum(member.call.rows or 0 for member in members)
+
+
+def _quit(error: BaseException) -> QuitWithin:
+    quitting = QuitWithin()
+    quitting.__cause__ = error
+    return quitting
+
+
+def _copied(error: InferenceError) -> InferenceError:
+    """An error of its own for each request, as each is raised in a place of its own."""
+    try:
+        return copy.copy(error)
+    except Exception:  # of a class that cannot be copied
+        return InferenceError(error_text(error), status=error.status, headers=error.headers)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,14 @@
+"""What a client is told where this package itself failed. Knows no transport."""
+
+from __future__ import annotations
+
+import logging
+
+from .._protocol.errors import InferenceError
+from .._protocol.log import log_raised
+
+
+def own_fault(error: Exception) -> InferenceError:
+    """The error for the client, after the log was told more."""
+    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
+    return InferenceError("internal error: see the server's log", status=500)

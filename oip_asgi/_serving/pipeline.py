@@ -1,0 +1,285 @@
+"""The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
+
+Knows no HTTP, no gRPC and no JSON: a `Form` decodes the request and encodes the response.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from .._models.cache import Cache
+from .._models.limiter import Slot
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
+from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, shown
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.log import log_raised
+from .._protocol.tensors import InferenceResponse, size_of
+from .advice import hint, missing_column, told_by_host
+from .batch import answer_in_batch
+from .cache_lookup import look_up
+from .call import Call, ModelRaised
+from .copy_rule import copy_small
+from .engine import Engine
+from .form import Form
+from .nesting import closes_circle, held, holders
+from .record import record_end
+
+T = TypeVar("T")
+
+_RETRY: Final = {"Retry-After": "1"}
+"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
+    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet."""
+    call: Call[T] | None = None
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    limiter = model.limiter
+    try:
+        if model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            yield from _admit(engine, model)
+        handler = model.lifecycle.acquire()
+        if handler is None:
+            raise _not_ready(model)
+        try:
+            if handler.streams and not may_stream:
+                raise InvalidRequest(
+                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+                )
+            read = form.read()
+            body: Buffer = (yield read) if type(read) is Read else read
+            since, seconds = engine.clock(), model.timeout
+            if form.timeout < seconds:
+                seconds = form.timeout
+            call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
+            if form.size(body) <= LOOP_BYTES:
+                call.decode(at_once=True)
+            if model.cache is not None:
+                yield from _look_up(call, model.cache)
+                if call.found is not None:
+                    return call
+            _enter(call)
+        finally:
+            if call is None or call.slot is None:
+                handler.uses.release()
+    except BaseException as error:
+        if call is not None and call.flight is not None:
+            call.flight.end(error)
+        record_end(model, call, span, engine.clock(), error)
+        raise
+    return call
+
+
+def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
+    """Look a request up in the cache, before it has a slot. As many as may run and wait may be looked up at the same time."""
+    limiter = call.model.limiter
+    if not cache.enter(limiter.max_concurrency + limiter.max_queue):
+        raise _busy(call.model)
+    try:
+        yield from look_up(call, cache)
+    except FAILURES as failure:
+        raise _early_error(call, failure) from failure.__cause__
+    finally:
+        cache.leave()
+
+
+def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """`as_error`, for a call that has no slot."""
+    return _stopping(call.model) if type(failure) is Stopped else as_error(call, failure)
+
+
+def _enter(call: Call[Any]) -> None:
+    """Take a slot for a call, or a place in the queue for one."""
+    engine, model = call.engine, call.model
+    within = holders() if held() else ()
+    if engine.stopping and not within:
+        raise _stopping(model)
+    may_wait = model not in within
+    may_run = model.batching is None or not model.batching.delay or not may_wait
+    slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
+    if slot is None:
+        raise _busy(model)
+    call.slot = slot
+    if within and slot.is_waiting and closes_circle(slot):
+        slot.give_up()
+        raise _in_circle(model, within)
+    call.entered = engine.clock()
+    for observer in model.statistics.observers:
+        observer.changed()
+
+
+def answered(call: Call[T]) -> Steps[T]:
+    """The only answer of a request that has been let in."""
+    if call.found is not None:
+        return (yield from _from_cache(call, call.found))
+    slot = call.slot
+    try:
+        if call.model.batching is not None:
+            answer = yield from answer_in_batch(call, call.model.batching)
+        elif call.handler.kind == "thread":
+            answer = yield from _in_one_trip(call, slot)
+        else:
+            if slot.turn is not None or not call.is_decoded:
+                yield from _prepare(call, slot)
+            if slot.is_left:
+                raise Stopped
+            if not call.started:
+                call.started = call.entered if slot.turn is None else call.engine.clock()
+            if call.handler.kind == "async":
+                run_async = call.run_async if call.span is None else call.run_async_in_span
+                response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
+            else:
+                response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
+            is_quick = call.delivery is None and size_of(response.outputs) <= LOOP_BYTES
+            answer = call.encode(response) if is_quick else (yield from _encode_elsewhere(call, response))
+    except FAILURES as failure:
+        raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
+    except BaseException as error:
+        call.noted(error)
+        raise
+    finally:
+        slot.give_up()
+    record_end(call.model, call, call.span, call.answered)
+    return answer
+
+
+def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
+    """The answer of a request whose response was found in the cache. It needs no slot."""
+    try:
+        if call.delivery is None and size_of(response.outputs) <= LOOP_BYTES:
+            answer = call.encode(response)
+        else:
+            answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
+    except FAILURES as failure:
+        raise call.noted(_early_error(call, failure)) from failure.__cause__
+    except BaseException as error:
+        call.noted(error)
+        raise
+    record_end(call.model, call, call.span, call.answered)
+    return answer
+
+
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+"""What a call ends with that is no error for the client yet."""
+
+
+def as_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    if type(failure) is DeadlinePassed:
+        return _too_late(call, failure.__cause__)
+    if type(failure) is Stopped:
+        return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
+    return _failure(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
+
+
+def _admit(engine: Engine, model: Model) -> Steps[None]:
+    """Let a request in before its body is read, as soon as the model is loaded."""
+    if engine.stopping and not holders():  # calls that run may call others to their end
+        raise _stopping(model)
+    yield from model.lifecycle.wait_until_loaded()
+    if not model.lifecycle.is_serving:
+        raise _not_ready(model)
+    if model.limiter.is_full() and model.cache is None:  # the cache may have its response
+        raise _busy(model)
+
+
+def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
+    """A blocking model: everything in one trip to a worker thread."""
+    while True:
+        deadline = call.deadline
+        late = None if deadline == math.inf else call.failed_late
+        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline=deadline, for_client=True, late=late)
+        if answer is not None:
+            return answer
+        # the decoded request asks for a shorter timeout than the trip had
+
+
+def _prepare(call: Call[Any], slot: Slot) -> Steps[None]:
+    """Wait for the turn of a call on the event loop, and have a long request decoded in a worker thread."""
+    if not call.is_decoded:
+        yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
+    elif slot.turn is not None:
+        yield Wait(slot.turn, call.deadline, for_client=True)
+
+
+def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
+    """Encode a large response of a call on the event loop in a worker thread."""
+    copy_small(response.outputs)
+    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
+    return encoded
+
+
+def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
+    fields = call.log_fields()
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
+    if raised is not None:
+        call.failed_late(raised)
+    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
+
+
+def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
+    model = call.model
+    told = told_by_host(error)
+    if told is not None:  # as if it were raised as an InferenceError
+        return told
+    missing = missing_column(error, model, call.columns())
+    if missing is not None:
+        _logger.warning("the request with id %s: %s", shown(call.id), missing, extra=call.log_fields())
+        return missing
+    if not is_logged:
+        fields, advice = call.log_fields(), hint(error, model)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
+    overriding = call.overriding()
+    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
+        return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
+    return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
+
+
+def _busy(model: Model) -> InferenceError:
+    limiter, within = model.limiter, holders()
+    if within.count(model) >= limiter.max_concurrency:
+        return ModelFailed(
+            f"{_path(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
+            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
+        )
+    if model in within:
+        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
+    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def _in_circle(model: Model, within: Sequence[Model]) -> ModelFailed:
+    return ModelFailed(
+        f"{_path(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that it is "
+        "made within: give one of these models a larger max_concurrency, or do not let them call each other"
+    )
+
+
+def _path(model: Model, within: Sequence[Model]) -> str:
+    return " calls ".join(repr(holder.name) for holder in [*within, model])
+
+
+def _not_ready(model: Model) -> NotReady:
+    state = model.lifecycle.state
+    if state in ("unloading", "unloaded"):
+        return _unloaded(model)
+    reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
+    return NotReady(f"{model} is not ready: {reason}")
+
+
+def _unloaded(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: it was unloaded")
+
+
+def _stopping(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)

@@ -1,0 +1,199 @@
+"""The Python form of an inference request: values by name become tensors, and the response stays one. No bytes are made of either.
+
+What the caller gave stays the caller's: it is neither changed nor made read-only, and no array of the response shares memory with it or
+with what the model keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from .._codecs.base import AnyInputCodec
+from .._codecs.column_writing import column_to_tensor
+from .._codecs.pandas import is_frame, is_series
+from .._codecs.registry import Codecs
+from .._codecs.torch import without_torch
+from .._models.model import Model
+from .._models.specs import TensorSpec
+from .._protocol.datatypes import NUMBERS, Array, Buffer, cast, integer_array
+from .._protocol.effects import Steps
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, shown
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensor_bytes import count
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
+from .copy_rule import SMALL
+from .engine import Engine
+from .faults import own_fault
+from .pipeline import answered, opened
+from .stream import Stream
+
+T = TypeVar("T")
+
+_ELEMENT: Final = 16
+"""How many bytes an element counts for that is looked at as a Python object."""
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class PythonForm(msgspec.Struct, frozen=True, eq=False):
+    """One call from Python.
+
+    Args:
+        inputs: The inputs by name, or what a codec of whole requests encodes, such as a data frame.
+        parameters: The request's parameters.
+        outputs: The outputs that are asked for, by name or with parameters; empty means all.
+        id: The request's identifier.
+        codecs: Those of the server.
+    """
+
+    inputs: Any
+    parameters: Mapping[str, Any]
+    outputs: Sequence[str | RequestOutput]
+    id: str | None
+    codecs: Codecs
+
+    timeout = math.inf
+
+    @property
+    def transport(self) -> Any:
+        return None
+
+    def named_headers(self) -> Mapping[str, str]:
+        return _NO_HEADERS
+
+    def read(self) -> Buffer:
+        return b""
+
+    def size(self, _: Buffer) -> int:
+        values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
+        return sum(map(_size, values))
+
+    def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
+        specs = {spec.name: spec for spec in model.inputs}
+        parameters = _checked(self.parameters)
+        inputs: list[Tensor] = []
+        whole = self.codecs.request_codec_of(self.inputs)
+        if whole is not None:
+            made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
+            checked = [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs]  # whose codec may be a user's
+            inputs, parameters = list(map(_own, checked)), {**made.parameters, **parameters}
+        elif isinstance(self.inputs, Mapping):
+            for name, value in self.inputs.items():
+                if not isinstance(name, str):
+                    raise InvalidRequest(f"an input is called {shown(name)}: expected a string")
+                if is_frame(value):
+                    raise InvalidRequest(f"input {shown(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
+                inputs.append(_own(_tensor(plain(name), value, specs.get(name), self.codecs)))
+        else:
+            raise InvalidRequest(f"the inputs are {shown(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
+        outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
+        return InferenceRequest(inputs, self.id, parameters, outputs)
+
+    def encode(self, _: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
+        for tensor in response.outputs:
+            array = tensor.array
+            if array.nbytes <= SMALL or not array.flags.writeable:  # others are copies already
+                tensor.array = array.copy()
+        return response
+
+
+def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
+    """Answer one call from Python."""
+    try:
+        return (yield from answered((yield from opened(engine, engine.find_for_inference(name, version), form))))
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise own_fault(error) from error
+
+
+def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
+    """Answer one call from Python, and hand on each response."""
+    try:
+        yield from Stream(engine, engine.find_for_inference(name, version), form).run()
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise own_fault(error) from error
+
+
+def _size(value: object) -> int:
+    """Roughly how many bytes tensors are made of; those of numbers in an array are taken as they are."""
+    if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
+        return 0
+    if isinstance(value, (list, tuple)):
+        return len(value) * max(_ELEMENT, _size(value[0]) if value else 0)
+    size = getattr(value, "size", 1)  # of arrays, frames and series
+    return size * _ELEMENT if isinstance(size, int) else _ELEMENT
+
+
+def _checked(parameters: Mapping[str, Any]) -> Parameters:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+            raise InvalidRequest(f"the request has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+    return dict(parameters)
+
+
+def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    if isinstance(value, Tensor):
+        return Tensor(name, value.array, dict(value.parameters))
+    if is_series(value):
+        return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
+    codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
+    if codec is not None:
+        return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))
+    array = _encoded(f"input {shown(name)}", lambda: _array(value))
+    if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
+        array = _as_declared(name, array, spec)
+    return known_tensor(name, array, {})
+
+
+def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
+    if spec is not None and spec.content_type not in (None, "np"):
+        return codecs.inputs[str(spec.content_type)]
+    return codecs.tensor_codec_of(value)
+
+
+def _array(value: Any) -> Array:
+    array = wire_array(as_array(value))
+    return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
+
+
+def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
+    """Numbers that have no datatype of their own, as those of a list, in the declared one; others as they are, to be refused."""
+    dtype, kind = spec.dtype, array.dtype.kind
+    if array.size == 0:
+        return array.astype(dtype)
+    if dtype.kind in "iu" and kind in "iu":
+        return integer_array(array.ravel().tolist(), dtype, f"input {shown(name)}").reshape(array.shape)
+    if spec.datatype in ("FP16", "BF16", "FP32", "FP64") and kind in "iuf":
+        converted = cast(array, dtype)
+        if np.any(np.isinf(converted) & ~np.isinf(array)):
+            raise InvalidRequest(f"input {shown(name)} has values that are out of range for {spec.datatype}")
+        return converted
+    return array
+
+
+def _encoded(where: str, encode: Callable[[], T]) -> T:
+    try:
+        return encode()
+    except (TypeError, ValueError, ModelFault) as error:
+        raise InvalidRequest(f"{where}: {error}") from error
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """A tensor that may be kept from being written to while what it was made of may not."""
+    try:
+        count(tensor.array.shape)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from None
+    array = tensor.array.view()
+    array.flags.writeable = False
+    return known_tensor(tensor.name, array, tensor.parameters)

@@ -1,0 +1,74 @@
+"""The end of each inference request: one record for its model's numbers, its span and the log. Knows no transport."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from .._models.model import Model
+from .._models.record import Moments, Outcome, Record, record_of
+from .._models.statistics import Statistics
+from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
+from .._protocol.log import escaped, log_fields
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+_UNAVAILABLE: Final = 503
+
+
+class Span(Protocol):
+    """One request in a trace."""
+
+    def active(self) -> AbstractContextManager[object]:
+        """Make it the current span of this thread or task, while the function runs."""
+
+    def end(self, record: Record, request_id: str | None, error: BaseException | None) -> None:
+        """End it, with what was raised: no `Exception` if its client went, or its host ends it; None if it was answered."""
+
+
+class Tracer(Protocol):
+    """Begins spans."""
+
+    def begin(self, model: Model) -> Span | None:
+        """The span of a request that has come; None if nobody records it."""
+
+    def together(self, model: Model, rows: int, spans: Sequence[Span]) -> AbstractContextManager[object]:
+        """The span of one call for several requests, which is current while the function runs."""
+
+
+def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
+    """How a request ended that was not answered, by what was raised and whether it had a slot or waited for one."""
+    if not isinstance(error, Exception):
+        return "cancelled"
+    if not isinstance(error, InferenceError):
+        return "failed"
+    if error.status < 500:
+        return "invalid"
+    if isinstance(error, TimedOut):
+        return "timeout"
+    return "busy" if error.status == _UNAVAILABLE and not has_entered else "failed"
+
+
+def record_end(model: Model, request: Moments | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
+    """Note the end of a request, once, however it ends."""
+    outcome = "ok" if error is None else outcome_of(error, has_entered=request is not None and request.entered > 0)
+    record = record_of(outcome, request, ended)
+    model.statistics.record(record)
+    if span is not None:
+        span.end(record, None if request is None else request.id, error)
+    if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
+        is_refused = record.outcome in ("invalid", "busy") or isinstance(error, NotReady)
+        level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
+        if _logger.isEnabledFor(level):
+            request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
+            fields = log_fields(model.name, model.version, request_id, seconds)
+            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escaped(error_text(error)), extra=fields)
+
+
+def record_unknown(statistics: Statistics, error: InferenceError) -> None:
+    """Note a request for a model that nobody knows, in the numbers of all such requests: its name is the client's."""
+    statistics.record(record_of("invalid", None, 0.0))
+    if _logger.isEnabledFor(logging.DEBUG):
+        _logger.debug("a request was refused with %d: %s", error.status, escaped(error_text(error)), extra=log_fields("", None, None, 0.0))

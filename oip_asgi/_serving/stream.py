@@ -1,0 +1,384 @@
+"""The answers of one request, one at a time: those of a generator, or the only one of a plain model. Knows no transport.
+
+A generator is asked for its next item when the last one was taken. It holds its slot until it has ended or is closed, and is closed in a
+worker thread if it is a plain one, never while it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
+
+from .._models.durations import ResponseOutcome
+from .._models.model import Model
+from .._protocol.effects import (
+    Abandoned,
+    Await,
+    CancelledWithin,
+    DeadlinePassed,
+    QuitWithin,
+    Run,
+    Send,
+    SharedTask,
+    Signal,
+    Start,
+    Steps,
+    Stopped,
+    Wait,
+)
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.log import log_raised
+from .._protocol.tensors import InferenceResponse, size_of
+from .call import Call, ModelRaised
+from .copy_rule import copy_small
+from .engine import Engine
+from .form import Form
+from .nesting import enter, leave
+from .pipeline import FAILURES, answered, as_error, opened
+from .record import record_end
+
+T = TypeVar("T")
+
+_END: Final = object()
+
+_Large: TypeAlias = tuple[InferenceResponse, float, float]
+"""A response that a worker thread is to encode, when the function was asked for it, and when it had returned."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+@final
+class Stream(Generic[T]):
+    """The answers of one request."""
+
+    __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
+
+    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+        self._engine = engine
+        self._model = model
+        self._form = form
+        self._start = start
+        self.has_begun = False
+
+    def run(self) -> Steps[None]:
+        """Send each answer. If this ends before the model's generator does, the generator is closed then."""
+        call = yield from opened(self._engine, self._model, self._form, may_stream=True)
+        if not call.handler.streams:
+            only_answer = yield from answered(call)
+            yield from self._begin(math.inf)
+            yield Send(only_answer)
+            return
+        pulled = _Pulled(call)
+        try:
+            answer = yield from pulled.first()
+            yield from self._begin(pulled.until)
+            while answer is not None:
+                yield Send(answer, pulled.until)
+                answer = yield from pulled.next()
+        except FAILURES as failure:
+            if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
+                yield from pulled.close()
+            pulled.note_end("fail")
+            raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
+        except (Exception, Abandoned) as error:
+            yield from pulled.close()
+            pulled.note_end("cancel")
+            call.noted(error)
+            raise
+        except GeneratorExit as error:
+            pulled.note_end("cancel")
+            call.noted(error)
+            raise
+        finally:
+            pulled.give_up()
+        pulled.note_end("empty_response")
+        call.returned = call.answered = self._engine.clock()
+        record_end(call.model, call, call.span, call.answered)
+
+    def _begin(self, deadline: float) -> Steps[None]:
+        self.has_begun = True
+        if self._start is not None:
+            yield Start(self._start.status, self._start.headers, deadline)
+
+
+def only(model: Model, stream: Stream[T]) -> Steps[T]:
+    """The only answer of a request."""
+    answers: list[T] = []
+
+    def take(answer: Send) -> Steps[None]:
+        if answers:
+            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
+        answers.append(answer.piece)
+        yield from ()
+
+    yield from handed_to(take, stream.run())
+    if not answers:
+        _logger.error("%s answered nothing, where one response was asked for", model)
+        raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
+    return answers[0]
+
+
+def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
+    """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                value = None
+                if type(effect) is Send:
+                    yield from take(effect)
+                else:
+                    value = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(value)
+    except StopIteration:
+        return
+
+
+@final
+class _Pulled(Generic[T]):
+    """The generator of one request, which waits between two items for somebody to ask for the next."""
+
+    def __init__(self, call: Call[T]) -> None:
+        self._call = call
+        self._clock = call.engine.clock
+        self.until = call.since + call.model.stream_timeout
+        self._generator: Any = None
+        self._shared_task = SharedTask()
+        self._context: Context | None = None
+        self._lock = threading.Lock()
+        self._is_running = False
+        self._is_closing = False
+        self._has_answered = False
+        self._has_failed = False
+        self._index = 0
+        self._asked = self._ended = 0.0
+        self._large: _Large | None = None
+
+    def first(self) -> Steps[T | None]:
+        """The first item as it leaves; None where there is none."""
+        call, slot = self._call, self._call.slot
+        if not call.is_decoded:
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
+        if call.handler.kind == "async stream":
+            if slot.turn is not None:
+                yield Wait(slot.turn, self._deadline(), for_client=True)
+            if slot.is_left:
+                raise Stopped
+            self._note_start()
+        answer = yield from self.next(slot.turn)
+        self._has_answered = True
+        return answer
+
+    def next(self, turn: Signal | None = None) -> Steps[T | None]:
+        """The next item as it leaves; None behind the last."""
+        call, deadline = self._call, self._deadline()
+        if call.handler.kind == "async stream":
+            answer: T | None = yield Await(self._await_next, deadline, True, self._shared_task)
+            return answer if self._large is None else (yield from self._encoded(self._large, deadline))
+        late = None if deadline == math.inf else call.failed_late
+        answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
+        return answer
+
+    def _deadline(self) -> float:
+        return self.until if self._has_answered else min(self.until, self._call.deadline)
+
+    def _encoded(self, large: _Large, deadline: float) -> Steps[T]:
+        """A large response as it leaves, which a worker thread makes of it."""
+        self._large = None
+        response, since, returned = large
+        copy_small(response.outputs)
+        encode = partial(self._call.encode_in_thread, response, is_last=False)
+        try:
+            encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
+        except InferenceError:
+            self._note_response("fail", since, returned)
+            raise
+        self._note_response("success", since, returned)
+        return encoded
+
+    async def _await_next(self) -> T | None:
+        """The next item as it leaves; None behind the last one, and where it is `_large`."""
+        call, clock = self._call, self._clock
+        token = enter(call.model, call.slot)
+        since = self._asked = clock()
+        try:
+            if self._generator is None:
+                self._generator = self._made()
+            item = await self._generator.__anext__()
+            response = call.respond(item)
+        except StopAsyncIteration:
+            self._ended = clock()
+            return None
+        except InferenceError:
+            self._note_response("fail", since, clock())
+            raise
+        except Exception as error:
+            self._note_response("fail", since, clock())
+            raise ModelRaised from error
+        finally:
+            leave(token)
+        returned = clock()
+        if returned >= self.until:  # nobody is woken for it where nothing is waited for
+            raise DeadlinePassed
+        if call.delivery is not None or size_of(response.outputs) > LOOP_BYTES:
+            self._large = response, since, returned
+            return None
+        return self._encode(response, since, returned)
+
+    def _encode(self, response: InferenceResponse, since: float, returned: float) -> T:
+        """A response as it leaves, here."""
+        try:
+            answer = self._call.encode(response)
+        except InferenceError:
+            self._note_response("fail", since, returned)
+            raise
+        self._note_response("success", since, returned)
+        return answer
+
+    def _note_start(self) -> None:
+        call = self._call
+        if not call.started:
+            call.started = call.called = call.engine.clock()
+
+    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
+        """Note one response: how it ended, and how long the function took for it. If nobody waits for it any more, do nothing."""
+        if self._is_closing:
+            return
+        self._has_failed = outcome == "fail"
+        call, now = self._call, self._clock()
+        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
+        self._index += 1
+
+    def note_end(self, outcome: ResponseOutcome) -> None:
+        """Note how the stream ended. If the function was not called, or the last response failed, there is nothing more to note."""
+        if self._generator is not None and not self._has_failed:
+            call, now = self._call, self._clock()
+            seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked
+            call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.since)
+
+    def _made(self) -> Any:
+        args, kwargs = self._call.arguments()
+        return self._call.handler.function(*args, **kwargs)
+
+    def _next_in_thread(self) -> T | None:
+        slot = self._call.slot
+        if not slot.begin():
+            raise Stopped
+        try:
+            with self._lock:
+                if self._is_closing:
+                    raise Stopped
+                self._is_running = True
+            try:
+                return self._run_next()
+            finally:
+                if self._is_to_close():
+                    self._close_here()
+        finally:
+            slot.end(is_last=False)
+
+    def _is_to_close(self) -> bool:
+        """Note that the thread has come back. Returns whether the request was given up meanwhile."""
+        with self._lock:
+            self._is_running = False
+            return self._is_closing
+
+    def _run_next(self) -> T | None:
+        call = self._call
+        self._note_start()
+        since = self._asked = self._clock()
+        try:
+            if self._context is None:
+                # one for all items: what a generator sets in a context variable, it may reset behind a yield
+                self._context = copy_context()
+                self._context.run(enter, call.model, call.slot)
+                self._generator = self._context.run(self._made)
+            item = self._context.run(next, self._generator, _END)
+            if item is _END:
+                self._ended = self._clock()
+                return None
+            response = call.respond(item)
+        except InferenceError:
+            self._note_response("fail", since, self._clock())
+            raise
+        except Exception as error:
+            self._note_response("fail", since, self._clock())
+            raise ModelRaised from error
+        returned = self._clock()
+        if returned >= self.until:
+            raise DeadlinePassed
+        return self._encode(response, since, returned)
+
+    def close(self) -> Steps[None]:
+        """Close the generator where it waits; one that runs is closed when it comes back."""
+        with self._lock:
+            self._is_closing = True
+            is_running = self._is_running
+        if self._generator is None or is_running:
+            return
+        closing: Await | Run
+        if self._call.handler.kind == "async stream":
+            closing = Await(self._close_async, shared_task=self._shared_task)
+        else:
+            closing = Run(self._close_in_thread, "model")
+        try:
+            yield closing
+        except (CancelledWithin, QuitWithin) as error:  # the model's own, as that of a task which it awaits
+            self._log_closing(error)
+
+    def _close_in_thread(self) -> None:
+        slot = self._call.slot
+        is_held = slot.begin()  # not if the request was given up meanwhile
+        try:
+            self._close_here()
+        finally:
+            if is_held:
+                slot.end(is_last=False)
+
+    def _close_here(self) -> None:
+        if self._context is None or self._generator is None:
+            return
+        try:
+            self._context.run(self._generator.close)
+        except Exception as error:
+            self._log_closing(error)
+
+    async def _close_async(self) -> None:
+        try:
+            await self._generator.aclose()
+        except Exception as error:
+            self._log_closing(error)
+
+    def _log_closing(self, error: Exception) -> None:
+        call = self._call
+        log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, shown(call.id))
+
+    def give_up(self) -> None:
+        """The request ends here."""
+        with self._lock:
+            self._is_closing = True
+        self._shared_task.end()
+        self._call.slot.give_up()
+
+    def as_error(self, failure: Exception) -> InferenceError:
+        """The error for the client that one of `FAILURES` is."""
+        call = self._call
+        if type(failure) is not DeadlinePassed or self._deadline() != self.until:
+            return as_error(call, failure)
+        if failure.__cause__ is not None:
+            call.failed_late(failure.__cause__)
+        seconds = call.model.stream_timeout
+        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, shown(call.id))
+        return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")
