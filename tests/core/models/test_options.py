@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._models.options import ModelKeywords, ModelOptions
-from oip_asgi._options import ServerOptions
-from oip_asgi._protocol.options import fields_of, tabulate
+from tests.support.inside.models import ModelKeywords, ModelOptions, ServerOptions
+from tests.support.inside.values import fields_of, tabulate
 
 README = Path(__file__).parents[3] / "examples" / "README.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
