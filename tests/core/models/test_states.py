@@ -1,4 +1,4 @@
-"""The states of a model: the table, any walk through it, and the README's picture of it."""
+"""The states of a model: the table, any walk through it, and the guide's picture of it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def picture() -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> registered: with load=", "    [*] --> ready: without", *lines, "```"])
 
 
-def test_the_picture_of_the_readme_is_that_of_the_table() -> None:
-    assert picture() in (ROOT / "examples" / "README.md").read_text()
+def test_the_picture_of_the_guide_is_that_of_the_table() -> None:
+    assert picture() in (ROOT / "examples/guide/models.md").read_text()
 
 
 class Weights:
