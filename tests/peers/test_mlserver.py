@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
-from oip_asgi._protocol.datatypes import Array
 from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
 from tests.support.inside import decode_request
+from tests.support.inside.values import Array
 from tests.support.processes import free_port, serving
 
 PYTHON = os.environ.get("MLSERVER_PYTHON")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._protocol.datatypes import datatype_of
+from tests.support.inside.values import datatype_of
 from tests.support.ways import Answer, Request, over_asgi
 
 

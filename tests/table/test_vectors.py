@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from oip_asgi import TensorSpec
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.inside import decode_request
+from tests.support.inside.rest import from_json, to_json
+from tests.support.inside.values import DTYPES, Array, InvalidRequest, datatype_of, dtype_of, from_raw, to_raw
 from tests.table.vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._grpc.wire import bytes_head, split
-from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
-from oip_asgi._protocol.tensors import object_array
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
+from tests.support.inside.grpc import TYPED, bytes_head, split
+from tests.support.inside.values import DTYPES, Array, datatype_of, dtype_of, from_raw, object_array, to_raw
 
 examples = settings(max_examples=150)
 

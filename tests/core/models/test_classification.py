@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from oip_asgi import InferenceError, InferenceServer, RequestOutput, Tensor, TensorSpec
-from oip_asgi._models.classification import classified
-from oip_asgi._protocol.datatypes import Array
-from oip_asgi._serving import delivery
 from tests.support.asking import ask, error, outputs
+from tests.support.inside.models import classified, delivery
+from tests.support.inside.values import Array
 
 
 @given(

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._models.durations import RESPONSES, Duration
-from oip_asgi._models.record import Outcome, Record, record_of
-from oip_asgi._models.statistics import BUCKETS, EXACT_ROWS, Batch, Statistics
+from tests.support.inside.models import BUCKETS, EXACT_ROWS, RESPONSES, Batch, Duration, Outcome, Record, Statistics, record_of
 
 
 @dataclass

@@ -19,7 +19,7 @@ from kserve.inference_client import InferenceRESTClient, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from oip_asgi._protocol.datatypes import DTYPES, Array
+from tests.support.inside.values import DTYPES, Array
 from tests.support.processes import ROOT, ready_url
 
 

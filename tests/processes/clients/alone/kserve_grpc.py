@@ -14,8 +14,8 @@ from kserve.inference_client import InferenceGRPCClient
 from kserve.protocol.grpc import grpc_predict_v2_pb2
 from kserve.protocol.infer_type import RequestedOutput
 
-from oip_asgi._protocol.datatypes import Array, datatype_of
 from tests.support.grpc_ways import fields_of, own_fields
+from tests.support.inside.values import Array, datatype_of
 
 from .arrays import ARRAYS, assert_same, named
 
