@@ -1,7 +1,7 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
+from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
-from ._models.cache import ResponseCache
 from ._models.loader import LoadParameters
 from ._models.specs import TensorSpec
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse

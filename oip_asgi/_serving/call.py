@@ -12,10 +12,11 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .._codecs.registry import Codecs
+from .._extensions.cache import Flight
+from .._extensions.reserved import check_reserved
 from .._extensions.rows import Deliver
 from .._extensions.shared_memory import check_data_is_sent
 from .._models.binding import Binding
-from .._models.cache import Flight
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
@@ -44,7 +45,6 @@ from .engine import Engine
 from .form import Form
 from .nesting import enter, held, hold, leave, release
 from .record import Span, record_end
-from .reserved import check_reserved
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)

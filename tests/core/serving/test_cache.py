@@ -25,7 +25,7 @@ from oip_asgi import (
     Tensor,
     TensorSpec,
 )
-from oip_asgi._models.cache import Cache
+from oip_asgi._extensions.cache import Cache
 from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import is_idle, outcomes, waiting_calls

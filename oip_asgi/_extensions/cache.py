@@ -1,4 +1,4 @@
-"""Responses of one model, kept by what they answer. Waits for nothing itself. Knows no requests' wire forms and no transport.
+"""The response cache: responses of one model, kept by what they answer. Knows no models and no transport.
 
 Equal requests that come while the first of them runs join it: its flight tells them when its response is there.
 """
@@ -9,16 +9,20 @@ import copy
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias, final
 
-from .._protocol.effects import Signal
+from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
-from .._protocol.tensors import InferenceResponse, Tensor, known_tensor
-from .uses import Uses
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.tensor_bytes import view_raw
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, size_of
+from .reserved import OF_TREATMENT
 
-Key: TypeAlias = tuple[Uses, bytes]
+Key: TypeAlias = tuple[Hashable, bytes]
 """What loaded the function that answers, so that a model that is loaded again has other keys, and a digest of the request."""
 
 _SHARE: Final = 8
@@ -77,50 +81,30 @@ class Flight:
         """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
 
     def keep(self, response: InferenceResponse, now: float) -> None:
-        """The response is there. It is copied where it is kept, or somebody waits for it: the caller may change it."""
+        """The response is there. It is copied if it is kept, or somebody waits for it: the caller may change it."""
         size = _size(response)
         is_small = self._cache.has_room(size)
         if not is_small:
             self._cache.forget(self._key, self)  # from here on nobody joins it
         if is_small or self.is_joined:
-            self.response = InferenceResponse([_kept(tensor) for tensor in response.outputs], dict(response.parameters))
+            self.response = InferenceResponse([_copied(tensor) for tensor in response.outputs], dict(response.parameters))
             if is_small:
                 self._cache.store(self._key, self.response, size, now)
         self.end(None)
 
     def end(self, error: BaseException | None) -> None:
-        """The call has ended, with this error where it has one."""
+        """The call has ended, with this error if it has one."""
         self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
         self._cache.forget(self._key, self)
         self.ended.set()
 
 
-def _kept(tensor: Tensor) -> Tensor:
-    array = tensor.array.copy()
-    array.flags.writeable = False
-    return known_tensor(tensor.name, array, dict(tensor.parameters))
-
-
-def renewed(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
-    """A kept response for another request. Its arrays are read-only, and shared with all others."""
-    tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
-    for tensor in tensors:
-        tensor.parameters = dict(tensor.parameters)
-    return InferenceResponse(tensors, dict(kept.parameters), request_id, name, version)
-
-
 class Found(NamedTuple):
-    """What is known of a request.
+    """The response of a request, if it is kept; else the call that will make it, and whether that `leads`: is the request's own."""
 
-    Args:
-        response: Its response, where that is kept.
-        flight: Else the call that will make it.
-        leads: Whether that is the request's own call.
-    """
-
-    response: InferenceResponse | None
-    flight: Flight | None
-    leads: bool
+    response: InferenceResponse | None = None
+    flight: Flight | None = None
+    leads: bool = False
 
 
 class _Entry(NamedTuple):
@@ -138,9 +122,10 @@ class Cache:
         self._seconds = math.inf if options.ttl is None else options.ttl
         self._lock = threading.Lock()
         self._entries: dict[Key, _Entry] = {}  # those used least recently first
-        self._size = 0
         self._flights: dict[Key, Flight] = {}
         self._lookups = 0
+        self.size = 0
+        """How many bytes the responses take."""
 
     def enter(self, most: int) -> bool:
         """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
@@ -156,20 +141,20 @@ class Cache:
             self._lookups -= 1
 
     def look(self, key: Key, now: float) -> Found:
-        """The response of a request, or the call that makes it: that of an equal request, or its own, which must `end` the flight."""
+        """What is known of a request. A flight that it leads must `end`."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None:
                 if now < entry.until:
                     self._entries[key] = entry
-                    return Found(entry.response, None, leads=False)
-                self._size -= entry.size
+                    return Found(entry.response)
+                self.size -= entry.size
             flight = self._flights.get(key)
             if flight is not None:
                 flight.is_joined = True
-                return Found(None, flight, leads=False)
+                return Found(flight=flight)
             flight = self._flights[key] = Flight(self, key)
-            return Found(None, flight, leads=True)
+            return Found(flight=flight, leads=True)
 
     def has_room(self, size: int) -> bool:
         """Whether a response of so many bytes is kept."""
@@ -180,12 +165,11 @@ class Cache:
         with self._lock:
             before = self._entries.pop(key, None)
             if before is not None:
-                self._size -= before.size
+                self.size -= before.size
             self._entries[key] = _Entry(response, size, now + self._seconds)
-            self._size += size
-            while self._size > self._most:
-                oldest = self._entries.pop(next(iter(self._entries)))
-                self._size -= oldest.size
+            self.size += size
+            while self.size > self._most:
+                self.size -= self._entries.pop(next(iter(self._entries))).size
 
     def forget(self, key: Key, flight: Flight) -> None:
         """Let nobody join this flight any more."""
@@ -197,12 +181,56 @@ class Cache:
         """Keep nothing of what there is."""
         with self._lock:
             self._entries.clear()
-            self._size = 0
+            self.size = 0
 
-    @property
-    def size(self) -> int:
-        """How many bytes the responses take."""
-        return self._size
+
+def look_up(
+    cache: Cache, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
+) -> Steps[Found]:
+    """The response; or the flight that the request leads; or neither, if it runs beside an equal one.
+
+    `loaded` is what loaded the function. An equal request may wait for the call within which this one is made: then this `may_wait` not.
+    """
+    if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
+        digest = _digest(request)
+    else:
+        digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
+    while True:
+        found = cache.look((loaded, digest), clock())
+        flight = found.flight
+        if flight is None or found.leads:
+            return found
+        if not may_wait:
+            return Found()
+        yield Wait(flight.ended, deadline, for_client=True)
+        if flight.response is not None or flight.has_failed:  # after a failure each runs by itself, not one after the other
+            return Found(flight.response)
+
+
+def renew(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
+    """A kept response for another request. Its arrays are read-only, and shared with all others."""
+    tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
+    for tensor in tensors:
+        tensor.parameters = dict(tensor.parameters)
+    return InferenceResponse(tensors, dict(kept.parameters), request_id, name, version)
+
+
+def _digest(request: InferenceRequest) -> bytes:
+    """Two requests that differ in anything that could change the response have different ones."""
+    inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
+    parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
+    outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
+    # the text says how long what follows is, so no two requests have the same bytes
+    digest = sha256(repr((inputs, parameters, outputs)).encode())
+    for tensor in request.inputs:
+        digest.update(view_raw(tensor.array))
+    return digest.digest()
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    array = tensor.array.copy()
+    array.flags.writeable = False
+    return known_tensor(tensor.name, array, dict(tensor.parameters))
 
 
 def _size(response: InferenceResponse) -> int:
