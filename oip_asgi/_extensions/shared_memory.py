@@ -9,6 +9,7 @@ Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Exten
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -25,12 +26,13 @@ from .._protocol.tensor_bytes import view_raw
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
 from .rows import Deliver, GrpcRows, Question, RestRow, decode_question, fill
 
-MOST_REGIONS: Final = 256
+_MOST_REGIONS: Final = 256
 """How many regions may be registered at once. Each keeps a file open."""
 
 _MAX_NAME: Final = 255
 """Bytes of a region's name, and of a key: so many a file's name may have."""
 
+_KEY: Final = re.compile("[^/\0\ud800-\udfff]+")
 _REGION, _SIZE, _OFFSET = SHARED_MEMORY
 
 
@@ -102,16 +104,11 @@ class Extent(NamedTuple):
 
 
 class Regions:
-    """The regions of one server, by name. May be called from any thread.
+    """The regions of one server, by name. May be called from any thread."""
 
-    Args:
-        segments: What opens segments; None if clients may not register regions.
-        most: How many bytes the inputs of one request may have in shared memory; None for no limit.
-    """
-
-    def __init__(self, segments: Segments | None, most: int | None = None) -> None:
-        self._segments = segments
-        self._most = most
+    def __init__(self, segments: Segments | None, max_body_bytes: int | None) -> None:
+        self._segments = segments  # None if clients may not register regions
+        self._max_body_bytes = max_body_bytes
         self._lock = threading.Lock()
         self._regions: dict[str, tuple[Region, Segment]] = {}
         self.parameters = () if segments is None else SHARED_MEMORY
@@ -129,7 +126,7 @@ class Regions:
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {shown(name)}: expected 1 to {_MAX_NAME} bytes")
         plain = _plain_key(key)
-        self._check_room(name)
+        self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not _allows(segments, plain):
@@ -145,8 +142,8 @@ class Regions:
     def _check_room(self, name: str) -> None:
         if name in self._regions:
             raise InvalidRequest(f"region {shown(name)} is registered already: unregister it first")
-        if len(self._regions) >= MOST_REGIONS:
-            raise InferenceError(f"{MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
+        if len(self._regions) >= _MOST_REGIONS:
+            raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
     def unregister(self, name: str | None) -> None:
         """Forget a region, or all of them. Requests that use one come to their end. One that is unknown is no error."""
@@ -176,9 +173,9 @@ class Regions:
             assert place is not None  # that is why it is asked for
             extent = self._locate(*place, "it")
             lent += extent.size
-            if self._most is not None and lent > self._most:
-                most = f"{self._most} bytes, the most that this server takes (max_body_bytes)"
-                raise TooLarge(f"the inputs in shared memory have more than {most}")
+            most = self._max_body_bytes
+            if most is not None and lent > most:
+                raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
             return extent.read()
 
         return lend
@@ -248,11 +245,7 @@ def _count(value: object, name: str, where: str) -> int:
 def _plain_key(key: str) -> str:
     """A key without its slash: the name of a file in one folder, and nothing else."""
     plain = key.removeprefix("/")
-    try:
-        size = len(plain.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 0 < size <= _MAX_NAME or "/" in plain or "\0" in plain or plain in (".", ".."):
+    if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
         raise InvalidRequest(f"the key is {shown(key)}: expected the name of a shared memory, such as '/input', with no other slash")
     return plain
 
