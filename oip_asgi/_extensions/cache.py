@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
@@ -65,67 +65,56 @@ class ResponseCache:
 
 @final
 class Flight:
-    """A call that runs, and whose response equal requests wait for. May be called from any thread."""
+    """A call whose response equal requests wait for, and later that response. May be called from any thread."""
 
-    __slots__ = ("_cache", "_key", "ended", "has_failed", "is_joined", "response")
+    __slots__ = ("_cache", "ended", "has_failed", "is_joined", "key", "response", "size", "until")
 
     def __init__(self, cache: Cache, key: Key) -> None:
         self._cache = cache
-        self._key = key
+        self.key = key
         self.ended = Signal()
         """Set when the response is there, or will never be."""
         self.is_joined = False
         """Whether equal requests wait for it."""
         self.response: InferenceResponse | None = None
+        self.size = 0
+        """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
+        self.until = 0.0
         self.has_failed = False
         """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """The response is there. It is copied if it is kept, or somebody waits for it: the caller may change it."""
         size = _size(response)
-        is_small = self._cache.has_room(size)
+        is_small = size <= self._cache.most // _SHARE
         if not is_small:
-            self._cache.forget(self._key, self)  # from here on nobody joins it
+            self._cache.forget(self)  # from here on nobody joins it
         if is_small or self.is_joined:
             self.response = InferenceResponse([_copied(tensor) for tensor in response.outputs], dict(response.parameters))
-            if is_small:
-                self._cache.store(self._key, self.response, size, now)
+        if is_small:
+            self._cache.store(self, size, now)
         self.end(None)
 
     def end(self, error: BaseException | None) -> None:
         """The call has ended, with this error if it has one."""
         self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
-        self._cache.forget(self._key, self)
+        if not self.size:
+            self._cache.forget(self)
         self.ended.set()
-
-
-class Found(NamedTuple):
-    """The response of a request, if it is kept; else the call that will make it, and whether that `leads`: is the request's own."""
-
-    response: InferenceResponse | None = None
-    flight: Flight | None = None
-    leads: bool = False
-
-
-class _Entry(NamedTuple):
-    response: InferenceResponse
-    size: int
-    until: float
 
 
 @final
 class Cache:
-    """The responses of one model. May be called from any thread."""
+    """The responses of one model, and the calls that make some. May be called from any thread."""
 
     def __init__(self, options: ResponseCache) -> None:
-        self._most = options.max_bytes
-        self._seconds = math.inf if options.ttl is None else options.ttl
-        self._lock = threading.Lock()
-        self._entries: dict[Key, _Entry] = {}  # those used least recently first
-        self._flights: dict[Key, Flight] = {}
-        self._lookups = 0
+        self.most = options.max_bytes
         self.size = 0
         """How many bytes the responses take."""
+        self._seconds = math.inf if options.ttl is None else options.ttl
+        self._lock = threading.Lock()
+        self._flights: dict[Key, Flight] = {}  # those used least recently first
+        self._lookups = 0
 
     def enter(self, most: int) -> bool:
         """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
@@ -140,71 +129,64 @@ class Cache:
         with self._lock:
             self._lookups -= 1
 
-    def look(self, key: Key, now: float) -> Found:
-        """What is known of a request. A flight that it leads must `end`."""
+    def look(self, key: Key, now: float) -> tuple[Flight, bool]:
+        """The call that makes or made the response of a request, and whether that is its own, which must `end`."""
         with self._lock:
-            entry = self._entries.pop(key, None)
-            if entry is not None:
-                if now < entry.until:
-                    self._entries[key] = entry
-                    return Found(entry.response)
-                self.size -= entry.size
-            flight = self._flights.get(key)
-            if flight is not None:
-                flight.is_joined = True
-                return Found(flight=flight)
-            flight = self._flights[key] = Flight(self, key)
-            return Found(flight=flight, leads=True)
+            flight = self._flights.pop(key, None)
+            if flight is None or (flight.size and now >= flight.until):
+                self.size -= 0 if flight is None else flight.size
+                flight, leads = Flight(self, key), True
+            else:
+                flight.is_joined, leads = True, False
+            self._flights[key] = flight
+            return flight, leads
 
-    def has_room(self, size: int) -> bool:
-        """Whether a response of so many bytes is kept."""
-        return size <= self._most // _SHARE
-
-    def store(self, key: Key, response: InferenceResponse, size: int, now: float) -> None:
-        """Keep a response of so many bytes, and let others go for it."""
+    def store(self, flight: Flight, size: int, now: float) -> None:
+        """Keep the response of a flight, and let others go for it."""
         with self._lock:
-            before = self._entries.pop(key, None)
-            if before is not None:
-                self.size -= before.size
-            self._entries[key] = _Entry(response, size, now + self._seconds)
-            self.size += size
-            while self.size > self._most:
-                self.size -= self._entries.pop(next(iter(self._entries))).size
+            before = self._flights.pop(flight.key, None)  # another one, if this one is late
+            self._flights[flight.key] = flight
+            self.size += size - (0 if before is None else before.size)
+            flight.size, flight.until = size, now + self._seconds
+            while self.size > self.most:
+                oldest = next(other for other in self._flights.values() if other.size)
+                del self._flights[oldest.key]
+                self.size -= oldest.size
 
-    def forget(self, key: Key, flight: Flight) -> None:
+    def forget(self, flight: Flight) -> None:
         """Let nobody join this flight any more."""
         with self._lock:
-            if self._flights.get(key) is flight:
-                del self._flights[key]
+            if self._flights.get(flight.key) is flight:
+                del self._flights[flight.key]
 
     def clear(self) -> None:
         """Keep nothing of what there is."""
         with self._lock:
-            self._entries.clear()
+            self._flights.clear()
             self.size = 0
 
 
 def look_up(
     cache: Cache, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
-) -> Steps[Found]:
-    """The response; or the flight that the request leads; or neither, if it runs beside an equal one.
+) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
+    """The response of a request; or the flight that it leads; or neither, if it runs beside an equal one.
 
-    `loaded` is what loaded the function. An equal request may wait for the call within which this one is made: then this `may_wait` not.
+    `loaded` is what loaded the function. It may not wait if an equal request may wait for the call within which it is made.
     """
     if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
         digest = _digest(request)
     else:
         digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
     while True:
-        found = cache.look((loaded, digest), clock())
-        flight = found.flight
-        if flight is None or found.leads:
-            return found
-        if not may_wait:
-            return Found()
-        yield Wait(flight.ended, deadline, for_client=True)
+        flight, leads = cache.look((loaded, digest), clock())
+        if leads:
+            return None, flight
+        if not flight.size:
+            if not may_wait:
+                return None, None
+            yield Wait(flight.ended, deadline, for_client=True)
         if flight.response is not None or flight.has_failed:  # after a failure each runs by itself, not one after the other
-            return Found(flight.response)
+            return flight.response, None
 
 
 def renew(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:

@@ -92,10 +92,10 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
         since = clock()
-        found = yield from look_up(cache, call.request, call.handler.uses, clock, call.deadline, may_wait=not holders())
-        call.lookup, call.flight = clock() - since, found.flight
-        if found.response is not None:
-            call.found = renew(found.response, call.request.id, model.name, model.version)
+        found, call.flight = yield from look_up(cache, call.request, call.handler.uses, clock, call.deadline, may_wait=not holders())
+        call.lookup = clock() - since
+        if found is not None:
+            call.found = renew(found, call.request.id, model.name, model.version)
     except FAILURES as failure:
         raise _early_error(call, failure) from failure.__cause__
     finally:
