@@ -37,31 +37,20 @@ _FAMILIES: Final[Mapping[Any, Any]] = {Counter: CounterMetricFamily, Gauge: Gaug
 
 
 class _Metric(msgspec.Struct, frozen=True, eq=False):
-    """A metric as every page has it.
-
-    Args:
-        kind: Its instrument.
-        name: Its name; the client adds `_total` to a counter's.
-        text: What it counts.
-        labels: Its labels beside `_LABELS`.
-        buckets: Of a histogram.
-        mode: How a gauge of several processes is put together.
-    """
+    """A metric as every page has it."""
 
     kind: type[Counter | Gauge | Histogram]
-    name: str
+    name: str  # the client adds `_total` to a counter's
     text: str
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # beside `_LABELS`
     buckets: Sequence[float] = BUCKETS
-    mode: str = ""
+    mode: str = ""  # how a gauge of several processes is put together
 
     def family(self) -> Any:
-        """The metric on a page that is made at a scrape."""
         unit = "seconds" if self.name.endswith("_seconds") else ""
         return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
 
     def instrument(self, registry: CollectorRegistry) -> Any:
-        """The metric as an instrument of the client."""
         options: dict[Any, dict[str, Any]] = {Histogram: {"buckets": self.buckets}, Gauge: {"multiprocess_mode": self.mode}}
         return self.kind(self.name, self.text, (*_LABELS, *self.labels), registry=registry, **options.get(self.kind, {}))
 

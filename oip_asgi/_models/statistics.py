@@ -38,18 +38,12 @@ _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 class Moments(Protocol):
     """When a request reached each stage, in seconds of one clock; 0.0 for a stage that it did not reach."""
 
-    since: float
-    """Its body was there."""
-    entered: float
-    """It was decoded, if that is done at once, and began to wait for a slot."""
-    started: float
-    """It had its slot, and its arguments were begun."""
-    called: float
-    """The function was called."""
-    returned: float
-    """The function had returned."""
-    lookup: float | None
-    """How many seconds it was looked up in the model's cache, or waited there for an equal request; None if it was not."""
+    since: float  # its body was there
+    entered: float  # it was decoded, if that is done at once, and began to wait for a slot
+    started: float  # it had its slot, and its arguments were begun
+    called: float  # the function was called
+    returned: float  # the function had returned
+    lookup: float | None  # how many seconds it was looked up in the cache, or waited there for an equal request; None if it was not
 
     @property
     def is_hit(self) -> bool:
@@ -65,25 +59,15 @@ class Moments(Protocol):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One request at its end.
-
-    Args:
-        outcome: How it ended.
-        ended: When, by the clock of its moments.
-        seconds: How long it took; None if it was refused.
-        queue: How long it waited for a slot; None if the function was not called.
-        stages: How long it took in each stage that it reached, by the names of the durations in `Numbers`.
-        rows: How many rows it has of a batch; None for a call of its own.
-        inferred: How many rows were inferred for its answer.
-    """
+    """One request at its end."""
 
     outcome: Outcome
-    ended: float
-    seconds: float | None = None
-    queue: float | None = None
-    stages: Mapping[str, float] = {}
-    rows: int | None = None
-    inferred: int = 0
+    ended: float  # by the clock of its moments
+    seconds: float | None = None  # how long it took; None if it was refused
+    queue: float | None = None  # how long it waited for a slot; None if the function was not called
+    stages: Mapping[str, float] = {}  # how long it took in each stage that it reached, by the names of the durations in `Numbers`
+    rows: int | None = None  # of a batch; None for a call of its own
+    inferred: int = 0  # how many rows were inferred for its answer
 
 
 def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record:
@@ -147,50 +131,35 @@ def _make_histogram() -> Histogram:
 
 
 class Numbers(msgspec.Struct):
-    """All numbers of one model.
+    """All numbers of one model. The first eight are those of Triton's statistics."""
 
-    Args:
-        outcomes: Requests by how they ended.
-        success: Requests that were answered, from their body to the response.
-        fail: Those that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone.
-        queue: Those whose function was called: how long they waited for it.
-        compute_input: The same: how long their decoding and arguments took.
-        compute_infer: Those whose function returned. Each request of a batch counts the whole time of the batch.
-        compute_output: Those that were answered: how long their response took to make.
-        cache_hit: Those that were answered from the cache, and how long they were looked up, or waited for an equal one. They count in
-            `success` and `queue`, and in no other stage.
-        cache_miss: Those that were looked up and not found.
-        batches: Executions by their rows, in the three stages that compute.
-        responses: Responses of streams by their index: by `ResponseOutcome`, and `compute_infer` and `compute_output`.
-        inference_count: Rows inferred successfully.
-        execution_count: Calls of the function.
-        last_answered: When the last request was answered, by the clock of the moments; None for never.
-        durations: `success` and `fail` in buckets.
-        queues: `queue` of requests whose function was called, in buckets.
-        executions: Calls that returned, in buckets: a batch counts once.
-        first_responses: How long streams took until their first response, in buckets.
-        rows: Rows of each call, in buckets of `ROWS`.
-    """
-
-    outcomes: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    # requests that were answered, from their body to the response
     success: Duration = msgspec.field(default_factory=Duration)
+    # those that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone
     fail: Duration = msgspec.field(default_factory=Duration)
+    # those whose function was called: how long they waited for it, and how long their decoding and arguments took
     queue: Duration = msgspec.field(default_factory=Duration)
     compute_input: Duration = msgspec.field(default_factory=Duration)
+    # those whose function returned; each request of a batch counts the whole time of the batch
     compute_infer: Duration = msgspec.field(default_factory=Duration)
+    # those that were answered: how long their response took to make
     compute_output: Duration = msgspec.field(default_factory=Duration)
+    # those that were answered from the cache, which count in `success` and `queue` too, and those that were not found there
     cache_hit: Duration = msgspec.field(default_factory=Duration)
     cache_miss: Duration = msgspec.field(default_factory=Duration)
-    batches: dict[int, dict[str, Duration]] = {}
-    responses: dict[int, dict[str, Duration]] = {}
-    inference_count: int = 0
-    execution_count: int = 0
-    last_answered: float | None = None
-    durations: Histogram = msgspec.field(default_factory=_make_histogram)
-    queues: Histogram = msgspec.field(default_factory=_make_histogram)
-    executions: Histogram = msgspec.field(default_factory=_make_histogram)
-    first_responses: Histogram = msgspec.field(default_factory=_make_histogram)
-    rows: Histogram = msgspec.field(default_factory=lambda: Histogram([0] * (len(ROWS) + 1)))
+
+    outcomes: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    inference_count: int = 0  # rows inferred successfully
+    execution_count: int = 0  # calls of the function
+    last_answered: float | None = None  # by the clock of the moments
+    batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
+    responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
+
+    durations: Histogram = msgspec.field(default_factory=_make_histogram)  # `success` and `fail`
+    queues: Histogram = msgspec.field(default_factory=_make_histogram)  # `queue` of requests whose function was called
+    executions: Histogram = msgspec.field(default_factory=_make_histogram)  # calls that returned: a batch counts once
+    first_responses: Histogram = msgspec.field(default_factory=_make_histogram)  # how long streams took until the first
+    rows: Histogram = msgspec.field(default_factory=lambda: Histogram([0] * (len(ROWS) + 1)))  # of each call
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -54,7 +54,14 @@ class SharedMemory:
         return key in {allowed.removeprefix("/") for allowed in self._allow}
 
     def open(self, key: str) -> Segment:
-        """Open the segment whose file has this name, which the caller has checked."""
+        """Open a segment.
+
+        Args:
+            key: The name of its file, which the caller has checked.
+
+        Raises:
+            InferenceError: There is none, it may not be opened, it is no segment, or this system has no such files.
+        """
         if sys.platform != "linux":
             raise InferenceError("system shared memory is supported on Linux only", status=501)
         try:
