@@ -1,13 +1,13 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
-from ._models.cache import ResponseCache
+from ._extensions.cache import ResponseCache
+from ._extensions.repository import ModelStatus
 from ._models.loader import LoadParameters
 from ._models.specs import TensorSpec
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from ._runtime.shared_memory import SharedMemory
-from ._serving.repository import ModelStatus
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer

@@ -18,7 +18,7 @@ except ImportError as error:
     raise needs(error, "opentelemetry", "otel") from error
 
 from ._models.model import Model
-from ._models.record import Record
+from ._models.statistics import Record
 from ._protocol.errors import InferenceError, error_text
 from ._serving.record import Span
 from .server import InferenceServer

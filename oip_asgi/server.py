@@ -12,6 +12,9 @@ import msgspec
 
 from ._codecs.registry import AnyCodec, Codecs
 from ._docs.openapi import openapi
+from ._extensions import repository
+from ._extensions.repository import ModelStatus
+from ._extensions.shared_memory import Regions
 from ._http.paths import prefix_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
@@ -30,11 +33,8 @@ from ._runtime.pieces import pieces, pieces_async
 from ._runtime.runtime import Runtime, wait_for
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, signalled
-from ._serving import repository
 from ._serving.engine import Engine
 from ._serving.python_form import PythonForm, infer_values, stream_values
-from ._serving.repository import ModelStatus
-from ._serving.shared_memory import Regions
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,7 +109,7 @@ class InferenceServer:
             codecs=Codecs(options.codecs, has_pandas=find_spec("pandas") is not None),
             model_control=options.model_control,
             read_page=read_page if options.docs else None,
-            regions=Regions(options.shared_memory),
+            regions=Regions(options.shared_memory, options.max_body_bytes),
             call_here=call_here,
         )
         self._inside = Inside(engine, Runtime(options.worker_threads))

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .._extensions import config, repository, statistics
 from .._protocol import schemas as documents
-from .._rest import extension_schemas as extensions
 from . import schemas
 from .schemas import Schema
 
@@ -22,11 +22,11 @@ _DOCUMENTS: Final = (
     documents.ModelList,
     documents.ModelMetadata,
     documents.ModelReady,
-    documents.ModelIndex,
-    documents.IndexRequest,
-    documents.ControlRequest,
-    extensions.Statistics,
-    extensions.ModelConfig,
+    repository.ModelIndex,
+    repository.IndexRequest,
+    repository.ControlRequest,
+    statistics.Statistics,
+    config.ModelConfig,
 )
 
 _ERRORS: Final = {

@@ -11,20 +11,19 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from .._extensions import config, repository, shared_memory, statistics, unsupported
+from .._extensions.rows import GrpcRows, finish
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, shown
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
-from .._serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS, model_config, statistics_of
 from .._serving.faults import own_fault
 from .._serving.pipeline import answered, opened
 from .._serving.record import record_unknown
-from . import repository, shared_memory
-from .documents import fill
 from .infer import GRPCForm
 from .messages import encode_metadata
 from .method import Method, Reply, refusal
@@ -38,9 +37,6 @@ _SERVING, _NOT_SERVING = 1, 2
 
 _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
-
-_Fill: TypeAlias = Callable[[Engine, Any, Any], Steps[None]]
-"""Fills a response message, the last argument, for a request message."""
 
 
 def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
@@ -60,7 +56,7 @@ def respond(
     fill = _FILL.get(method.name)
     if fill is not None:
         response = method.response()
-        yield from fill(engine, (yield from _parsed(engine, method, body)), response)
+        yield from finish(fill(engine, (yield from _parsed(engine, method, body)), response))
         return [response.SerializeToString()]
     try:
         form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
@@ -92,41 +88,26 @@ def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     return (yield Run(partial(method.parse, body), "conversion", for_client=True))
 
 
-def _server_live(_: Engine, __: Any, response: Any) -> Steps[None]:
+def _server_live(_: Engine, __: Any, response: Any) -> None:
     response.live = True
-    yield from ()
 
 
 def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_ready()
 
 
-def _server_metadata(engine: Engine, _: Any, response: Any) -> Steps[None]:
+def _server_metadata(engine: Engine, _: Any, response: Any) -> None:
     document = engine.metadata()
     response.name, response.version = document.name, document.version
     response.extensions.extend(document.extensions)
-    yield from ()
 
 
 def _model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_model_ready(_find(engine, request.name, request.version))
 
 
-def _model_metadata(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _model_metadata(engine: Engine, request: Any, response: Any) -> None:
     encode_metadata(engine.model_metadata(_find(engine, request.name, request.version)), response)
-    yield from ()
-
-
-def _model_statistics(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    if request.name:
-        _find(engine, request.name, request.version)
-    fill(response, statistics_of(engine, request.name or None, request.version or None))
-    yield from ()
-
-
-def _model_config(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    fill(response.config, model_config(_find(engine, request.name, request.version)))
-    yield from ()
 
 
 def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
@@ -135,50 +116,28 @@ def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
     response.status = _SERVING if (yield from engine.is_ready()) else _NOT_SERVING
 
 
-def _not_supported(why: str, _: Engine, __: Any, ___: Any) -> Steps[None]:
-    yield from ()
-    raise InferenceError(why, status=501)
-
-
 def _find(engine: Engine, name: str, version: str) -> Model:
     return engine.models.find(name, version or None)
 
 
-_FILL: Final[Mapping[str, _Fill]] = {
+_OF_PROTOCOL: Final[GrpcRows] = {
     "ServerLive": _server_live,
     "ServerReady": _server_ready,
     "ServerMetadata": _server_metadata,
     "ModelReady": _model_ready,
     "ModelMetadata": _model_metadata,
-    "ModelStatistics": _model_statistics,
-    "ModelConfig": _model_config,
-    "RepositoryIndex": repository.index,
-    "RepositoryModelLoad": repository.load,
-    "RepositoryModelUnload": repository.unload,
-    "SystemSharedMemoryStatus": shared_memory.status,
-    "SystemSharedMemoryRegister": shared_memory.register,
-    "SystemSharedMemoryUnregister": shared_memory.unregister,
-    "CudaSharedMemoryStatus": partial(_not_supported, NO_CUDA),
-    "CudaSharedMemoryRegister": partial(_not_supported, NO_CUDA),
-    "CudaSharedMemoryUnregister": shared_memory.unregister_cuda,
-    "TraceSetting": partial(_not_supported, NO_TRACE_SETTINGS),
-    "LogSettings": partial(_not_supported, NO_LOG_SETTINGS),
-    "Check": _check,
+    **statistics.GRPC,
+    **config.GRPC,
+    **repository.GRPC,
+    **shared_memory.GRPC,
+    **unsupported.GRPC,
 }
+
+_FILL: Final[GrpcRows] = {**_OF_PROTOCOL, **unsupported.WITHOUT_MESSAGES, "Check": _check}
 """What fills the response of each method but ModelInfer."""
 
-WITHOUT_MESSAGES: Final = ("TraceSetting", "LogSettings")
+WITHOUT_MESSAGES: Final = tuple(unsupported.WITHOUT_MESSAGES)
 """Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
 
-METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        SERVICE: (
-            *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"),
-            *("ModelStatistics", "ModelConfig", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
-            *("SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister"),
-            *("CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"),
-        ),
-        HEALTH: ("Check",),
-    }
-)
+METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_PROTOCOL), HEALTH: ("Check",)})
 """What is answered of each service. Health has streams too, of changes that nobody announces: readiness is asked."""

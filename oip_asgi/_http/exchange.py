@@ -7,27 +7,34 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from .._extensions import config, repository, shared_memory, statistics
+from .._extensions.rows import RestRow, finish
 from .._models.model import Model
 from .._protocol import schemas
-from .._protocol.effects import Steps
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Run, Steps
 from .._protocol.errors import InferenceError
 from .._protocol.headers import joined
+from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
-from .._serving.extensions import model_config, statistics_of
 from .._serving.faults import own_fault
 from .._serving.pipeline import answered, opened
 from .._serving.record import record_unknown
-from . import pages, repository, shared_memory
+from . import pages
 from .generate import answer_once, answer_with_events
 from .infer import RestForm
 from .request import Head
-from .response import Response, json_response, refusal
+from .response import JSON, Response, encoded_json, json_response, refusal, respond
 from .routes import Match, Route, Routes, not_allowed, unknown_path
+
+T = TypeVar("T")
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -44,6 +51,15 @@ class Exchange(msgspec.Struct, eq=False):
     form: RestForm
     version: str | None = None
     region: str | None = None
+
+    def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
+        """What `decode` makes of the body, in a worker thread if that is long."""
+        self.form.json_limit = None  # the files of a load are base64 in its JSON
+        body: Buffer = yield self.form.read()
+        if len(body) <= LOOP_BYTES:
+            return decode(body)
+        decoded: T = yield Run(partial(decode, body), "conversion", for_client=True)
+        return decoded
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
@@ -108,20 +124,6 @@ def _model_metadata(request: Exchange, model: Model) -> Response:
     return json_response(200, request.engine.model_metadata(model))
 
 
-def _all_statistics(request: Exchange) -> Response:
-    if "stats" in request.engine.models:  # a registered model goes before what its path would name else
-        return _model_metadata(request, request.engine.models.find("stats", None))
-    return json_response(200, statistics_of(request.engine, None, None))
-
-
-def _model_statistics(request: Exchange, model: Model) -> Response:
-    return json_response(200, statistics_of(request.engine, model.name, request.version))
-
-
-def _model_config(_: Exchange, model: Model) -> Response:
-    return json_response(200, model_config(model))
-
-
 def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
     ready = yield from request.engine.is_model_ready(model)
     return json_response(200 if ready else 503, schemas.ModelReady(model.name, ready))
@@ -143,6 +145,15 @@ def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
     return answer_with_events(request.engine, model, request.form, may_be_flat=True)
 
 
+def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:
+    document = yield from finish(answer(request.engine, request, *model))
+    return respond(200, [], []) if document is None else respond(200, [JSON], [encoded_json(document)])
+
+
+def _routes_of(rows: Iterable[RestRow]) -> list[Route]:
+    return [Route(row.method, row.pattern, partial(_answer_row, row.answer)) for row in rows]
+
+
 _INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
 """The handlers whose requests are counted, also where their model is not known."""
 
@@ -153,23 +164,11 @@ ROUTES: Final = [
     Route("GET", "/models", _models),
     Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
     Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
-    Route("GET", "/models/stats", _all_statistics),
-    Route("GET", "/models/{model}[/versions/{version}]/stats", _model_statistics),
-    Route("GET", "/models/{model}[/versions/{version}]/config", _model_config),
     Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
     Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
     Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
     Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
-    Route("POST", "/repository/index", repository.index),
-    Route("POST", "/repository/models/{model}/load", repository.load),
-    Route("POST", "/repository/models/{model}/unload", repository.unload),
-    Route("GET", "/systemsharedmemory/status", shared_memory.status),
-    Route("GET", "/systemsharedmemory/region/{region}/status", shared_memory.status),
-    Route("POST", "/systemsharedmemory/region/{region}/register", shared_memory.register),
-    Route("POST", "/systemsharedmemory/unregister", shared_memory.unregister),
-    Route("POST", "/systemsharedmemory/region/{region}/unregister", shared_memory.unregister),
-    Route("POST", "/cudasharedmemory/unregister", shared_memory.unregister_cuda),
-    Route("POST", "/cudasharedmemory/region/{region}/unregister", shared_memory.unregister_cuda),
+    *_routes_of((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
 ]
 """The routes of each server."""
 

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from .._extensions import unsupported
 from .._protocol.effects import Steps
 from .._protocol.errors import MethodNotAllowed, NotFound, shown
-from .._serving.extensions import NO_CUDA, NO_LOG_SETTINGS, NO_TRACE_SETTINGS
 from .response import Response
 
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
@@ -25,13 +25,6 @@ Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 
 _NAME: Final = re.compile(r"\{(model|region)\}")
 _VERSION: Final = "[/versions/{version}]"
-
-_NOT_SUPPORTED: Final = (
-    (re.compile("(/models/.+)?/trace/setting"), NO_TRACE_SETTINGS),
-    (re.compile("/logging"), NO_LOG_SETTINGS),
-    (re.compile("/cudasharedmemory/.+"), NO_CUDA),
-)
-"""Paths of Triton's extensions that are not found, and why."""
 
 
 class Route(NamedTuple):
@@ -153,7 +146,7 @@ def unknown_path(path: str, mount: str) -> NotFound:
     """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
     quoted = shown(unquote(path.removesuffix("/")))
-    for pattern, why in _NOT_SUPPORTED:
+    for pattern, why in unsupported.PATHS:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):
             return NotFound(why)
     return NotFound(

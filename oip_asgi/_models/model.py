@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from .._codecs.registry import Codecs
+from .._extensions.cache import Cache
 from .._protocol.tensors import plain_name
 from .batches import Batches
 from .binding import Shown
-from .cache import Cache
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle

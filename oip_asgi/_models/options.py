@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 
+from .._extensions.cache import ResponseCache
 from .._protocol.errors import shown
 from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, integer, one_of
 from .._protocol.tensors import plain_name
-from .cache import ResponseCache
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 

@@ -1,19 +1,26 @@
-"""What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no wire forms.
+"""What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-Everything is counted under one lock, so a snapshot never shows half of a request. Times are in seconds. However many requests of whatever
-rows come, the numbers take bounded room, and each fits into the 64 bits of the protocol.
+One `Record` of each request at its end feeds statistics, Prometheus, spans and the log; beside it count executions, which may answer
+several requests, and the single responses of streams. However many requests of whatever rows come, the numbers take bounded room, and each
+fits into the 64 bits of the protocol. Times are in seconds.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from typing import Final, Protocol, final
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
 
-from .durations import RESPONSES, Duration, ResponseCounts, ResponseOutcome, Responses
-from .record import OUTCOMES, Outcome, Record
+Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
+"""How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after its timeout; its client gone;
+by an error of the model or the server."""
+
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+
+ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of every duration, in seconds; one more bucket takes what is longer."""
@@ -21,10 +28,72 @@ BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Upper bounds of the buckets of rows in one execution; one more takes larger ones."""
 
-EXACT_ROWS: Final = RESPONSES
-"""Executions of up to so many rows have an entry for each number of rows, larger ones for each power of two."""
+MOST_ENTRIES: Final = 1000
+"""Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
 _UINT64: Final = 2**64 - 1
+_COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
+
+
+class Moments(Protocol):
+    """When a request reached each stage, in seconds of one clock; 0.0 for a stage that it did not reach."""
+
+    since: float  # its body was there
+    entered: float  # it was decoded, if that is done at once, and began to wait for a slot
+    started: float  # it had its slot, and its arguments were begun
+    called: float  # the function was called
+    returned: float  # the function had returned
+    lookup: float | None  # how many seconds it was looked up in the cache, or waited there for an equal request; None if it was not
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether its response was found there."""
+
+    @property
+    def id(self) -> str | None:
+        """Its identifier, None if it has none or is not decoded."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has of a batch; None for a call of its own."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One request at its end."""
+
+    outcome: Outcome
+    ended: float  # by the clock of its moments
+    seconds: float | None = None  # how long it took; None if it was refused
+    queue: float | None = None  # how long it waited for a slot; None if the function was not called
+    stages: Mapping[str, float] = {}  # how long it took in each stage that it reached, by the names of the durations in `Numbers`
+    rows: int | None = None  # of a batch; None for a call of its own
+    inferred: int = 0  # how many rows were inferred for its answer
+
+
+def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record:
+    """The record of a request; of one that was refused before its body was there if there is no request."""
+    if request is None:
+        return Record(outcome, ended)
+    called, returned, lookup, is_ok = request.called, request.returned, request.lookup, outcome == "ok"
+    stages: dict[str, float] = {}
+    is_hit = lookup is not None and request.is_hit and is_ok
+    if lookup is not None:
+        stages["cache_hit" if is_hit else "cache_miss"] = lookup
+    if is_hit:
+        stages["queue"] = 0.0
+    elif not request.entered or (outcome == "invalid" and not called):
+        return Record(outcome, ended, stages=stages)
+    seconds, queue = ended - request.since, None
+    stages["success" if is_ok else "fail"] = seconds
+    inferred = 0
+    if called:
+        queue = stages["queue"] = request.started - request.entered
+        stages["compute_input"] = request.entered - request.since + called - request.started
+        if returned:
+            stages["compute_infer"] = returned - called
+        if is_ok:
+            stages["compute_output"], inferred = ended - returned, 1 if request.rows is None else request.rows
+    return Record(outcome, ended, seconds, queue, stages, request.rows, inferred)
 
 
 class Observer(Protocol):
@@ -43,214 +112,151 @@ class Observer(Protocol):
         """The first response of a stream was there after so long."""
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """The executions of one number of rows."""
+class Duration(msgspec.Struct):
+    """How many there were, and how long they took together."""
 
-    compute_input: Duration = Duration()
-    compute_infer: Duration = Duration()
-    compute_output: Duration = Duration()
+    count: int = 0
+    seconds: float = 0.0
 
 
-class Histogram(msgspec.Struct, frozen=True):
+class Histogram(msgspec.Struct):
     """How many values are in each bucket, and their sum."""
 
     counts: list[int]
-    sum: float
+    sum: int | float = 0
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """All numbers of one model at one moment.
-
-    Args:
-        outcomes: Requests by how they ended.
-        inference_count: Rows inferred successfully.
-        execution_count: Calls of the function.
-        last_answered: When the last request was answered, by the clock of the moments; None for never.
-        success: Requests that were answered, from their body to the response.
-        fail: Requests that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone.
-        queue: Requests whose function was called: how long they waited for it.
-        compute_input: The same: how long their decoding and arguments took.
-        compute_infer: Requests whose function returned. Each request of a batch counts the whole time of the batch.
-        compute_output: Requests that were answered: how long their response took to make.
-        batches: Executions by their rows.
-        responses: Responses of streams by their index.
-        durations: `success` and `fail` in buckets.
-        queues: `queue` in buckets.
-        executions: Calls that returned, in buckets: a batch counts once.
-        rows: Rows of each call, in buckets of `ROWS`.
-        first_responses: How long streams took until their first response, in buckets.
-        cache_hit: Requests that were answered from the cache, and how long they were looked up, or waited for an equal one. They count in
-            `success` and `queue`, and in no other stage.
-        cache_miss: Requests that were looked up and not found.
-    """
-
-    outcomes: dict[Outcome, int]
-    inference_count: int
-    execution_count: int
-    last_answered: float | None
-    success: Duration
-    fail: Duration
-    queue: Duration
-    compute_input: Duration
-    compute_infer: Duration
-    compute_output: Duration
-    batches: dict[int, Batch]
-    responses: dict[int, Responses]
-    durations: Histogram
-    queues: Histogram
-    executions: Histogram
-    rows: Histogram
-    first_responses: Histogram
-    cache_hit: Duration
-    cache_miss: Duration
+def _make_histogram() -> Histogram:
+    return Histogram([0] * (len(BUCKETS) + 1))
 
 
-class _Times:
-    """Durations as a sum and in buckets."""
+class Numbers(msgspec.Struct):
+    """All numbers of one model. The first eight are those of Triton's statistics."""
 
-    __slots__ = ("counts", "seconds")
+    # requests that were answered, from their body to the response
+    success: Duration = msgspec.field(default_factory=Duration)
+    # those that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone
+    fail: Duration = msgspec.field(default_factory=Duration)
+    # those whose function was called: how long they waited for it, and how long their decoding and arguments took
+    queue: Duration = msgspec.field(default_factory=Duration)
+    compute_input: Duration = msgspec.field(default_factory=Duration)
+    # those whose function returned; each request of a batch counts the whole time of the batch
+    compute_infer: Duration = msgspec.field(default_factory=Duration)
+    # those that were answered: how long their response took to make
+    compute_output: Duration = msgspec.field(default_factory=Duration)
+    # those that were answered from the cache, which count in `success` and `queue` too, and those that were not found there
+    cache_hit: Duration = msgspec.field(default_factory=Duration)
+    cache_miss: Duration = msgspec.field(default_factory=Duration)
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.counts = [0] * (len(BUCKETS) + 1)
+    outcomes: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    inference_count: int = 0  # rows inferred successfully
+    execution_count: int = 0  # calls of the function
+    last_answered: float | None = None  # by the clock of the moments
+    batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
+    responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
 
-    def histogram(self) -> Histogram:
-        return Histogram(self.counts.copy(), self.seconds)
+    durations: Histogram = msgspec.field(default_factory=_make_histogram)  # `success` and `fail`
+    queues: Histogram = msgspec.field(default_factory=_make_histogram)  # `queue` of requests whose function was called
+    executions: Histogram = msgspec.field(default_factory=_make_histogram)  # calls that returned: a batch counts once
+    first_responses: Histogram = msgspec.field(default_factory=_make_histogram)  # how long streams took until the first
+    rows: Histogram = msgspec.field(default_factory=lambda: Histogram([0] * (len(ROWS) + 1)))  # of each call
 
 
-class _Executions:
-    """The executions of one number of rows: how many were called, returned and answered, and how long that took."""
-
-    __slots__ = ("answered", "called", "infer", "input", "output", "returned")
-
-    def __init__(self) -> None:
-        self.called = self.returned = self.answered = 0
-        self.input = self.infer = self.output = 0.0
-
-    def batch(self) -> Batch:
-        return Batch(Duration(self.called, self.input), Duration(self.returned, self.infer), Duration(self.answered, self.output))
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Numbers).decode
 
 
 @final
 class Statistics:
-    """The counters of one model."""
+    """The counters of one model. Everything is counted under one lock, so a snapshot never shows half of a request."""
 
     def __init__(self) -> None:
         self.observers: list[Observer] = []
         """They hear of each event, outside the lock."""
         self._lock = threading.Lock()
-        self._zero()
-
-    def _zero(self) -> None:
-        self._outcomes = dict.fromkeys(OUTCOMES, 0)
-        self._last = 0.0
-        self._inferred = 0
-        self._success = self._input = self._infer = self._output = 0.0
-        self._returned = self._answered = 0
-        self._durations, self._queues, self._functions, self._firsts = _Times(), _Times(), _Times(), _Times()
-        self._executions: dict[int, _Executions] = {}
-        self._row_counts, self._rows = [0] * (len(ROWS) + 1), 0
-        self._responses = ResponseCounts()
-        self._hits = self._misses = Duration()
+        self._numbers = Numbers()
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
-            self._zero()
+            self._numbers = Numbers()
+
+    def snapshot(self) -> Numbers:
+        """A copy of all numbers at this moment."""
+        with self._lock:
+            taken = _encode(self._numbers)
+        return _decode(taken)
 
     def record(self, record: Record) -> None:
         """Count a request at its end."""
         is_alone = record.queue is not None and record.rows is None
         with self._lock:
-            self._outcomes[record.outcome] += 1
-            if record.lookup is not None:
-                if record.is_hit:
-                    self._hits = self._hits.plus(record.lookup)
-                else:
-                    self._misses = self._misses.plus(record.lookup)
-            if record.seconds is not None:
-                self._durations.seconds += record.seconds
-                self._durations.counts[bisect_left(BUCKETS, record.seconds)] += 1
+            numbers = self._numbers
+            numbers.outcomes[record.outcome] += 1
             if record.outcome == "ok":
-                self._last = record.ended
-                self._success += record.seconds or 0.0
-                self._inferred = min(self._inferred + record.inferred, _UINT64)
-            if record.queue is not None:
-                self._queues.seconds += record.queue
-                self._queues.counts[bisect_left(BUCKETS, record.queue)] += 1
-                self._input += record.compute_input
-            if record.compute_infer is not None:
-                self._infer += record.compute_infer
-                self._returned += 1
-            if record.compute_output is not None:
-                self._output += record.compute_output
-                self._answered += 1
+                numbers.last_answered = record.ended
+                numbers.inference_count = min(numbers.inference_count + record.inferred, _UINT64)
+            for stage, seconds in record.stages.items():
+                duration: Duration = getattr(numbers, stage)
+                duration.count += 1
+                duration.seconds += seconds
+            for histogram, observed in ((numbers.durations, record.seconds), (numbers.queues, record.queue)):
+                if observed is not None:
+                    histogram.counts[bisect_left(BUCKETS, observed)] += 1
+                    histogram.sum += observed
             if is_alone:
-                self._execute(1, record.compute_input, record.compute_infer, record.compute_output)
+                self._execute(1, record.stages)
         for observer in self.observers:
             observer.request(record)
             if is_alone:
-                observer.execution(1, record.compute_infer)
-
-    def _execute(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float | None) -> None:
-        size = rows if rows <= EXACT_ROWS else 1 << min((rows - 1).bit_length(), 63)
-        executions = self._executions.get(size)
-        if executions is None:
-            executions = self._executions[size] = _Executions()
-        executions.called += 1
-        executions.input += compute_input
-        self._row_counts[bisect_left(ROWS, rows)] += 1
-        self._rows = min(self._rows + rows, _UINT64)
-        if compute_infer is not None:
-            executions.returned += 1
-            executions.infer += compute_infer
-            self._functions.seconds += compute_infer
-            self._functions.counts[bisect_left(BUCKETS, compute_infer)] += 1
-        if compute_output is not None:
-            executions.answered += 1
-            executions.output += compute_output
+                observer.execution(1, record.stages.get("compute_infer"))
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
-        """Count one call of the function for a batch, however many requests it answers."""
+        """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
+        stages = {"compute_input": compute_input}
+        if compute_infer is not None:
+            stages.update(compute_infer=compute_infer, compute_output=compute_output)
         with self._lock:
-            self._execute(rows, compute_input, compute_infer, None if compute_infer is None else compute_output)
+            self._execute(rows, stages)
         for observer in self.observers:
             observer.execution(rows, compute_infer)
 
+    def _execute(self, rows: int, stages: Mapping[str, float]) -> None:
+        numbers = self._numbers
+        numbers.execution_count += 1
+        numbers.rows.counts[bisect_left(ROWS, rows)] += 1
+        numbers.rows.sum = min(numbers.rows.sum + rows, _UINT64)
+        size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
+        durations = numbers.batches.get(size)
+        if durations is None:
+            durations = numbers.batches[size] = {stage: Duration() for stage in _COMPUTE}
+        for stage, duration in durations.items():
+            if stage in stages:
+                duration.count += 1
+                duration.seconds += stages[stage]
+        infer = stages.get("compute_infer")
+        if infer is not None:
+            numbers.executions.counts[bisect_left(BUCKETS, infer)] += 1
+            numbers.executions.sum += infer
+
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream."""
+        stages: dict[str, float] = {outcome: compute_infer + compute_output}
+        if outcome != "cancel":
+            stages["compute_infer"] = compute_infer
+        if outcome in ("success", "fail"):
+            stages["compute_output"] = compute_output
         is_first = index == 0 and outcome == "success"
         with self._lock:
-            self._responses.record(index, outcome, compute_infer, compute_output)
+            durations = self._numbers.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
+            for stage, seconds in stages.items():
+                duration = durations.setdefault(stage, Duration())
+                duration.count += 1
+                duration.seconds += seconds
             if is_first:
-                self._firsts.seconds += since
-                self._firsts.counts[bisect_left(BUCKETS, since)] += 1
+                firsts = self._numbers.first_responses
+                firsts.counts[bisect_left(BUCKETS, since)] += 1
+                firsts.sum += since
         if is_first:
             for observer in self.observers:
                 observer.first_response(since)
-
-    def snapshot(self) -> Snapshot:
-        """All numbers at this moment, as copies."""
-        with self._lock:
-            answered, called, ended = self._outcomes["ok"], sum(self._queues.counts), sum(self._durations.counts)
-            return Snapshot(
-                outcomes=self._outcomes.copy(),
-                inference_count=self._inferred,
-                execution_count=sum(self._row_counts),
-                last_answered=self._last or None,
-                success=Duration(answered, self._success),
-                fail=Duration(ended - answered, self._durations.seconds - self._success),
-                queue=Duration(called + self._hits.count, self._queues.seconds),
-                compute_input=Duration(called, self._input),
-                compute_infer=Duration(self._returned, self._infer),
-                compute_output=Duration(self._answered, self._output),
-                batches={size: self._executions[size].batch() for size in sorted(self._executions)},
-                responses=self._responses.by_index(),
-                durations=self._durations.histogram(),
-                queues=self._queues.histogram(),
-                executions=self._functions.histogram(),
-                rows=Histogram(self._row_counts.copy(), self._rows),
-                first_responses=self._firsts.histogram(),
-                cache_hit=self._hits,
-                cache_miss=self._misses,
-            )

@@ -193,27 +193,6 @@ class ModelList(msgspec.Struct):
     models: list[str]
 
 
-class ModelIndex(msgspec.Struct):
-    """One entry of what `POST v2/repository/index` answers, as Triton has it."""
-
-    name: str
-    version: str | UnsetType
-    state: str
-    reason: str | UnsetType
-
-
-class IndexRequest(msgspec.Struct):
-    """What `POST v2/repository/index` is sent, as Triton has it."""
-
-    ready: bool | None = None
-
-
-class ControlRequest(msgspec.Struct):
-    """What is sent to load or unload a model, as Triton has it."""
-
-    parameters: Parameters | None = None
-
-
 class Error(msgspec.Struct):
     """The error object of every endpoint."""
 

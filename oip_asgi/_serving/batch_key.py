@@ -13,11 +13,11 @@ from .._codecs.datetime import points_of
 from .._codecs.pandas import PandasCodec
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
+from .._extensions.reserved import OF_TREATMENT
 from .._models.binding import Binding
 from .._models.handler import Handler
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import InferenceRequest, Tensor
-from .reserved import OF_TREATMENT
 
 _NOTHING: Final[frozenset[Hashable]] = frozenset()
 _DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")

@@ -12,8 +12,11 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .._codecs.registry import Codecs
+from .._extensions.cache import Flight
+from .._extensions.reserved import check_reserved
+from .._extensions.rows import Deliver
+from .._extensions.shared_memory import check_data_is_sent
 from .._models.binding import Binding
-from .._models.cache import Flight
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
@@ -21,27 +24,27 @@ from .._models.options import NO_TIMEOUT
 from .._models.results import check_asked, select, to_response
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
-from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, shown
+from .._protocol.errors import InferenceError, InvalidRequest, shown
 from .._protocol.log import log_fields, log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
     CLASSIFICATION,
-    SHARED_MEMORY,
+    ELSEWHERE,
     InferenceContext,
     InferenceRequest,
     InferenceResponse,
+    Lend,
     Tensor,
     check_supported,
+    lend_nothing,
     read_only,
 )
 from .copy_rule import own
-from .delivery import SUPPORTED, Delivery, delivery_of
+from .delivery import delivery_of
 from .engine import Engine
 from .form import Form
 from .nesting import enter, held, hold, leave, release
 from .record import Span, record_end
-from .reserved import check_reserved
-from .shared_memory import check_no_place, place_of
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -96,11 +99,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     binding: Binding = _LATER
     tensors: dict[str, Tensor] = _LATER
     content_type: str | None = None
-    delivery: Delivery | None = None
+    delivery: Deliver | None = None
     _outputs: Sequence[RequestOutput] = ()
     _asked: dict[str, str] = {}
-    _is_at_once: bool = False
-    _lent: int = 0
     _arguments: tuple[list[Any], dict[str, Any]] | None = None
 
     # known once it has entered
@@ -130,9 +131,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Decode the request, and check it against the model."""
         model = self.model
         assert self.body is not None  # each body is decoded once
-        self._is_at_once = at_once
+        lend: Lend = lend_nothing
+        if self.engine.regions.parameters:
+            lend = _lend_later if at_once else self.engine.regions.lender()
         try:
-            request = self.form.decode(self.body, model, self._lend)
+            request = self.form.decode(self.body, model, lend)
         except _NotAtOnce:
             return
         self.body = None
@@ -159,20 +162,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.content_type = self.binding.content_type_of_tensors(self.content_type)
         self.request, self.is_decoded = request, True
 
-    def _lend(self, parameters: Parameters) -> Buffer:
-        """Read an input that is in shared memory."""
-        regions, most = self.engine.regions, self.engine.max_body_bytes
-        check_supported(parameters, "it", SHARED_MEMORY if regions.are_allowed else ())
-        if self._is_at_once:
-            raise _NotAtOnce
-        place = place_of(parameters, "it")
-        assert place is not None  # that is why it is asked for
-        extent = regions.find(place, "it")
-        self._lent += place.size
-        if most is not None and self._lent > most:
-            raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
-        return extent.read()
-
     def _take_parameters(self, parameters: Parameters) -> None:
         """Check the parameters of the request, and note those that the server obeys."""
         _check_parameters(parameters, "the request", self.engine.codecs, of_request=True)
@@ -185,8 +174,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def _check_input(self, tensor: Tensor) -> None:
         where = f"input {shown(tensor.name)}"
-        if self.engine.regions.are_allowed:
-            check_no_place(tensor.parameters, where)
+        if self.engine.regions.parameters:
+            check_data_is_sent(tensor.parameters, where)
         _check_parameters(tensor.parameters, where, self.engine.codecs)
 
     def _check_outputs(self) -> None:
@@ -194,15 +183,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         regions, is_plain = self.engine.regions, True
         for output in self._outputs:
             if output.parameters:
-                supported = SUPPORTED if regions.are_allowed else (CLASSIFICATION,)
+                supported = (CLASSIFICATION, *regions.parameters)
                 _check_parameters(output.parameters, f"requested output {shown(output.name)}", self.engine.codecs, supported)
                 if "content_type" in output.parameters:
                     self._asked[output.name] = str(output.parameters["content_type"])
-                is_plain = is_plain and output.parameters.keys().isdisjoint(SUPPORTED)
+                is_plain = is_plain and output.parameters.keys().isdisjoint(ELSEWHERE)
         if self.handler.outputs:
             check_asked(self._outputs, [spec.name for spec in self.handler.outputs])
         if not is_plain:
-            self.delivery = delivery_of(self._outputs, self.handler.outputs, regions, streams=self.handler.streams)
+            self.delivery = delivery_of(self._outputs, self.handler, regions)
 
     def _shorten(self, asked: object) -> None:
         """Take the request's own timeout, in microseconds, where it is shorter than the model's. 0 means none."""
@@ -350,7 +339,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
         if self.delivery is not None:
-            response = self.delivery.deliver(response, self.handler.outputs)
+            response = self.delivery(response)
         encoded = self.form.encode(self.request, response)
         self.answered = self.engine.clock()
         return encoded
@@ -401,6 +390,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 shown(self.id),
                 extra=self.log_fields(),
             )
+
+
+def _lend_later(_: Parameters) -> Buffer:
+    raise _NotAtOnce
 
 
 def _check_parameters(

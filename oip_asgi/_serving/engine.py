@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._codecs.registry import Codecs
+from .._extensions.shared_memory import Regions
 from .._models.hooks import call_hook
 from .._models.model import Model
 from .._models.registry import Registry
@@ -18,7 +19,6 @@ from .._protocol.errors import NotFound
 from .._protocol.log import log_raised
 from .metadata import model_metadata
 from .record import Tracer, record_unknown
-from .shared_memory import Regions
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
@@ -90,7 +90,7 @@ class Engine:
         names = list(_EXTENSIONS)
         if self.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
-        if self.regions.are_allowed:
+        if self.regions.parameters:
             names.append("system_shared_memory")
         return sorted(names)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from .._models.cache import Cache
+from .._extensions.cache import Cache, look_up, renew
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
@@ -22,7 +22,6 @@ from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse, size_of
 from .advice import hint, missing_column, told_by_host
 from .batch import answer_in_batch
-from .cache_lookup import look_up
 from .call import Call, ModelRaised
 from .copy_rule import copy_small
 from .engine import Engine
@@ -82,12 +81,21 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = Fa
 
 
 def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
-    """Look a request up in the cache, before it has a slot. As many as may run and wait may be looked up at the same time."""
-    limiter = call.model.limiter
+    """Take the response of a request from the cache, before it has a slot, if it is there. A long request is decoded for that.
+
+    As many as may run and wait may be looked up at the same time.
+    """
+    limiter, model, clock = call.model.limiter, call.model, call.engine.clock
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
-        raise _busy(call.model)
+        raise _busy(model)
     try:
-        yield from look_up(call, cache)
+        if not call.is_decoded:
+            yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
+        since = clock()
+        found, call.flight = yield from look_up(cache, call.request, call.handler.uses, clock, call.deadline, may_wait=not holders())
+        call.lookup = clock() - since
+        if found is not None:
+            call.found = renew(found, call.request.id, model.name, model.version)
     except FAILURES as failure:
         raise _early_error(call, failure) from failure.__cause__
     finally:

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from .._models.model import Model
-from .._models.record import Moments, Outcome, Record, record_of
-from .._models.statistics import Statistics
+from .._models.statistics import Moments, Outcome, Record, Statistics, record_of
 from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
 from .._protocol.log import escaped, log_fields
 

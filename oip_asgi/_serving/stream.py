@@ -14,8 +14,8 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
-from .._models.durations import ResponseOutcome
 from .._models.model import Model
+from .._models.statistics import ResponseOutcome
 from .._protocol.effects import (
     Abandoned,
     Await,

@@ -258,6 +258,12 @@ def test_a_region_lies_within_its_segment(server: InferenceServer, segments: Seg
     assert text in refused[1]
 
 
+def test_a_request_to_register_is_short(server: InferenceServer) -> None:
+    refused = error(register(server, "r", "x" * 2**16))
+    assert refused[0] == 400
+    assert refused[1].endswith("bytes: expected 65536 at most")
+
+
 def test_names_are_registered_once_and_unregistered_any_number_of_times(server: InferenceServer, segments: Segments) -> None:
     segments.make("in")
     assert register(server, "a%2Fb", segments.key("in"), 8, offset=4).status == 200

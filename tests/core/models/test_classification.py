@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from oip_asgi import InferenceError, InferenceServer, RequestOutput, Tensor, TensorSpec
 from tests.support.asking import ask, error, outputs
-from tests.support.inside.models import classified, delivery
+from tests.support.inside.extensions import classification, classify
 from tests.support.inside.values import Array
 
 
@@ -30,7 +30,7 @@ from tests.support.inside.values import Array
 def test_the_largest_in_order_and_of_equal_ones_the_lower_index(array: Array, most: int, has_nan: bool) -> None:
     if has_nan and array.dtype.kind == "f" and array.size:
         array.reshape(-1)[::3] = np.nan
-    found = classified(Tensor("x", array), most, ())
+    found = classify(Tensor("x", array), most, ())
     rows = array.reshape(len(array), int(np.prod(array.shape[1:])))
     number = min(most, rows.shape[1])
     assert (found.datatype, found.shape) == ("BYTES", (len(rows), number))
@@ -41,17 +41,17 @@ def test_the_largest_in_order_and_of_equal_ones_the_lower_index(array: Array, mo
 
 def test_values_are_written_as_c_writes_them() -> None:
     large = np.array([np.finfo("f4").max, -0.0, 1e-7, 2**24 + 2, -1.5], "f4")
-    found = classified(Tensor("x", large), 9, ("a", "b")).array.tolist()
+    found = classify(Tensor("x", large), 9, ("a", "b")).array.tolist()
     assert found[:2] == [b"340282346638528859811704183484516925440.000000:0:a", b"16777218.000000:3"]
     assert found[2:] == [b"0.000000:2", b"-0.000000:1:b", b"-1.500000:4"]
 
 
 def test_what_has_too_many_elements_or_no_order_is_refused() -> None:
     with pytest.raises(InferenceError, match="has 1000001 elements: classification takes 1000000 at most"):
-        classified(Tensor("x", np.zeros(1_000_001, "u1")), 1, ())
+        classify(Tensor("x", np.zeros(1_000_001, "u1")), 1, ())
     for array in (np.array([True]), np.array([1], ml_dtypes.bfloat16), np.array([b"a"], object)):
         with pytest.raises(InferenceError, match="classification needs integers, FP16, FP32 or FP64"):
-            classified(Tensor("x", array), 1, ())
+            classify(Tensor("x", array), 1, ())
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_many_elements_become_text_in_a_worker_thread(kind: str) -> None:
 
     def noting(*args: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return classified(*args)
+        return classify(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery, "classified", noting)
+        patch.setattr(classification, "classify", noting)
         more = {"outputs": [{"name": "output_0", "parameters": {"classification": 1}}]}
         assert outputs(ask(server, "m", more, x=[1.0])) == {"output_0": ["99999.000000:99999"]}
     assert threads[0] != threading.main_thread().name

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.inside.models import BUCKETS, EXACT_ROWS, RESPONSES, Batch, Duration, Outcome, Record, Statistics, record_of
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, record_of
 
 
 @dataclass
@@ -23,6 +23,11 @@ class Noted:
     is_hit: bool = False
     id: str | None = None
     rows: int | None = None
+
+
+def batch(*durations: Duration) -> dict[str, Duration]:
+    """The executions of one size."""
+    return dict(zip(("compute_input", "compute_infer", "compute_output"), durations, strict=True))
 
 
 ALL = Noted()
@@ -50,7 +55,7 @@ def test_an_answer_counts_in_every_stage() -> None:
     assert taken.compute_input == Duration(2, 1.0)  # decoding and arguments
     assert taken.compute_infer == Duration(2, 4.0)
     assert taken.compute_output == Duration(2, 0.5)
-    assert taken.batches == {1: Batch(Duration(2, 1.0), Duration(2, 4.0), Duration(2, 0.5))}
+    assert taken.batches == {1: batch(Duration(2, 1.0), Duration(2, 4.0), Duration(2, 0.5))}
     stages = (taken.queue, taken.compute_input, taken.compute_infer, taken.compute_output)
     assert sum(stage.seconds for stage in stages) == taken.success.seconds
 
@@ -82,7 +87,7 @@ def test_a_call_that_raises_is_an_execution_without_a_duration() -> None:
     taken = statistics.snapshot()
     assert (taken.fail, taken.queue, taken.compute_input) == (Duration(1, 4.0), Duration(1, 1.0), Duration(1, 0.5))
     assert (taken.execution_count, taken.compute_infer.count, taken.compute_output.count) == (1, 0, 0)
-    assert taken.batches == {1: Batch(Duration(1, 0.5), Duration(0, 0.0), Duration(0, 0.0))}
+    assert taken.batches == {1: batch(Duration(1, 0.5), Duration(0, 0.0), Duration(0, 0.0))}
 
 
 def test_a_response_that_cannot_be_encoded_has_taken_the_function_its_time() -> None:
@@ -110,7 +115,7 @@ def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> N
     taken = statistics.snapshot()
     assert (taken.outcomes["ok"], taken.inference_count, taken.execution_count) == (2, 5, 1)
     assert taken.compute_infer == Duration(2, 4.0)
-    assert taken.batches == {5: Batch(Duration(1, 0.25), Duration(1, 2.0), Duration(1, 0.5))}
+    assert taken.batches == {5: batch(Duration(1, 0.25), Duration(1, 2.0), Duration(1, 0.5))}
     assert (sum(taken.executions.counts), taken.executions.sum) == (1, 2.0)
     assert (taken.rows.counts[3], taken.rows.sum) == (1, 5)  # more than 4, at most 8
 
@@ -122,7 +127,7 @@ def test_batches_of_one_row_and_requests_alone_are_the_same_size() -> None:
     answer(statistics, ALL)
     taken = statistics.snapshot()
     assert (taken.inference_count, taken.execution_count) == (2, 2)
-    assert taken.batches == {1: Batch(Duration(2, 1.0), Duration(2, 3.0), Duration(2, 0.75))}
+    assert taken.batches == {1: batch(Duration(2, 1.0), Duration(2, 3.0), Duration(2, 0.75))}
     assert (taken.rows.counts[0], sum(taken.rows.counts), taken.rows.sum) == (2, 2, 2)
 
 
@@ -132,7 +137,7 @@ def test_responses_of_a_stream_are_counted_by_their_index() -> None:
     statistics.record_response(1, "success", 0.5, 0.25, since=3.0)
     statistics.record_response(1, "fail", 0.25, 0.0, since=3.5)
     statistics.record_response(2, "empty_response", 0.25, 0.0, since=4.0)
-    for index in (RESPONSES - 1, RESPONSES, RESPONSES + 5):
+    for index in (MOST_ENTRIES - 1, MOST_ENTRIES, MOST_ENTRIES + 5):
         statistics.record_response(index, "cancel", 1.0, 0.0, since=9.0)
     taken = statistics.snapshot()
     assert taken.responses == {
@@ -144,7 +149,7 @@ def test_responses_of_a_stream_are_counted_by_their_index() -> None:
             "fail": Duration(1, 0.25),
         },
         2: {"compute_infer": Duration(1, 0.25), "empty_response": Duration(1, 0.25)},
-        RESPONSES - 1: {"cancel": Duration(3, 3.0)},
+        MOST_ENTRIES - 1: {"cancel": Duration(3, 3.0)},
     }
     assert (sum(taken.first_responses.counts), taken.first_responses.sum) == (1, 2.0)
 
@@ -169,7 +174,8 @@ def test_an_observer_is_told_of_every_event() -> None:
             heard.append("changed")
 
         def request(self, record: Record) -> None:
-            heard.append((record.outcome, record.seconds, record.queue, record.inferred, record.lookup, record.is_hit))
+            stages = record.stages
+            heard.append((record.outcome, record.seconds, record.queue, record.inferred, stages.get("cache_miss"), stages.get("cache_hit")))
 
         def execution(self, *values: Any) -> None:
             heard.append(("execution", *values))
@@ -188,16 +194,16 @@ def test_an_observer_is_told_of_every_event() -> None:
     fail(statistics, "busy", replace(IN_QUEUE, entered=0.0, lookup=0.5), 2.0)
     answer(statistics, replace(IN_QUEUE, entered=0.0, lookup=0.25, is_hit=True))
     assert heard == [
-        ("ok", 3.75, 1.0, 1, None, False),
+        ("ok", 3.75, 1.0, 1, None, None),
         ("execution", 1, 2.0),
-        ("ok", 3.75, 1.0, 7, None, False),
+        ("ok", 3.75, 1.0, 7, None, None),
         ("execution", 7, 2.0),
-        ("busy", None, None, 0, None, False),
-        ("failed", 4.0, 1.0, 0, None, False),
+        ("busy", None, None, 0, None, None),
+        ("failed", 4.0, 1.0, 0, None, None),
         ("execution", 1, None),
         ("first response", 1.5),
-        ("busy", None, None, 0, 0.5, False),
-        ("ok", 3.75, None, 0, 0.25, True),
+        ("busy", None, None, 0, 0.5, None),
+        ("ok", 3.75, None, 0, None, 0.25),
     ]
     taken = statistics.snapshot()
     assert (taken.cache_hit, taken.cache_miss) == (Duration(1, 0.25), Duration(1, 0.5))
@@ -208,8 +214,8 @@ def test_any_numbers_of_rows_take_bounded_room_and_fit_into_64_bits() -> None:
     for rows in range(1, 5000):
         statistics.record_execution(rows, 0.5, 1.0, 0.25)
     taken = statistics.snapshot()
-    assert list(taken.batches) == [*range(1, EXACT_ROWS + 1), 1024, 2048, 4096, 8192]
-    assert taken.batches[4096] == Batch(Duration(2048, 1024.0), Duration(2048, 2048.0), Duration(2048, 512.0))
+    assert list(taken.batches) == [*range(1, MOST_ENTRIES + 1), 1024, 2048, 4096, 8192]
+    assert taken.batches[4096] == batch(Duration(2048, 1024.0), Duration(2048, 2048.0), Duration(2048, 512.0))
     assert (taken.execution_count, taken.rows.sum) == (4999, sum(range(1, 5000)))
     for _ in range(3):
         statistics.record_execution(2**64, 0.0, 1.0, 0.0)

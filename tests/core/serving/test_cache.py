@@ -27,7 +27,7 @@ from oip_asgi import (
 )
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import cache_of, is_idle, outcomes, set_clock, waiting_calls
-from tests.support.inside.models import Cache
+from tests.support.inside.extensions import Cache
 from tests.support.inside.values import Array
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
@@ -534,16 +534,17 @@ def test_a_cache_forgets_its_flights() -> None:
     cache = Cache(ResponseCache())
     uses = InferenceServer()
     key: Any = (uses, b"digest")
-    first = cache.look(key, 0.0)
-    assert first.leads
-    assert first.flight is not None
-    second = cache.look(key, 0.0)
-    assert (second.flight, second.leads) == (first.flight, False)
-    first.flight.end(None)
-    assert first.flight.ended.is_set()
-    assert cache.look(key, 0.0).leads
-    first.flight.keep(InferenceResponse([Tensor("x", np.ones(1))]), 0.0)
-    assert cache.look(key, 0.0).response is not None
+    first, leads = cache.look(key, 0.0)
+    assert leads
+    assert cache.look(key, 0.0) == (first, False)
+    first.end(None)
+    assert first.ended.is_set()
+    second, leads = cache.look(key, 0.0)
+    assert leads
+    assert second is not first
+    second.keep(InferenceResponse([Tensor("x", np.ones(1))]), 0.0)
+    assert cache.look(key, 0.0) == (second, False)
+    assert second.response is not None
 
 
 def test_declared_outputs_and_labels_of_a_kept_response() -> None:

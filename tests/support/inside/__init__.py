@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
+from tests.support.inside.extensions import Cache
 from tests.support.inside.grpc import Method, Reply, grpc_exchange, grpc_infer, grpc_messages, stream_exchange
 from tests.support.inside.http import Head, Response, http_exchange
-from tests.support.inside.models import Cache, Limiter, Slot, Statistics, Uses
+from tests.support.inside.models import Limiter, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, documents, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import Fed, Gone, Run, Work, drive, drive_async

@@ -6,4 +6,3 @@ from oip_asgi._json import text as json_text
 from oip_asgi._json.data import from_json, to_json
 from oip_asgi._json.text import MAX_ARRAYS, MAX_DEPTH
 from oip_asgi._rest import body as rest_body
-from oip_asgi._rest import extension_schemas

@@ -1,27 +1,54 @@
-"""The largest elements of an output as text, with their indices and labels: what classification asks for. Knows no requests.
+"""Classification: the largest elements of an output as text, with their indices and labels. Knows no transport.
 
 Specification: Triton's Classification Extension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from .._protocol.datatypes import Array, DType, datatype_of
 from .._protocol.errors import InvalidRequest, shown
-from .._protocol.tensors import Tensor, object_array
+from .._protocol.schemas import RequestOutput
+from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor, object_array
+from .rows import Deliver
 
 _MAX_ELEMENTS: Final = 1_000_000
 """How many elements an output may have: each that is asked for becomes text."""
 
 
-def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
+def deliver_of(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> Deliver | None:
+    """What classifies the outputs for which a request asks that; None if there are none. `dtypes` are those that are declared."""
+    asked: dict[str, int] = {}
+    for output in outputs:
+        parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
+        most = parameters.get(CLASSIFICATION, 0)
+        if type(most) is not int or most < 0:
+            raise InvalidRequest(f"{where} has the parameter {CLASSIFICATION} = {shown(most)}: expected an integer, 0 or more")
+        if most:
+            asked[output.name] = most
+            if "content_type" in parameters:
+                raise InvalidRequest(f"{where} has the parameters {CLASSIFICATION} and content_type: expected one of them")
+            if output.name in dtypes:
+                _check(output.name, dtypes[output.name])
+
+    def deliver(response: InferenceResponse) -> InferenceResponse:
+        tensors = [
+            classify(tensor, asked[tensor.name], labels.get(tensor.name, ())) if tensor.name in asked else tensor
+            for tensor in response.outputs
+        ]
+        return InferenceResponse(tensors, response.parameters, response.id, response.model_name, response.model_version)
+
+    return deliver if asked else None
+
+
+def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     """The largest elements of an output, each as `value:index` or `value:index:label`."""
     array = tensor.array
-    check_classified(tensor.name, array.dtype)
+    _check(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
         raise InvalidRequest(f"output {shown(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
@@ -30,8 +57,7 @@ def classified(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
-def check_classified(name: str, dtype: DType) -> None:
-    """Look whether an output can be classified."""
+def _check(name: str, dtype: DType) -> None:
     if dtype.kind not in "iuf":
         raise InvalidRequest(f"output {shown(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
 
@@ -49,9 +75,9 @@ def _largest(rows: Array, number: int) -> Array:
 
 
 def _texts(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
-    written = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
+    form = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
     values, places = np.take_along_axis(rows, indices, axis=1).reshape(-1).tolist(), indices.reshape(-1).tolist()
-    texts = [written % pair for pair in zip(values, places, strict=True)]
+    texts = [form % pair for pair in zip(values, places, strict=True)]
     if labels:
         known = len(labels)
         texts = [f"{text}:{labels[place]}" if place < known else text for text, place in zip(texts, places, strict=True)]

@@ -1,0 +1,1 @@
+"""Triton's extensions of the protocol, one file each. `rows` says how the rest knows them."""

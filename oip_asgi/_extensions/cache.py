@@ -1,0 +1,232 @@
+"""The response cache: responses of one model, kept by what they answer. Knows no models and no transport.
+
+Equal requests that come while the first of them runs join it: its flight tells them when its response is there.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Final, TypeAlias, final
+
+from .._protocol.effects import Run, Signal, Steps, Wait
+from .._protocol.errors import TimedOut
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.tensor_bytes import view_raw
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, size_of
+from .reserved import OF_TREATMENT
+
+Key: TypeAlias = tuple[Hashable, bytes]
+"""What loaded the function that answers, so that a model that is loaded again has other keys, and a digest of the request."""
+
+_SHARE: Final = 8
+"""A response that takes more than this part of the cache is not kept: it would drive out all others."""
+
+_PER_RESPONSE: Final = 500
+_PER_TENSOR: Final = 500
+_PER_ELEMENT: Final = 40
+_PER_PARAMETER: Final = 100
+"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take beside what they hold."""
+
+
+@dataclass(frozen=True)
+class ResponseCache:
+    """Answers a request from memory where an equal one was answered before: `server.model(..., cache=ResponseCache())`.
+
+    Requests are equal where their inputs have the same names, datatypes, shapes and bytes, their parameters are the same, and so are the
+    outputs that they ask for. Equal ones that come at the same time call the function once. It is for functions whose result depends on
+    their inputs alone. Each model has its own cache, in each process; it is emptied when the model is loaded again or unloaded.
+
+    Args:
+        max_bytes: How much memory the responses may take. The one that was used least recently goes first, and one that would take more
+            than an eighth is not kept.
+        ttl: How many seconds a response is kept; None for as long as there is room.
+
+    Raises:
+        ValueError: An argument is no number of what it counts.
+    """
+
+    max_bytes: int = 64 << 20
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.max_bytes) is not int or self.max_bytes < 1:
+            raise ValueError(f"max_bytes={self.max_bytes!r} must be a number of bytes, 1 or more")
+        is_number = isinstance(self.ttl, (int, float)) and not isinstance(self.ttl, bool)
+        if self.ttl is not None and not (is_number and 0 < self.ttl < math.inf):
+            raise ValueError(f"ttl={self.ttl!r} must be a positive number of seconds, or None for no limit")
+
+
+@final
+class Flight:
+    """A call whose response equal requests wait for, and later that response. May be called from any thread."""
+
+    __slots__ = ("_cache", "ended", "has_failed", "is_joined", "key", "response", "size", "until")
+
+    def __init__(self, cache: Cache, key: Key) -> None:
+        self._cache = cache
+        self.key = key
+        self.ended = Signal()
+        """Set when the response is there, or will never be."""
+        self.is_joined = False
+        """Whether equal requests wait for it."""
+        self.response: InferenceResponse | None = None
+        self.size = 0
+        """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
+        self.until = 0.0
+        self.has_failed = False
+        """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
+
+    def keep(self, response: InferenceResponse, now: float) -> None:
+        """The response is there. It is copied if it is kept, or somebody waits for it: the caller may change it."""
+        size = _size(response)
+        is_small = size <= self._cache.most // _SHARE
+        if not is_small:
+            self._cache.forget(self)  # from here on nobody joins it
+        if is_small or self.is_joined:
+            self.response = InferenceResponse([_copied(tensor) for tensor in response.outputs], dict(response.parameters))
+        if is_small:
+            self._cache.store(self, size, now)
+        self.end(None)
+
+    def end(self, error: BaseException | None) -> None:
+        """The call has ended, with this error if it has one."""
+        self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
+        if not self.size:
+            self._cache.forget(self)
+        self.ended.set()
+
+
+@final
+class Cache:
+    """The responses of one model, and the calls that make some. May be called from any thread."""
+
+    def __init__(self, options: ResponseCache) -> None:
+        self.most = options.max_bytes
+        self.size = 0
+        """How many bytes the responses take."""
+        self._seconds = math.inf if options.ttl is None else options.ttl
+        self._lock = threading.Lock()
+        self._flights: dict[Key, Flight] = {}  # those used least recently first
+        self._lookups = 0
+
+    def enter(self, most: int) -> bool:
+        """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
+        with self._lock:
+            if self._lookups >= most:
+                return False
+            self._lookups += 1
+            return True
+
+    def leave(self) -> None:
+        """The counterpart of `enter`."""
+        with self._lock:
+            self._lookups -= 1
+
+    def look(self, key: Key, now: float) -> tuple[Flight, bool]:
+        """The call that makes or made the response of a request, and whether that is its own, which must `end`."""
+        with self._lock:
+            flight = self._flights.pop(key, None)
+            if flight is None or (flight.size and now >= flight.until):
+                self.size -= 0 if flight is None else flight.size
+                flight, leads = Flight(self, key), True
+            else:
+                flight.is_joined, leads = True, False
+            self._flights[key] = flight
+            return flight, leads
+
+    def store(self, flight: Flight, size: int, now: float) -> None:
+        """Keep the response of a flight, and let others go for it."""
+        with self._lock:
+            before = self._flights.pop(flight.key, None)  # another one, if this one is late
+            self._flights[flight.key] = flight
+            self.size += size - (0 if before is None else before.size)
+            flight.size, flight.until = size, now + self._seconds
+            while self.size > self.most:
+                oldest = next(other for other in self._flights.values() if other.size)
+                del self._flights[oldest.key]
+                self.size -= oldest.size
+
+    def forget(self, flight: Flight) -> None:
+        """Let nobody join this flight any more."""
+        with self._lock:
+            if self._flights.get(flight.key) is flight:
+                del self._flights[flight.key]
+
+    def clear(self) -> None:
+        """Keep nothing of what there is."""
+        with self._lock:
+            self._flights.clear()
+            self.size = 0
+
+
+def look_up(
+    cache: Cache, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
+) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
+    """The response of a request; or the flight that it leads; or neither, if it runs beside an equal one.
+
+    `loaded` is what loaded the function. It may not wait if an equal request may wait for the call within which it is made.
+    """
+    if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
+        digest = _digest(request)
+    else:
+        digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
+    while True:
+        flight, leads = cache.look((loaded, digest), clock())
+        if leads:
+            return None, flight
+        if not flight.size:
+            if not may_wait:
+                return None, None
+            yield Wait(flight.ended, deadline, for_client=True)
+        if flight.response is not None or flight.has_failed:  # after a failure each runs by itself, not one after the other
+            return flight.response, None
+
+
+def renew(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
+    """A kept response for another request. Its arrays are read-only, and shared with all others."""
+    tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
+    for tensor in tensors:
+        tensor.parameters = dict(tensor.parameters)
+    return InferenceResponse(tensors, dict(kept.parameters), request_id, name, version)
+
+
+def _digest(request: InferenceRequest) -> bytes:
+    """Two requests that differ in anything that could change the response have different ones."""
+    inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
+    parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
+    outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
+    # the text says how long what follows is, so no two requests have the same bytes
+    digest = sha256(repr((inputs, parameters, outputs)).encode())
+    for tensor in request.inputs:
+        digest.update(view_raw(tensor.array))
+    return digest.digest()
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    array = tensor.array.copy()
+    array.flags.writeable = False
+    return known_tensor(tensor.name, array, dict(tensor.parameters))
+
+
+def _size(response: InferenceResponse) -> int:
+    """How many bytes a response takes in the cache."""
+    return _PER_RESPONSE + _size_of(response.parameters) + sum(map(_size_of_tensor, response.outputs))
+
+
+def _size_of_tensor(tensor: Tensor) -> int:
+    array = tensor.array
+    size = _PER_TENSOR + _size_of(tensor.parameters)
+    if not array.dtype.hasobject:
+        return size + array.nbytes
+    return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
+
+
+def _size_of(parameters: Mapping[str, object]) -> int:
+    return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())

@@ -1,0 +1,130 @@
+"""A model's configuration, which tools read before they send load. Knows no transport.
+
+Specification: Triton's Model Configuration Extension.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .._models.model import Model
+from .._models.specs import TensorSpec
+from .._serving.engine import Engine
+from .rows import GrpcRows, Question, RestRow, fill
+
+
+class ModelInput(msgspec.Struct):
+    """An input of a `ModelConfig`."""
+
+    name: str
+    data_type: str
+    format: str
+    dims: list[int]
+    optional: bool
+
+
+class ModelOutput(msgspec.Struct):
+    """An output of a `ModelConfig`."""
+
+    name: str
+    data_type: str
+    dims: list[int]
+
+
+class InstanceGroup(msgspec.Struct):
+    """How many calls of a model run at once."""
+
+    name: str
+    kind: str
+    count: int
+
+
+class ModelParameter(msgspec.Struct):
+    """A parameter of a `ModelConfig`."""
+
+    string_value: str
+
+
+class VersionPolicy(msgspec.Struct):
+    """Which versions are served: all of them."""
+
+    all: dict[str, int]
+
+
+class DynamicBatching(msgspec.Struct):
+    """How requests share calls."""
+
+    preferred_batch_size: list[int]
+    max_queue_delay_microseconds: int
+
+
+class TransactionPolicy(msgspec.Struct):
+    """Whether a model may answer any number of times."""
+
+    decoupled: bool
+
+
+class CacheSetting(msgspec.Struct):
+    """Whether a model has a response cache."""
+
+    enable: bool
+
+
+class ModelConfig(msgspec.Struct):
+    """`ModelConfig`, the fields that clients read. gRPC's message has the same."""
+
+    name: str
+    platform: str
+    backend: str
+    version_policy: VersionPolicy
+    max_batch_size: int
+    input: list[ModelInput]
+    output: list[ModelOutput]
+    instance_group: list[InstanceGroup]
+    dynamic_batching: DynamicBatching | UnsetType = UNSET
+    parameters: dict[str, ModelParameter] | UnsetType = UNSET
+    model_transaction_policy: TransactionPolicy | UnsetType = UNSET
+    response_cache: CacheSetting | UnsetType = UNSET
+
+
+def model_config(model: Model) -> ModelConfig:
+    """A model's configuration. If requests share calls, dimensions are those of one row."""
+    options, batching = model.options, model.batching
+    first = 0 if batching is None else 1
+    inputs = [
+        ModelInput(spec.name, _data_type(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name in model.optional)
+        for spec in model.inputs
+    ]
+    return ModelConfig(
+        name=model.name,
+        platform=options.platform,
+        backend="python",
+        version_policy=VersionPolicy({}),
+        max_batch_size=0 if batching is None else batching.most,
+        input=inputs,
+        output=[ModelOutput(spec.name, _data_type(spec), list(spec.shape[first:])) for spec in model.outputs],
+        instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
+        dynamic_batching=UNSET if batching is None else DynamicBatching(list(batching.preferred), round(batching.delay * 1e6)),
+        parameters=UNSET if options.content_type is None else {"content_type": ModelParameter(options.content_type)},
+        model_transaction_policy=TransactionPolicy(decoupled=True) if model.streams else UNSET,
+        response_cache=UNSET if options.cache is None else CacheSetting(enable=True),
+    )
+
+
+def _data_type(spec: TensorSpec) -> str:
+    return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
+
+
+def _rest_config(_: Engine, __: Question, model: Model) -> ModelConfig:
+    return model_config(model)
+
+
+def _grpc_config(engine: Engine, request: Any, response: Any) -> None:
+    fill(response.config, model_config(engine.models.find(request.name, request.version or None)))
+
+
+REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", _rest_config),)
+GRPC: Final[GrpcRows] = {"ModelConfig": _grpc_config}

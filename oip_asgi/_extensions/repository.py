@@ -1,0 +1,306 @@
+"""The model repository: models are loaded, unloaded and unregistered while requests run, and tell their states. Knows no transport.
+
+Specification: Triton's Model Repository Extension.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from .._models.lifecycle import State
+from .._models.loader import LoadParameters
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Spawn, Steps, Wait
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, shown
+from .._protocol.limits import MAX_QUESTION
+from .._protocol.schemas import Parameters
+from .._serving.engine import Engine
+from .rows import GrpcRows, Question, RestRow, decode_document, decode_question, fill
+
+_FILE: Final = "file:"
+
+_MAX_COMMAS: Final = 100_000
+"""In a body that is not short: what decoders make of each member takes a hundred bytes. Files in base64 have no commas."""
+
+PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
+
+_STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = MappingProxyType(
+    {
+        "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
+        "loading": ("loading", "LOADING", ""),
+        "ready": ("ready", "READY", ""),
+        "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
+        "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
+        "unloading": ("unloading", "UNLOADING", ""),
+        "unloaded": ("unloaded", "UNAVAILABLE", "unloaded"),
+        "unregistering": ("unloading", "UNLOADING", ""),
+        "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
+    }
+)
+"""For each state: what users call it, what Triton's index calls it, and why the model is in it."""
+
+_RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
+
+
+class ModelStatus(msgspec.Struct, frozen=True):
+    """What `InferenceServer.models` says of one version of a model.
+
+    Args:
+        name: The model's name.
+        version: Its version, None for a model without versions.
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", where
+            `load=` raised; "unloading", while calls that run come to their end; "unloaded".
+        reason: Why it is in that state, in words; empty where there is nothing to say.
+    """
+
+    name: str
+    version: str | None
+    state: PublicState
+    reason: str
+
+
+class ModelIndex(msgspec.Struct):
+    """One entry of the index."""
+
+    name: str
+    version: str | msgspec.UnsetType
+    state: str
+    reason: str | msgspec.UnsetType
+
+
+class IndexRequest(msgspec.Struct):
+    """What a request for the index may say."""
+
+    ready: bool | None = None
+
+
+class ControlRequest(msgspec.Struct):
+    """What is sent to load or unload a model."""
+
+    parameters: Parameters | None = None
+
+
+def status(model: Model) -> ModelStatus:
+    """The status of one model."""
+    state, _, reason = _STATES[model.lifecycle.state]
+    return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
+
+
+def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
+    """The repository's index, of ready models only if `ready`. It loads nothing, and calls no `ready=`."""
+    entries = [(status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
+    return [
+        ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
+        for found, state in entries
+        if state == "READY" or not ready
+    ]
+
+
+def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
+    """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
+    models = engine.models.named(name, version)
+    for model in models:
+        if parameters and not model.loader.takes_parameters:
+            raise InvalidRequest(f"{model} takes no parameters: its load= has no parameter for them, so send none")
+    if engine.stopping:
+        raise NotReady(f"model {shown(name)} is not loaded: the server is stopping")
+    errors: list[InferenceError] = []
+    every = Spawn(_load_each(models, parameters, errors))
+    yield every
+    yield Wait(every.ended, for_client=True)
+    if errors:
+        raise errors[0]
+
+
+def _load_each(models: list[Model], parameters: LoadParameters, errors: list[InferenceError]) -> Steps[None]:
+    for model in models:
+        if not model.loader.has_load and model.lifecycle.is_serving:
+            continue  # there is nothing to load again
+        try:
+            yield from model.lifecycle.load(parameters)
+        except InferenceError as error:
+            errors.append(error)
+
+
+def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
+    """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
+    return (yield from _unload(engine.models.named(name, version), "unload"))
+
+
+def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
+    """`unload`, for a model that requests do not find any more."""
+    return (yield from _unload(engine.models.remove(name, version), "unregister"))
+
+
+def _unload(models: list[Model], event: Literal["unload", "unregister"]) -> Steps[list[Model]]:
+    for model in models:
+        unloading = model.lifecycle.unload(event)
+        model.limiter.refuse_waiting(is_unloaded=True)
+        if unloading is not None:
+            yield unloading
+            unloading.ended.then(model.statistics.clear)
+            if model.cache is not None:
+                unloading.ended.then(model.cache.clear)
+    return models
+
+
+def wait_until_unloaded(models: list[Model]) -> Steps[None]:
+    """Wait until models have been unloaded."""
+    for model in models:
+        yield from model.lifecycle.wait_until_unloaded()
+
+
+# What requests to load and unload say
+
+
+def _check_control(engine: Engine) -> None:
+    if not engine.model_control:
+        raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
+
+
+def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
+    config: dict[str, Any] = {}
+    files: dict[str, bytes] = {}
+    others: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name == "config":
+            config = _read_config(value)
+        elif name.startswith(_FILE):
+            files[_path(name)] = read_file(name, value)
+        else:
+            others[name] = value
+    if files and "config" not in parameters:
+        raise InvalidRequest("parameters have files but no config: send the parameter config too")
+    return LoadParameters(config, files, others)
+
+
+def _read_config(value: object) -> dict[str, Any]:
+    expected = "parameters.config: expected the text of a JSON object"
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{expected}, but got {shown(value)}")
+    try:
+        return msgspec.json.decode(value, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"{expected}: {error}") from None
+
+
+def _path(name: str) -> str:
+    path = name.removeprefix(_FILE)
+    # a backslash and a drive's colon are what separates the parts of a path on Windows
+    parts = path.replace("\\", "/").split("/")
+    if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
+    return path
+
+
+def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
+    """No model depends on another here, so `unload_dependents` changes nothing."""
+    for name, value in parameters.items():
+        if name != "unload_dependents":
+            raise InvalidRequest(f"unknown parameter {shown(name)}: expected unload_dependents, or none")
+        if not isinstance(value, bool):
+            raise InvalidRequest(f"parameters.unload_dependents: expected a boolean, but got {shown(value)}")
+
+
+# REST: files are base64
+
+_index_request: Final = msgspec.json.Decoder(IndexRequest)
+_control_request: Final = msgspec.json.Decoder(ControlRequest)
+
+
+def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
+    asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
+    return index(engine, ready=bool(asked.ready))
+
+
+def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
+    _check_control(engine)
+    parameters = yield from question.read(lambda body: _load_parameters(_read_control(body), _decode_file))
+    yield from load(engine, model.name, None, parameters)
+
+
+def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None]:
+    _check_control(engine)
+    _check_unload_parameters((yield from question.read(_read_control)))
+    yield from unload(engine, model.name, None)
+
+
+def _read_control(body: Buffer) -> Parameters:
+    if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
+        raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
+    return (decode_document(body, _control_request).parameters or {}) if body else {}
+
+
+def _decode_file(name: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64, but got {shown(value)}")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64: {error}") from None
+
+
+REST: Final = (
+    RestRow("POST", "/repository/index", _rest_index),
+    RestRow("POST", "/repository/models/{model}/load", _rest_load),
+    RestRow("POST", "/repository/models/{model}/unload", _rest_unload),
+)
+
+# gRPC: KServe's own messages have the model's name where Triton's have the repository's, and two fields in their answers where Triton's
+# have none
+
+
+def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
+    if request.repository_name:
+        raise NotFound(f"unknown repository {shown(request.repository_name)}: leave repository_name out")
+    for entry in index(engine, ready=request.ready):
+        fill(response.models.add(), entry)
+
+
+def _grpc_load(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    name = _named(engine, request)
+    yield from load(engine, name, None, _load_parameters(_sent_parameters(request), _check_file))
+    response.model_name, response.is_loaded = name, True
+
+
+def _grpc_unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
+    name = _named(engine, request)
+    _check_unload_parameters(_sent_parameters(request))
+    yield from unload(engine, name, None)
+    response.model_name, response.is_unloaded = name, True
+
+
+def _named(engine: Engine, request: Any) -> str:
+    name, repository_name = request.model_name, request.repository_name
+    if name and repository_name:
+        raise NotFound(f"unknown repository {shown(repository_name)}: leave repository_name out")
+    found: str = name or repository_name  # the second is what KServe's clients send
+    engine.models.find(found, None)
+    _check_control(engine)
+    return found
+
+
+def _sent_parameters(request: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for name, parameter in request.parameters.items():
+        choice = parameter.WhichOneof("parameter_choice")
+        if choice is None:
+            raise InvalidRequest(f"parameters[{shown(name)}] has no value: expected bool_param, int64_param, string_param or bytes_param")
+        parameters[name] = getattr(parameter, choice)
+    return parameters
+
+
+def _check_file(name: str, value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise InvalidRequest(f"parameters[{shown(name)}]: expected the contents of a file, but got {shown(value)}")
+    return value
+
+
+GRPC: Final[GrpcRows] = {"RepositoryIndex": _grpc_index, "RepositoryModelLoad": _grpc_load, "RepositoryModelUnload": _grpc_unload}

@@ -1,0 +1,102 @@
+"""What an extension gives to the rest: rows for the tables of REST and of gRPC, and what it does with responses.
+
+Knows no extension, no transport and no protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import GeneratorType
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Steps
+from .._protocol.errors import InvalidRequest
+from .._protocol.limits import MAX_QUESTION
+from .._protocol.tensors import InferenceResponse
+
+T = TypeVar("T")
+
+
+class Question(Protocol):
+    """A request over HTTP, as the function of a row gets it."""
+
+    @property
+    def version(self) -> str | None:
+        """The version of a model that its path names."""
+
+    @property
+    def region(self) -> str | None:
+        """The region of shared memory that its path names."""
+
+    def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
+        """What `decode` makes of its body, in a worker thread if that is long."""
+
+
+class RestRow(NamedTuple):
+    """A row of the table of routes.
+
+    Args:
+        method: The HTTP method.
+        pattern: The path, as `routes` has it.
+        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send; None for none.
+    """
+
+    method: str
+    pattern: str
+    answer: Callable[..., Any]
+
+
+Deliver: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
+"""What is done with a response before it is encoded, in a worker thread."""
+
+GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any, Any], Steps[None] | None]]
+"""By the name of a method, what fills its response: it takes the server, the request message and the response message."""
+
+
+def finish(answer: Any) -> Steps[Any]:
+    """What the function of a row returned, which may have been a generator of effects."""
+    return (yield from answer) if isinstance(answer, GeneratorType) else answer
+
+
+def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+    """A short body of JSON as its document."""
+    if len(body) > MAX_QUESTION:
+        raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
+    return decode_document(body, decoder)
+
+
+def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+    """A body of JSON as its document."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"the body cannot be read: {error}") from None
+
+
+def fill(message: Any, document: msgspec.Struct) -> None:
+    """Fill a message of gRPC with a document that has the same fields."""
+    _fill(message, msgspec.to_builtins(document))
+
+
+def _fill(message: Any, fields: Mapping[str, Any]) -> None:
+    kinds = message.DESCRIPTOR.fields_by_name
+    for name, value in fields.items():
+        target = getattr(message, name)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, dict):
+                    _fill(target.add(), item)
+                else:
+                    target.append(item)
+        elif not isinstance(value, dict):
+            names = kinds[name].enum_type
+            setattr(message, name, value if names is None else names.values_by_name[value].number)
+        elif hasattr(target, "SetInParent"):
+            target.SetInParent()
+            _fill(target, value)
+        else:  # a map to messages
+            for key, item in value.items():
+                _fill(target[key], item)

@@ -1,0 +1,324 @@
+"""System shared memory: the regions that clients have registered, and tensors whose data are in them. Knows no files and no transport.
+
+A region is read by copying, before anything looks at the bytes: the client may change or shorten the segment at any moment. Nothing is read
+or written outside a region, and only segments that the server's own code allows become regions.
+
+Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from .._protocol.datatypes import Buffer
+from .._protocol.effects import Run, Steps
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, shown
+from .._protocol.log import log_raised
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensor_bytes import view_raw
+from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
+from .rows import Deliver, GrpcRows, Question, RestRow, decode_question, fill
+
+_MOST_REGIONS: Final = 256
+"""How many regions may be registered at once. Each keeps a file open."""
+
+_MAX_NAME: Final = 255
+"""Bytes of a region's name, and of a key: so many a file's name may have."""
+
+_KEY: Final = re.compile("[^/\0\ud800-\udfff]+")
+_REGION, _SIZE, _OFFSET = SHARED_MEMORY
+
+
+class Segment(Protocol):
+    """A segment of shared memory that is open. It is closed when nobody refers to it any more."""
+
+    def size(self) -> int:
+        """How many bytes it has now."""
+
+    def read(self, offset: int, size: int, /) -> Buffer:
+        """A copy of so many bytes; fewer if the segment ends before."""
+
+    def write(self, offset: int, data: Buffer, /) -> None:
+        """Write bytes into it."""
+
+
+class Segments(Protocol):
+    """What opens segments: `oip_asgi.SharedMemory`."""
+
+    def allows(self, key: str, /) -> bool:
+        """Whether clients may use the segment with this key, which has no slash."""
+
+    def open(self, key: str, /) -> Segment:
+        """Open a segment."""
+
+
+class RegisterRegion(msgspec.Struct):
+    """What a request to register a region says."""
+
+    key: str
+    byte_size: Annotated[int, msgspec.Meta(ge=0)]
+    offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class Region(msgspec.Struct, frozen=True):
+    """A registered region: what clients call it, its segment's key as they sent it, and where it begins there."""
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+
+
+class Extent(NamedTuple):
+    """Memory that one tensor may read or write: `size` bytes of a segment. `where` says whose it is, for errors."""
+
+    segment: Segment
+    offset: int
+    size: int
+    where: str
+
+    def read(self) -> Buffer:
+        """A copy of it."""
+        data = self.segment.read(self.offset, self.size)
+        if len(data) != self.size:
+            raise self._shorter()
+        return data
+
+    def write(self, data: Buffer) -> None:
+        """Write to its beginning."""
+        if len(data) > self.size:
+            raise InvalidRequest(f"{self.where}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
+        if self.offset + len(data) > self.segment.size():  # writing would make it longer again
+            raise self._shorter()
+        self.segment.write(self.offset, data)
+
+    def _shorter(self) -> InvalidRequest:
+        return InvalidRequest(f"{self.where}, whose shared memory has become shorter since it was registered")
+
+
+class Regions:
+    """The regions of one server, by name. May be called from any thread."""
+
+    def __init__(self, segments: Segments | None, max_body_bytes: int | None) -> None:
+        self._segments = segments  # None if clients may not register regions
+        self._max_body_bytes = max_body_bytes
+        self._lock = threading.Lock()
+        self._regions: dict[str, tuple[Region, Segment]] = {}
+        self.parameters = () if segments is None else SHARED_MEMORY
+        """The parameters of tensors that this server supports."""
+
+    def check_may_register(self) -> Segments:
+        """What opens segments."""
+        if self._segments is None:
+            raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
+        return self._segments
+
+    def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        """Register a region. It opens a file, so it may block."""
+        segments = self.check_may_register()
+        if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
+            raise InvalidRequest(f"the region's name is {shown(name)}: expected 1 to {_MAX_NAME} bytes")
+        plain = _plain_key(key)
+        self._check_room(name)  # before a file is opened
+        if byte_size < 1:
+            raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
+        if not _allows(segments, plain):
+            raise Forbidden(f"this server does not let clients use the shared memory {shown(key)}: the allow= of its SharedMemory decides")
+        segment = segments.open(plain)
+        size = segment.size()
+        if offset + byte_size > size:
+            raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {shown(key)}")
+        with self._lock:
+            self._check_room(name)
+            self._regions[name] = Region(name, key, offset, byte_size), segment
+
+    def _check_room(self, name: str) -> None:
+        if name in self._regions:
+            raise InvalidRequest(f"region {shown(name)} is registered already: unregister it first")
+        if len(self._regions) >= _MOST_REGIONS:
+            raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
+
+    def unregister(self, name: str | None) -> None:
+        """Forget a region, or all of them. Requests that use one come to their end. One that is unknown is no error."""
+        with self._lock:
+            if name is None:
+                self._regions = {}
+            else:
+                self._regions.pop(name, None)
+
+    def status(self, name: str | None) -> list[Region]:
+        """What is registered: all regions, or one of them."""
+        with self._lock:
+            if name is not None and name not in self._regions:
+                raise NotFound(f"unknown region {shown(name)}: register it first")
+            return [region for region, _ in self._regions.values() if name in (None, region.name)]
+
+    # Tensors of requests
+
+    def lender(self) -> Lend:
+        """What reads the inputs of one request that are in shared memory. Together they may be as long as a body."""
+        lent = 0
+
+        def lend(parameters: Parameters) -> Buffer:
+            nonlocal lent
+            check_supported(parameters, "it", SHARED_MEMORY)
+            place = _place_of(parameters, "it")
+            assert place is not None  # that is why it is asked for
+            extent = self._locate(*place, "it")
+            lent += extent.size
+            most = self._max_body_bytes
+            if most is not None and lent > most:
+                raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
+            return extent.read()
+
+        return lend
+
+    def deliver_of(self, outputs: Iterable[RequestOutput], *, streams: bool) -> Deliver | None:
+        """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
+        extents: dict[str, Extent] = {}
+        for output in outputs:
+            parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
+            place = _place_of(parameters, where)
+            if place is None:
+                continue
+            for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
+                if parameters.get(name):
+                    raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
+            if streams:
+                raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
+            extents[output.name] = self._locate(*place, f"output {shown(output.name)}")
+
+        def deliver(response: InferenceResponse) -> InferenceResponse:
+            for tensor in response.outputs:
+                if tensor.name in extents:
+                    extents[tensor.name].write(view_raw(tensor.array))
+            return response
+
+        return deliver if extents else None
+
+    def _locate(self, name: str, offset: int, size: int, where: str) -> Extent:
+        """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
+        found = self._regions.get(name)
+        if found is None:
+            raise InvalidRequest(f"{where} is in the region {shown(name)}, which is not registered")
+        region, segment = found
+        if offset + size > region.byte_size:
+            beyond = f"which is beyond the {region.byte_size} bytes of the region {shown(name)}"
+            raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")
+        return Extent(segment, region.offset + offset, size, f"{where} is in the region {shown(name)}")
+
+
+def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
+    """Refuse a tensor that has its data, and says that they are in shared memory."""
+    if _place_of(parameters, where) is not None:
+        raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")
+
+
+def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
+    """The region, offset and size that a tensor's parameters name; None if they name none."""
+    if _REGION not in parameters:
+        for name in (_SIZE, _OFFSET):
+            if name in parameters:
+                raise InvalidRequest(f"{where} has the parameter {name}, but no {_REGION}")
+        return None
+    region = parameters[_REGION]
+    if not isinstance(region, str) or not region:
+        raise InvalidRequest(f"{where} has the parameter {_REGION} = {shown(region)}: expected the name of a region")
+    if _SIZE not in parameters:
+        raise InvalidRequest(f"{where} has the parameter {_REGION}, but no {_SIZE}")
+    return region, _count(parameters.get(_OFFSET, 0), _OFFSET, where), _count(parameters[_SIZE], _SIZE, where)
+
+
+def _count(value: object, name: str, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise InvalidRequest(f"{where} has the parameter {name} = {shown(value)}: expected an integer, 0 or more")
+    return value
+
+
+def _plain_key(key: str) -> str:
+    """A key without its slash: the name of a file in one folder, and nothing else."""
+    plain = key.removeprefix("/")
+    if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
+        raise InvalidRequest(f"the key is {shown(key)}: expected the name of a shared memory, such as '/input', with no other slash")
+    return plain
+
+
+def _allows(segments: Segments, key: str) -> bool:
+    try:
+        return segments.allows(key)
+    except Exception as error:
+        log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", shown(key))
+        return False
+
+
+class _Server(Protocol):
+    """What has regions: the engine."""
+
+    regions: Regions
+
+
+# REST
+
+_register_region: Final = msgspec.json.Decoder(RegisterRegion)
+
+
+def _rest_status(server: _Server, question: Question) -> list[Region]:
+    return server.regions.status(question.region)
+
+
+def _rest_register(server: _Server, question: Question) -> Steps[None]:
+    regions, name = server.regions, question.region
+    assert name is not None  # the path has it
+    regions.check_may_register()
+    asked = yield from question.read(lambda body: decode_question(body, _register_region))
+    yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
+
+
+def _rest_unregister(server: _Server, question: Question) -> None:
+    server.regions.unregister(question.region)
+
+
+def _unregister_cuda(*_: Any) -> None:
+    """Answer that it is done: clients of system shared memory ask for this too when they start."""
+
+
+REST: Final = (
+    RestRow("GET", "/systemsharedmemory/status", _rest_status),
+    RestRow("GET", "/systemsharedmemory/region/{region}/status", _rest_status),
+    RestRow("POST", "/systemsharedmemory/region/{region}/register", _rest_register),
+    RestRow("POST", "/systemsharedmemory/unregister", _rest_unregister),
+    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _rest_unregister),
+    RestRow("POST", "/cudasharedmemory/unregister", _unregister_cuda),
+    RestRow("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda),
+)
+
+# gRPC
+
+
+def _grpc_status(server: _Server, request: Any, response: Any) -> None:
+    for region in server.regions.status(request.name or None):
+        fill(response.regions[region.name], region)
+
+
+def _grpc_register(server: _Server, request: Any, _: Any) -> Steps[None]:
+    server.regions.check_may_register()
+    yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
+
+
+def _grpc_unregister(server: _Server, request: Any, _: Any) -> None:
+    server.regions.unregister(request.name or None)
+
+
+GRPC: Final[GrpcRows] = {
+    "SystemSharedMemoryStatus": _grpc_status,
+    "SystemSharedMemoryRegister": _grpc_register,
+    "SystemSharedMemoryUnregister": _grpc_unregister,
+    "CudaSharedMemoryUnregister": _unregister_cuda,
+}

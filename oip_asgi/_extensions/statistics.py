@@ -1,0 +1,143 @@
+"""The statistics of models as the documents that tools read. `_models.statistics` counts. Knows no transport.
+
+Specification: Triton's Statistics Extension.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from .._models.model import Model
+from .._models.registry import UNVERSIONED
+from .._models.statistics import Duration
+from .._protocol.schemas import ModelMetadata
+from .._serving.engine import Engine
+from .rows import GrpcRows, Question, RestRow, fill
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class StatisticDuration(msgspec.Struct):
+    """`$duration_stat`: how many there were, and how long they took together, in nanoseconds."""
+
+    count: int = 0
+    ns: int = 0
+
+
+class InferStatistics(msgspec.Struct):
+    """`$inference_stats`."""
+
+    success: StatisticDuration
+    fail: StatisticDuration
+    queue: StatisticDuration
+    compute_input: StatisticDuration
+    compute_infer: StatisticDuration
+    compute_output: StatisticDuration
+    cache_hit: StatisticDuration
+    cache_miss: StatisticDuration
+
+
+class InferResponseStatistics(msgspec.Struct):
+    """`$response_stats`: the responses of streams at one index."""
+
+    compute_infer: StatisticDuration
+    compute_output: StatisticDuration
+    success: StatisticDuration
+    fail: StatisticDuration
+    empty_response: StatisticDuration
+    cancel: StatisticDuration
+
+
+class InferBatchStatistics(msgspec.Struct):
+    """`$batch_stats`: the executions of one size."""
+
+    batch_size: int
+    compute_input: StatisticDuration
+    compute_infer: StatisticDuration
+    compute_output: StatisticDuration
+
+
+class MemoryUsage(msgspec.Struct):
+    """`$memory_usage`."""
+
+    type: str
+    id: int
+    byte_size: int
+
+
+class ModelStatistics(msgspec.Struct):
+    """`$model_stat`: the statistics of one version of a model."""
+
+    name: str
+    version: str
+    last_inference: int
+    inference_count: int
+    execution_count: int
+    inference_stats: InferStatistics
+    response_stats: dict[str, InferResponseStatistics]
+    batch_stats: list[InferBatchStatistics]
+    memory_usage: list[MemoryUsage]
+
+
+class Statistics(msgspec.Struct):
+    """`$stats_model_response`."""
+
+    model_stats: list[ModelStatistics]
+
+
+def statistics_of(engine: Engine, name: str | None, version: str | None) -> Statistics:
+    """The statistics of models, sorted by name."""
+    models = list(engine.models) if name is None else engine.models.named(name, version)
+    return Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
+
+
+def _statistics(model: Model, now: float) -> ModelStatistics:
+    taken = model.statistics.snapshot()
+    answered = taken.last_answered
+    return ModelStatistics(
+        name=model.name,
+        version=UNVERSIONED if model.version is None else model.version,
+        last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
+        inference_count=taken.inference_count,
+        execution_count=taken.execution_count,
+        inference_stats=_document(InferStatistics, msgspec.structs.asdict(taken)),
+        response_stats={str(index): _document(InferResponseStatistics, taken.responses[index]) for index in sorted(taken.responses)},
+        batch_stats=[_document(InferBatchStatistics, taken.batches[rows], batch_size=rows) for rows in sorted(taken.batches)],
+        memory_usage=[],
+    )
+
+
+def _document(kind: type[S], durations: Mapping[str, Duration], **fields: Any) -> S:
+    """A document whose fields are durations, and those that are given."""
+    for name in kind.__struct_fields__:
+        if name not in fields:
+            duration = durations.get(name, Duration())
+            fields[name] = StatisticDuration(duration.count, round(duration.seconds * 1e9))
+    return kind(**fields)
+
+
+def _rest_all(engine: Engine, _: Question) -> Statistics | ModelMetadata:
+    if "stats" in engine.models:  # a registered model goes before what its path would name else
+        return engine.model_metadata(engine.models.find("stats", None))
+    return statistics_of(engine, None, None)
+
+
+def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
+    return statistics_of(engine, model.name, question.version)
+
+
+def _grpc_statistics(engine: Engine, request: Any, response: Any) -> None:
+    if request.name:
+        engine.models.find(request.name, request.version or None)
+    fill(response, statistics_of(engine, request.name or None, request.version or None))
+
+
+REST: Final = (
+    RestRow("GET", "/models/stats", _rest_all),
+    RestRow("GET", "/models/{model}[/versions/{version}]/stats", _rest_model),
+)
+GRPC: Final[GrpcRows] = {"ModelStatistics": _grpc_statistics}
