@@ -3,7 +3,7 @@
 from oip_asgi._protocol import tensor_bytes
 from oip_asgi._protocol.body import Body
 from oip_asgi._protocol.codings import Coding, Decoder, coding_of
-from oip_asgi._protocol.datatypes import DTYPES, Array, Buffer, datatype_of, dtype_of
+from oip_asgi._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
 from oip_asgi._protocol.errors import InvalidRequest, ModelFault, TooLarge
 from oip_asgi._protocol.limits import MAX_QUESTION, MAX_TENSORS
 from oip_asgi._protocol.options import fields_of, tabulate
