@@ -62,38 +62,78 @@ class Record(msgspec.Struct, frozen=True):
     """One request at its end."""
 
     outcome: Outcome
-    ended: float  # by the clock of its moments
     seconds: float | None = None  # how long it took; None if it was refused
     queue: float | None = None  # how long it waited for a slot; None if the function was not called
     stages: Mapping[str, float] = {}  # how long it took in each stage that it reached, by the names of the durations in `Numbers`
-    rows: int | None = None  # of a batch; None for a call of its own
     inferred: int = 0  # how many rows were inferred for its answer
+
+
+@final
+class _Ended:
+    """Requests that ended in the same way after the same stages: how many, how long they took together in each, and their rows."""
+
+    __slots__ = ("count", "infer", "input", "is_alone", "lookup", "outcome", "output", "queue", "rows", "seconds", "stages")
+
+    def __init__(self, outcome: Outcome, request: Moments | None) -> None:
+        self.outcome = outcome
+        self.count = self.rows = 0
+        self.seconds = self.queue = self.input = self.infer = self.output = self.lookup = 0.0
+        self.stages = {} if request is None else _stages_of(outcome, request)
+        """The stages that they reached, by the names of the durations in `Numbers`, and the sum of each."""
+        self.is_alone = "compute_input" in self.stages and request is not None and request.rows is None
+
+    def add(self, request: Moments, ended: float) -> None:
+        """Add one. What it did not reach is added to sums that nobody reads."""
+        since, entered, started, called, returned = request.since, request.entered, request.started, request.called, request.returned
+        self.count += 1
+        self.rows += request.rows or 1
+        self.seconds += ended - since
+        self.queue += started - entered
+        self.input += entered - since + called - started
+        self.infer += returned - called
+        self.output += ended - returned
+        self.lookup += request.lookup or 0.0
+
+    def sums(self) -> dict[str, float]:
+        """How long they took in each stage."""
+        return {stage: getattr(self, name) for stage, name in self.stages.items()}
+
+    @property
+    def inferred(self) -> int:
+        """The rows that were inferred for their answers."""
+        return self.rows if "compute_output" in self.stages else 0
+
+    def record(self) -> Record:
+        """The record of the only one."""
+        sums = self.sums()
+        queue = sums["queue"] if "compute_input" in sums else None
+        return Record(self.outcome, sums.get("success", sums.get("fail")), queue, sums, self.inferred)
+
+
+def _stages_of(outcome: Outcome, request: Moments) -> dict[str, str]:
+    is_ok = outcome == "ok"
+    is_hit = request.is_hit and is_ok
+    stages = {} if request.lookup is None else {"cache_hit" if is_hit else "cache_miss": "lookup"}
+    if is_hit:
+        return {**stages, "success": "seconds", "queue": "queue"}
+    if not request.entered or (outcome == "invalid" and not request.called):
+        return stages
+    stages["success" if is_ok else "fail"] = "seconds"
+    if request.called:
+        stages.update(queue="queue", compute_input="input")
+        if request.returned:
+            stages["compute_infer"] = "infer"
+        if is_ok:
+            stages["compute_output"] = "output"
+    return stages
 
 
 def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record:
     """The record of a request; of one that was refused before its body was there if there is no request."""
-    if request is None:
-        return Record(outcome, ended)
-    called, returned, lookup, is_ok = request.called, request.returned, request.lookup, outcome == "ok"
-    stages: dict[str, float] = {}
-    is_hit = lookup is not None and request.is_hit and is_ok
-    if lookup is not None:
-        stages["cache_hit" if is_hit else "cache_miss"] = lookup
-    if is_hit:
-        stages["queue"] = 0.0
-    elif not request.entered or (outcome == "invalid" and not called):
-        return Record(outcome, ended, stages=stages)
-    seconds, queue = ended - request.since, None
-    stages["success" if is_ok else "fail"] = seconds
-    inferred = 0
-    if called:
-        queue = stages["queue"] = request.started - request.entered
-        stages["compute_input"] = request.entered - request.since + called - request.started
-        if returned:
-            stages["compute_infer"] = returned - called
-        if is_ok:
-            stages["compute_output"], inferred = ended - returned, 1 if request.rows is None else request.rows
-    return Record(outcome, ended, seconds, queue, stages, request.rows, inferred)
+    one = _Ended(outcome, request)
+    if request is not None:
+        one.add(request, ended)
+    return one.record()
 
 
 class Observer(Protocol):
@@ -124,6 +164,11 @@ class Histogram(msgspec.Struct):
 
     counts: list[int]
     sum: int | float = 0
+
+    def add(self, seconds: float) -> None:
+        """Count a duration."""
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
 
 
 def _make_histogram() -> Histogram:
@@ -175,41 +220,55 @@ class Statistics:
         """They hear of each event, outside the lock."""
         self._lock = threading.Lock()
         self._numbers = Numbers()
+        self._ended: dict[tuple[object, ...], _Ended] = {}
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
+            self._ended = {}
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
         with self._lock:
-            taken = _encode(self._numbers)
-        return _decode(taken)
+            taken = _decode(_encode(self._numbers))
+            for ended in self._ended.values():
+                _add(taken, ended)
+        return taken
 
-    def record(self, record: Record) -> None:
-        """Count a request at its end."""
-        is_alone = record.queue is not None and record.rows is None
+    def record(self, outcome: Outcome, request: Moments | None, ended: float) -> None:
+        """Count a request at its end; one that was refused before its body was there if there is no request."""
+        kind: tuple[object, ...] = (outcome,)
+        if request is not None:
+            reached = request.entered > 0.0, request.called > 0.0, request.returned > 0.0
+            kind = (outcome, *reached, request.lookup is None, request.is_hit, request.rows is None)
         with self._lock:
-            numbers = self._numbers
-            numbers.outcomes[record.outcome] += 1
-            if record.outcome == "ok":
-                numbers.last_answered = record.ended
-                numbers.inference_count = min(numbers.inference_count + record.inferred, _UINT64)
-            for stage, seconds in record.stages.items():
-                duration: Duration = getattr(numbers, stage)
-                duration.count += 1
-                duration.seconds += seconds
-            for histogram, observed in ((numbers.durations, record.seconds), (numbers.queues, record.queue)):
-                if observed is not None:
-                    histogram.counts[bisect_left(BUCKETS, observed)] += 1
-                    histogram.sum += observed
-            if is_alone:
-                self._execute(1, record.stages)
-        for observer in self.observers:
-            observer.request(record)
-            if is_alone:
-                observer.execution(1, record.stages.get("compute_infer"))
+            alike = self._ended.get(kind)
+            if alike is None:
+                alike = self._ended[kind] = _Ended(outcome, request)
+            if request is None:
+                alike.count += 1
+            else:
+                alike.add(request, ended)
+                self._observe(alike, request, ended)
+        if self.observers:
+            record = record_of(outcome, request, ended)
+            for observer in self.observers:
+                observer.request(record)
+                if alike.is_alone:
+                    observer.execution(1, record.stages.get("compute_infer"))
+
+    def _observe(self, alike: _Ended, request: Moments, ended: float) -> None:
+        """Count a request in buckets."""
+        numbers, stages = self._numbers, alike.stages
+        if alike.outcome == "ok":
+            numbers.last_answered = ended
+        if "success" in stages or "fail" in stages:
+            numbers.durations.add(ended - request.since)
+        if "compute_input" in stages:
+            numbers.queues.add(request.started - request.entered)
+            if alike.is_alone and "compute_infer" in stages:
+                numbers.executions.add(request.returned - request.called)
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
@@ -223,21 +282,10 @@ class Statistics:
 
     def _execute(self, rows: int, stages: Mapping[str, float]) -> None:
         numbers = self._numbers
-        numbers.execution_count += 1
-        numbers.rows.counts[bisect_left(ROWS, rows)] += 1
-        numbers.rows.sum = min(numbers.rows.sum + rows, _UINT64)
-        size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
-        durations = numbers.batches.get(size)
-        if durations is None:
-            durations = numbers.batches[size] = {stage: Duration() for stage in _COMPUTE}
-        for stage, duration in durations.items():
-            if stage in stages:
-                duration.count += 1
-                duration.seconds += stages[stage]
+        _execute(numbers, rows, 1, stages)
         infer = stages.get("compute_infer")
         if infer is not None:
-            numbers.executions.counts[bisect_left(BUCKETS, infer)] += 1
-            numbers.executions.sum += infer
+            numbers.executions.add(infer)
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream."""
@@ -254,9 +302,33 @@ class Statistics:
                 duration.count += 1
                 duration.seconds += seconds
             if is_first:
-                firsts = self._numbers.first_responses
-                firsts.counts[bisect_left(BUCKETS, since)] += 1
-                firsts.sum += since
+                self._numbers.first_responses.add(since)
         if is_first:
             for observer in self.observers:
                 observer.first_response(since)
+
+
+def _add(numbers: Numbers, ended: _Ended) -> None:
+    """Add requests that ended alike."""
+    numbers.outcomes[ended.outcome] += ended.count
+    numbers.inference_count = min(numbers.inference_count + ended.inferred, _UINT64)
+    sums = ended.sums()
+    for stage, seconds in sums.items():
+        duration: Duration = getattr(numbers, stage)
+        duration.count += ended.count
+        duration.seconds += seconds
+    if ended.is_alone:
+        _execute(numbers, 1, ended.count, sums)
+
+
+def _execute(numbers: Numbers, rows: int, count: int, stages: Mapping[str, float]) -> None:
+    """Add so many calls of the function, each for so many rows."""
+    numbers.execution_count += count
+    numbers.rows.counts[bisect_left(ROWS, rows)] += count
+    numbers.rows.sum = min(numbers.rows.sum + rows * count, _UINT64)
+    size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
+    durations = numbers.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
+    for stage, duration in durations.items():
+        if stage in stages:
+            duration.count += count
+            duration.seconds += stages[stage]

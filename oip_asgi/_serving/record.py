@@ -53,12 +53,11 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
 def record_end(model: Model, request: Moments | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
     """Note the end of a request, once, however it ends."""
     outcome = "ok" if error is None else outcome_of(error, has_entered=request is not None and request.entered > 0)
-    record = record_of(outcome, request, ended)
-    model.statistics.record(record)
+    model.statistics.record(outcome, request, ended)
     if span is not None:
-        span.end(record, None if request is None else request.id, error)
+        span.end(record_of(outcome, request, ended), None if request is None else request.id, error)
     if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
-        is_refused = record.outcome in ("invalid", "busy") or isinstance(error, NotReady)
+        is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
         if _logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
@@ -68,6 +67,6 @@ def record_end(model: Model, request: Moments | None, span: Span | None, ended: 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
     """Note a request for a model that nobody knows, in the numbers of all such requests: its name is the client's."""
-    statistics.record(record_of("invalid", None, 0.0))
+    statistics.record("invalid", None, 0.0)
     if _logger.isEnabledFor(logging.DEBUG):
         _logger.debug("a request was refused with %d: %s", error.status, escaped(error_text(error)), extra=log_fields("", None, None, 0.0))

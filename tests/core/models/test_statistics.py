@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, record_of
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics
 
 
 @dataclass
@@ -36,11 +36,11 @@ RAISED = replace(ALL, returned=0.0)
 
 
 def answer(statistics: Statistics, request: Noted, ended: float = 4.75) -> None:
-    statistics.record(record_of("ok", request, ended))
+    statistics.record("ok", request, ended)
 
 
 def fail(statistics: Statistics, outcome: Outcome, request: Noted | None, ended: float = 0.0) -> None:
-    statistics.record(record_of(outcome, request, ended))
+    statistics.record(outcome, request, ended)
 
 
 def test_an_answer_counts_in_every_stage() -> None:
