@@ -33,6 +33,7 @@ MOST_ENTRIES: Final = 1000
 
 _UINT64: Final = 2**64 - 1
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
+_STAGES: Final = ("success", "fail", "queue", *_COMPUTE, "cache_hit", "cache_miss")
 
 
 class Moments(Protocol):
@@ -118,6 +119,11 @@ class Duration(msgspec.Struct):
     count: int = 0
     seconds: float = 0.0
 
+    def add(self, other: Duration) -> None:
+        """Count those of another one too."""
+        self.count += other.count
+        self.seconds += other.seconds
+
 
 class Histogram(msgspec.Struct):
     """How many values are in each bucket, and their sum."""
@@ -161,6 +167,10 @@ class Numbers(msgspec.Struct):
     first_responses: Histogram = msgspec.field(default_factory=_make_histogram)  # how long streams took until the first
     rows: Histogram = msgspec.field(default_factory=lambda: Histogram([0] * (len(ROWS) + 1)))  # of each call
 
+    # by stage, what `snapshot` adds to the numbers above: requests with a call of their own, and all others
+    alone: dict[str, Duration] = msgspec.field(default_factory=lambda: {stage: Duration() for stage in _STAGES})
+    others: dict[str, Duration] = msgspec.field(default_factory=lambda: {stage: Duration() for stage in _STAGES})
+
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Numbers).decode
@@ -185,7 +195,20 @@ class Statistics:
         """A copy of all numbers at this moment."""
         with self._lock:
             taken = _encode(self._numbers)
-        return _decode(taken)
+        numbers = _decode(taken)
+        executed = numbers.alone["compute_input"].count
+        if executed:
+            numbers.execution_count += executed
+            numbers.rows.counts[0] += executed
+            numbers.rows.sum = min(numbers.rows.sum + executed, _UINT64)
+            batch = numbers.batches.setdefault(1, {stage: Duration() for stage in _COMPUTE})
+            for stage in _COMPUTE:
+                batch[stage].add(numbers.alone[stage])
+        for counted in (numbers.alone, numbers.others):
+            for stage, duration in counted.items():
+                getattr(numbers, stage).add(duration)
+            counted.clear()
+        return numbers
 
     def record(self, record: Record) -> None:
         """Count a request at its end."""
@@ -196,48 +219,42 @@ class Statistics:
             if record.outcome == "ok":
                 numbers.last_answered = record.ended
                 numbers.inference_count = min(numbers.inference_count + record.inferred, _UINT64)
+            counted = numbers.alone if is_alone else numbers.others
             for stage, seconds in record.stages.items():
-                duration: Duration = getattr(numbers, stage)
+                duration = counted[stage]
                 duration.count += 1
                 duration.seconds += seconds
-            for histogram, observed in ((numbers.durations, record.seconds), (numbers.queues, record.queue)):
-                if observed is not None:
-                    histogram.counts[bisect_left(BUCKETS, observed)] += 1
-                    histogram.sum += observed
-            if is_alone:
-                self._execute(1, record.stages)
+            infer = record.stages.get("compute_infer") if is_alone else None
+            observed = ((numbers.durations, record.seconds), (numbers.queues, record.queue), (numbers.executions, infer))
+            for histogram, value in observed:
+                if value is not None:
+                    histogram.counts[bisect_left(BUCKETS, value)] += 1
+                    histogram.sum += value
         for observer in self.observers:
             observer.request(record)
             if is_alone:
-                observer.execution(1, record.stages.get("compute_infer"))
+                observer.execution(1, infer)
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
         stages = {"compute_input": compute_input}
         if compute_infer is not None:
             stages.update(compute_infer=compute_infer, compute_output=compute_output)
+        size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
         with self._lock:
-            self._execute(rows, stages)
+            numbers = self._numbers
+            numbers.execution_count += 1
+            numbers.rows.counts[bisect_left(ROWS, rows)] += 1
+            numbers.rows.sum = min(numbers.rows.sum + rows, _UINT64)
+            batch = numbers.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
+            for stage, seconds in stages.items():
+                batch[stage].count += 1
+                batch[stage].seconds += seconds
+            if compute_infer is not None:
+                numbers.executions.counts[bisect_left(BUCKETS, compute_infer)] += 1
+                numbers.executions.sum += compute_infer
         for observer in self.observers:
             observer.execution(rows, compute_infer)
-
-    def _execute(self, rows: int, stages: Mapping[str, float]) -> None:
-        numbers = self._numbers
-        numbers.execution_count += 1
-        numbers.rows.counts[bisect_left(ROWS, rows)] += 1
-        numbers.rows.sum = min(numbers.rows.sum + rows, _UINT64)
-        size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
-        durations = numbers.batches.get(size)
-        if durations is None:
-            durations = numbers.batches[size] = {stage: Duration() for stage in _COMPUTE}
-        for stage, duration in durations.items():
-            if stage in stages:
-                duration.count += 1
-                duration.seconds += stages[stage]
-        infer = stages.get("compute_infer")
-        if infer is not None:
-            numbers.executions.counts[bisect_left(BUCKETS, infer)] += 1
-            numbers.executions.sum += infer
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream."""
@@ -248,9 +265,9 @@ class Statistics:
             stages["compute_output"] = compute_output
         is_first = index == 0 and outcome == "success"
         with self._lock:
-            durations = self._numbers.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
+            counted = self._numbers.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
             for stage, seconds in stages.items():
-                duration = durations.setdefault(stage, Duration())
+                duration = counted.setdefault(stage, Duration())
                 duration.count += 1
                 duration.seconds += seconds
             if is_first:
