@@ -1,4 +1,4 @@
-"""The snippets of the READMEs are run, as they are, and their tables, links and commands are looked at.
+"""The snippets of the READMEs and of the guide are run, as they are, and their tables, links and commands are looked at.
 
 The snippets of hosts that not every environment has are run in hosts/test_readme.py.
 """
@@ -163,7 +163,13 @@ def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 350
+    assert len(README.splitlines()) <= 220
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "examples/guide").iterdir()), ids=lambda path: path.name)
+def test_a_page_of_the_guide_has_three_screens_at_most_and_stands_in_the_index(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 150
+    assert f"](guide/{page.name})" in (ROOT / "examples/README.md").read_text()
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))

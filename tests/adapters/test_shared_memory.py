@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, RequestOutput, SharedMemory, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import Array
-from oip_asgi._protocol.tensor_bytes import to_raw
 from tests.support.asking import error
+from tests.support.inside.values import Array, to_raw
 from tests.support.talk import block_until
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi
 

@@ -26,7 +26,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tests.support.processes import ROOT, free_port
+from tests.support.processes import ROOT, running
 
 from .load import Target, by_wrk
 from .machine import cpu_seconds, on_core, share_in_use, two_cores
@@ -84,29 +84,25 @@ class Cell:
 @contextmanager
 def served(command: Sequence[str], path: str, body: bytes, core: int) -> Iterator[tuple[int, int]]:
     """A server on one core: its port and its process."""
-    port = free_port()
-    with TemporaryDirectory() as folder, on_core(core), Path(folder, "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, str(port)], cwd=ROOT, env={**os.environ, **BUSY_THREADS}, stdout=log, stderr=log, start_new_session=True
-        )
+    with TemporaryDirectory() as folder, on_core(core), running([*command, "PORT"], Path(folder, "log"), BUSY_THREADS) as server:
         try:
             end = time.monotonic() + 120
             while True:
                 try:
-                    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"content-type": "application/json"})
+                    request = urllib.request.Request(f"{server.url}{path}", body, {"content-type": "application/json"})
                     urllib.request.urlopen(request, timeout=60).read()
                     break
                 except OSError:
-                    if process.poll() is not None or time.monotonic() > end:
-                        raise LoadFailed(f"{command} does not serve:\n{Path(folder, 'log').read_text()[-2000:]}") from None
+                    if server.process.poll() is not None or time.monotonic() > end:
+                        raise LoadFailed(f"{command} does not serve:\n{server.log.read_text()[-2000:]}") from None
                     time.sleep(0.2)
-            yield port, process.pid
+            yield server.port, server.process.pid
         finally:
-            process.terminate()
+            server.ask_to_end()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
+                server.process.wait(30)
             with suppress(ProcessLookupError):  # LitServe leaves its workers behind, which would disturb the next one
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(server.process.pid, signal.SIGKILL)
 
 
 def cpu_of(pid: int) -> float:

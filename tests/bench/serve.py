@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.run_server import run_gunicorn
+
 ACCELERATORS: Final = ("orjson", "simdjson")
 """The modules of the extra `[fast]`."""
 
@@ -113,20 +115,9 @@ def serve_asgi(app: Any, port: int) -> None:
 
 def serve_wsgi(app: Any, port: int) -> None:
     """gunicorn with one worker of threads: the workers without threads close each connection."""
-    from gunicorn.app.base import BaseApplication
-
-    class Gunicorn(BaseApplication):  # type: ignore[misc]
-        def load_config(self) -> None:
-            settings = {"bind": f"127.0.0.1:{port}", "worker_class": "gthread", "threads": 8, "loglevel": "warning", "keepalive": 60}
-            for name, value in settings.items():
-                self.cfg.set(name, value)
-
-        def load(self) -> Any:
-            return app
-
     # gunicorn reads the command line too
     del sys.argv[1:]
-    Gunicorn().run()
+    run_gunicorn(lambda: app, port, threads=8, loglevel="warning", keepalive=60)
 
 
 def _add_grpc_echo(grpc_server: Any) -> None:

@@ -74,7 +74,7 @@ class Server:
         with ExitStack() as stack:
             with on_core(core):
                 command = self.command(port, grpc_port)
-                process = stack.enter_context(running(command, port, log, environment, f"{self.prefix}/health/live"))
+                process = stack.enter_context(running(command, log, environment, f"{self.prefix}/health/live", port))
             if HTTP in self.floors:
                 process.wait_until_ready()
             else:

@@ -113,7 +113,7 @@ def entered(app: OIPApp, item: int) -> list[str]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and "tests" not in Path(code.co_filename).parts:
+        if event == "call" and ROOT / "tests" not in Path(code.co_filename).parents:
             found.append(f"{Path(code.co_filename).stem}.{code.co_qualname}")
 
     sent = 0

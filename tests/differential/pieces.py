@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi._json import flat
-from oip_asgi._json.data import from_json
-from oip_asgi._protocol.datatypes import DTYPES, Array
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.tensor_bytes import to_raw
 from tests.support.inside import read_in_pieces
+from tests.support.inside.rest import flat, from_json
+from tests.support.inside.values import DTYPES, Array, InvalidRequest, to_raw
 
 NUMBERS = ("0", "1", "-1", "127", "128", "255", "256", "1.0", "2.5", "1e3", "1E-3", "1e300", "-0", "2.4703282292062327208e-324")
 ODD = ("null", "true", "NaN", "-Infinity", '"NaN"', '"a"', '"],["', '"\\""', '"\\u00e9"', '"\\\\"', '"é"', "[", "]", "{}", "01", "")

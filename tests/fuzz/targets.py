@@ -16,15 +16,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceResponse, InferenceServer, TensorSpec
-from oip_asgi._grpc.wire import bytes_head, split
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._protocol.body import Body
-from oip_asgi._protocol.codings import Coding, coding_of
-from oip_asgi._protocol.datatypes import DTYPES, Array
-from oip_asgi._protocol.errors import InferenceError
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, TensorSpec
 from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response, read_in_pieces
+from tests.support.inside.grpc import bytes_head, split
+from tests.support.inside.rest import from_json, to_json
+from tests.support.inside.values import DTYPES, Array, Body, Coding, coding_of, from_raw, to_raw
 from tests.table.rows import rows
 
 SECONDS: Final = 1.0

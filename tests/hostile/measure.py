@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.processes import ROOT, free_port, ready_url
+from tests.support.processes import ROOT, stressed
 
 from .rows import MOST_SECONDS, Hostile
 
@@ -220,35 +220,15 @@ def faults(row: Hostile, cost: Cost) -> list[str]:
     return found
 
 
-def serving(command: list[str]) -> tuple[subprocess.Popen[str], str]:
-    """A server process and its address."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return process, ready_url(process)
-
-
 @contextmanager
 def measured(name: str) -> Iterator[Measured]:
     """A running server, "uvicorn" or "gunicorn", which has answered already: what its start costs is no row's."""
-    command = [sys.executable, "-m", "tests.support.stressed"]
-    if name == "gunicorn":
-        command = [sys.executable, "-m", "tests.support.gunicorned", str(free_port()), "1"]
-    process, address = serving(command)
-    probe = None
-    try:
+    with stressed(name) as (_, address):
         with urllib.request.urlopen(f"http://{address}/pid", timeout=60) as response:
             pid = int(response.read())
-        probe = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.probe", address, str(pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        yield Measured(address, pid, probe)
-    finally:
-        for ended in (probe, process):
-            if ended is not None:
-                with ended:
-                    ended.terminate()
-                    with suppress(BrokenPipeError):
-                        ended.wait(30)
+        command = [sys.executable, "-m", "tests.hostile.probe", address, str(pid)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as probe:
+            try:
+                yield Measured(address, pid, probe)
+            finally:
+                probe.terminate()

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from oip_asgi._json.text import MAX_ARRAYS
+from tests.support.inside.rest import MAX_ARRAYS
 from tests.support.stressed import MAX_BODY_BYTES
 
 from .rows import GOOD, OF_STRINGS, Hostile, document, head_of, post

@@ -19,7 +19,7 @@ MOST_SECONDS = 10.0
 """Of CPU time, for any row; what they took is in the README."""
 
 GROWS, OF_STRINGS = 12, 24
-"""How many times its size a body may take, and one of strings or nested arrays, as the README promises."""
+"""How many times its size a body may take, and one of strings or nested arrays, as the guide promises."""
 
 CONSTANT = 32 * 2**20
 """What any row may cost beside: buffers of sockets, and what malloc keeps."""

@@ -25,7 +25,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import WEB, frame, frames_of
 from tests.support.grpc_ways import MESSAGES, SERVICE, Client, wire_request
-from tests.support.mounted import behind_hypercorn
+from tests.support.threads import behind_hypercorn
 
 INFER = f"/{SERVICE}/ModelInfer"
 FOUR_FLOATS = np.arange(4, dtype="<f4").tobytes()

@@ -1,4 +1,4 @@
-"""The README's snippets for hosts that not every environment has are run, as they are."""
+"""The guide's snippets for hosts that not every environment has are run, as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe for tests of one's own models, as the README has it: without HTTP, with Starlette's TestClient, with httpx, with werkzeug."""
+"""The recipe for tests of one's own models, as the guide has it: without HTTP, with Starlette's TestClient, with httpx, with werkzeug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's model of data frames inside a FastAPI application, for a server process of its own."""
+"""The guide's model of data frames inside a FastAPI application, for a server process of its own."""
 
 from __future__ import annotations
 

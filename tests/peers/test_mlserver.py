@@ -9,7 +9,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
-from oip_asgi._protocol.datatypes import Array
 from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
 from tests.support.inside import decode_request
-from tests.support.processes import free_port, serving
+from tests.support.inside.values import Array
+from tests.support.processes import serving
 
 PYTHON = os.environ.get("MLSERVER_PYTHON")
 
@@ -233,9 +232,8 @@ BY_HAND = """{"inputs": [
 @pytest.fixture(scope="module")
 def score_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """FastAPI with `def score(df: pd.DataFrame) -> pd.DataFrame`, in a server process of its own; the model's address."""
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "tests.peers.frame_site:app", "--port", str(port), "--log-level", "warning"]
-    with serving(command, port, tmp_path_factory.mktemp("frames") / "log") as served:
+    command = ["python", "-m", "uvicorn", "tests.peers.frame_site:app", "--port", "PORT", "--log-level", "warning"]
+    with serving(command, tmp_path_factory.mktemp("frames") / "log") as served:
         yield f"{served.url}/v2/models/score/infer"
 
 

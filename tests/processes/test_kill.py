@@ -6,44 +6,18 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.hostile.measure import serving
+from tests.support.processes import stressed
 from tests.support.talk import block_until
 
 EMPTY = b'{"inputs":[]}'
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def served(name: str, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "tests.support.stressed"]
-    if name == "gunicorn":
-        command = [sys.executable, "-m", "tests.support.gunicorned", str(free_port()), str(workers)]
-    process, address = serving(command)
-    try:
-        yield process, address
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(30)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def infer(address: str, model: str) -> Any:
@@ -80,7 +54,7 @@ def answered(connection: socket.socket) -> int:
 
 @pytest.mark.parametrize("name", ["uvicorn", "gunicorn"])
 def test_sigterm_loses_no_request_that_was_accepted(name: str) -> None:
-    with served(name) as (process, address):
+    with stressed(name) as (process, address):
         assert infer(address, "slow")
         connections = [sent(address) for _ in range(6)]
         process.terminate()
@@ -93,7 +67,7 @@ def test_sigterm_loses_no_request_that_was_accepted(name: str) -> None:
 
 
 def test_a_killed_worker_comes_back_and_the_others_serve_on() -> None:
-    with served("gunicorn", 2) as (process, address):
+    with stressed("gunicorn", 2) as (process, address):
         seen: set[int] = set()
         block_until(lambda: seen.add(worker(address)) or len(seen) == 2)  # type: ignore[func-returns-value]
         victim = min(seen)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.processes import ROOT, Served, environment, free_port, get, post, ready_url, serving
+from tests.support.processes import ROOT, Served, get, post, serving, serving_module
 
 pytest.importorskip("prometheus_client", reason="needs the extra [prometheus]")
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -36,10 +34,9 @@ def samples(served: Served, name: str, **labels: str) -> list[float]:
 def test_the_numbers_of_four_workers_add_up(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    port = free_port()
-    command = [sys.executable, "-m", "tests.support.instrumented", str(port), str(WORKERS)]
+    command = ["python", "-m", "tests.support.instrumented", "PORT", str(WORKERS)]
     env = {"PROMETHEUS_MULTIPROC_DIR": str(shared), "PYTHONPATH": str(ROOT)}
-    with serving(command, port, tmp_path / "log", env) as served, ThreadPoolExecutor(8) as threads:
+    with serving(command, tmp_path / "log", env) as served, ThreadPoolExecutor(8) as threads:
 
         def send(model: str, body: dict[str, Any]) -> Any:
             return post(f"{served.url}/v2/models/{model}/infer", json=body, timeout=30)
@@ -66,17 +63,6 @@ def test_the_numbers_of_four_workers_add_up(tmp_path: Path) -> None:
         assert samples(served, "oip_requests_in_progress", model="echo", state="running") == [0]
         assert samples(served, "oip_model_ready", model="echo") == [1]
         assert samples(served, "oip_model_ready", model="loads") == [1]
-
-
-@contextmanager
-def started(*arguments: str) -> Iterator[str]:
-    """The address of a server process, which ends with the block."""
-    command = [sys.executable, "-m", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, env=environment({"PYTHONPATH": str(ROOT)}), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield ready_url(process)
-        finally:
-            process.terminate()
 
 
 HTTP = """
@@ -114,7 +100,6 @@ assert (config.max_batch_size, config.input[0].name, list(config.input[0].dims))
 
 
 @pytest.mark.clients
-@pytest.mark.clients
 @pytest.mark.parametrize(
     ("serve", "script"),
     [
@@ -125,7 +110,7 @@ assert (config.max_batch_size, config.input[0].name, list(config.input[0].dims))
     ids=["http", "grpc", "grpc.aio"],
 )
 def test_tritonclient_reads_statistics_and_configuration(serve: list[str], script: str) -> None:
-    with started(*serve) as address:
+    with serving_module(*serve) as (_, address):
         # in a process of its own: its messages have the names of others that tests import
         done = subprocess.run(
             [sys.executable, "-c", script.format(address=address)], capture_output=True, text=True, timeout=120, check=False

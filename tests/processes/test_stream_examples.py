@@ -18,7 +18,7 @@ import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
-from tests.support.processes import ROOT, Served, free_port
+from tests.support.processes import ROOT, Served
 from tests.support.processes import serving as serving_process
 from tests.support.talk import block_until
 from tests.support.threads import serving
@@ -54,23 +54,22 @@ def cancelled(served: Served) -> int:
 @pytest.mark.parametrize("name", ["hypercorn", "gunicorn"])
 def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
     """The first word comes long before the last, and a reader that goes stops the model."""
-    port = free_port()
     command = {
-        "hypercorn": f"hypercorn --bind 127.0.0.1:{port} stream_text:asgi_app()",
-        "gunicorn": f"gunicorn --bind 127.0.0.1:{port} --threads 8 stream_text:wsgi_app()",
+        "hypercorn": "hypercorn --bind 127.0.0.1:PORT stream_text:asgi_app()",
+        "gunicorn": "gunicorn --bind 127.0.0.1:PORT --threads 8 stream_text:wsgi_app()",
     }
     endless = {"text_input": "The value of", "max_words": 100_000}
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")])}
-    with serving_process([sys.executable, "-m", *command[name].split()], port, tmp_path / "log", environment) as served:
+    with serving_process(["python", "-m", *command[name].split()], tmp_path / "log", environment) as served:
         with httpx.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
             assert json.loads(next(response.iter_lines()).removeprefix("data: "))["text_output"].strip()
         block_until(lambda: cancelled(served) == 1)
         if name == "hypercorn":
-            spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{port}", "The value of")
+            spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{served.port}", "The value of")
             assert len(spoken.removeprefix("The value of").split()) >= 20
             prompt = wire_input("text_input", "BYTES", {"bytes_contents": [b"The value of"]})
             words = wire_input("max_words", "INT64", {"int64_contents": [100_000]})
-            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
                 read = MESSAGES["ModelStreamInfer.response"].FromString
                 call = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer", response_deserializer=read)(
                     iter([wire_request("writer", [prompt, words]).SerializeToString()]), timeout=30

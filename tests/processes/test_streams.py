@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.processes import Served, free_port, serving
+from tests.support.processes import Served, serving
 
 SITE = "tests.support.streaming_site"
 SERVERS = {
@@ -27,10 +26,8 @@ def running(served: Served) -> int:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_stream(name: str, tmp_path: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", *SERVERS[name].replace("PORT", str(port)).split()]
-    url = f"http://127.0.0.1:{port}/models/slow/generate_stream"
-    with serving(command, port, tmp_path / "log", ready="/health/ready") as served:
+    with serving(["python", "-m", *SERVERS[name].split()], tmp_path / "log", ready="/health/ready") as served:
+        url = f"{served.url}/models/slow/generate_stream"
         with httpx.stream("POST", url, json={"n": 20}, timeout=30) as response:
             events = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line)
             assert next(events) == {"model_name": "slow", "output_0": 0}

@@ -15,9 +15,17 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, SharedTask, Signal, Stopped
-from oip_asgi._runtime.background import BackgroundLoop
-from oip_asgi._runtime.waiting import ClientGone
+from tests.support.inside.runtime import (
+    Await,
+    BackgroundLoop,
+    CancelledWithin,
+    ClientGone,
+    DeadlinePassed,
+    QuitWithin,
+    SharedTask,
+    Signal,
+    Stopped,
+)
 
 ROUNDS = 2000
 ASKING = 4

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._protocol.effects import DeadlinePassed, Run, Signal
-from oip_asgi._runtime.runtime import Inbox, Runtime
-from oip_asgi._runtime.waiting import ClientGone
+from tests.support.inside.runtime import ClientGone, DeadlinePassed, Inbox, Run, Runtime, Signal
 
 
 @pytest.fixture

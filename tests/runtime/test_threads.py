@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oip_asgi._runtime import threads as threads_module
-from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
+from tests.support.inside.runtime import PATIENCE, WorkerThreads
+from tests.support.inside.runtime import threads as threads_module
 
 
 class Outcome:
@@ -264,8 +265,7 @@ def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there
 
 FORKS = """
 import os, threading, time, warnings
-from oip_asgi._protocol.effects import Run
-from oip_asgi._runtime.runtime import Runtime
+from tests.support.inside.runtime import Run, Runtime
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which is the point
 runtime = Runtime(40)
@@ -291,5 +291,7 @@ print("none was lost")
 
 
 def test_no_job_is_lost_behind_a_fork() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.stdout == "none was lost\n", done.stderr

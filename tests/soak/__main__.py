@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.hostile.measure import serving
-from tests.support.processes import free_port
+from tests.support.processes import stressed
 
 from .requests import KINDS, Ask, make
 
@@ -192,12 +191,6 @@ def rested(address: str, pid: int, server: str) -> Held:
     return Held.by(pid)
 
 
-def command(server: str) -> list[str]:
-    if server == "uvicorn":
-        return [sys.executable, "-m", "tests.support.stressed"]
-    return [sys.executable, "-m", "tests.support.gunicorned", str(free_port()), "1", str(THREADS)]
-
-
 def answering(process: subprocess.Popen[str], address: str, server: str) -> int:
     """The process that answers."""
     if server == "uvicorn":
@@ -213,8 +206,7 @@ def main() -> int:
     parser.add_argument("--server", choices=("uvicorn", "gunicorn"), default="uvicorn")
     arguments = parser.parse_args()
     books = Books()
-    process, address = serving(command(arguments.server))
-    try:
+    with stressed(arguments.server, threads=THREADS) as (process, address):
         pid = answering(process, address, arguments.server)
         before = rested(address, pid, arguments.server)
         probe = subprocess.Popen(
@@ -230,10 +222,7 @@ def main() -> int:
         spent = [end - start for start, end in zip(cpu_before, cpu_times(), strict=True)]
         assert probe.returncode == 0, "a health probe was not answered as it must be"
         after = settled(pid, before)
-    finally:
-        process.terminate()
-        code = process.wait(30)
-    return report(Outcome(books, held, health, spent[-1] / sum(spent), before, after, code), arguments)
+    return report(Outcome(books, held, health, spent[-1] / sum(spent), before, after, process.returncode), arguments)
 
 
 @dataclass

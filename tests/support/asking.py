@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._protocol.datatypes import datatype_of
+from oip_asgi import InferenceServer, OIPApp, Tensor
 from tests.support.ways import Answer, Request, over_asgi
 
 
@@ -18,7 +17,7 @@ def described(**arrays: Any) -> list[dict[str, Any]]:
     inputs = []
     for name, value in arrays.items():
         array = np.asarray(value)
-        datatype = "BYTES" if array.dtype.kind in "UO" else datatype_of(array.dtype)
+        datatype = Tensor(name, array).datatype
         inputs.append({"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.ravel().tolist()})
     return inputs
 

@@ -18,8 +18,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
-from oip_asgi._protocol.datatypes import Array
 from oip_asgi.grpc import add_to_server
+from tests.support.inside.values import Array
 
 CLASSES = [f"class {number}" for number in range(10)]
 

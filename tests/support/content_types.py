@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import Array
 from oip_asgi.codecs import InputCodec, RequestCodec
+from tests.support.inside.values import Array
 from tests.support.ways import Answer, Request, over_asgi
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 from typing import Any
 
 import numpy as np
-import uvicorn
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceServer, LoadParameters, OIPApp, TensorSpec
 from tests.support.grpc_ways import SERVINGS
+from tests.support.run_server import run_uvicorn
 
 
 def make_server() -> InferenceServer:
@@ -36,11 +35,7 @@ def main() -> None:
             threading.Event().wait()
     app = Starlette()
     OIPApp(make_server()).install(app)
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen()
-        print(f"127.0.0.1:{bound.getsockname()[1]}", flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[bound])
+    run_uvicorn(app)
 
 
 if __name__ == "__main__":

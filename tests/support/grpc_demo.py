@@ -10,8 +10,8 @@ import pytest
 from grpc_health.v1 import health_pb2_grpc
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._grpc.contents import TYPED
 from tests.support.grpc_ways import Client
+from tests.support.inside.grpc import TYPED
 from tests.table.vectors import Vector
 
 

@@ -9,13 +9,13 @@ import os
 import sys
 from typing import Any
 
-from gunicorn.app.base import BaseApplication
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from werkzeug.wrappers import Request, Response
 
 from oip_asgi import InferenceServer, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.prometheus import instrument
+from tests.support.run_server import run_gunicorn
 
 
 def make_app() -> Any:
@@ -41,26 +41,19 @@ def make_app() -> Any:
     return OIPWSGIMiddleware(metrics, server)
 
 
-class Gunicorn(BaseApplication):  # type: ignore[misc]
-    """gunicorn without its command line."""
-
-    def load_config(self) -> None:
-        settings: dict[str, Any] = {
-            "bind": f"127.0.0.1:{sys.argv[1]}",
-            "workers": int(sys.argv[2]),
-            "worker_class": "gthread",
-            "threads": 4,
-            "preload_app": True,
-            "loglevel": "warning",
-            "graceful_timeout": 10,
-            "child_exit": lambda _, worker: mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
-        }
-        for name, value in settings.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        return make_app()
+def main() -> None:
+    port, workers = map(int, sys.argv[1:])
+    run_gunicorn(
+        make_app,
+        port,
+        workers=workers,
+        threads=4,
+        preload_app=True,
+        loglevel="warning",
+        graceful_timeout=10,
+        child_exit=lambda _, worker: mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
+    )
 
 
 if __name__ == "__main__":
-    Gunicorn().run()
+    main()

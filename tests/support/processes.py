@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,20 +79,24 @@ class Served:
         self.process.send_signal(signal.SIGTERM)
 
 
-def until(is_so: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until something is so, which a process has to do."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @contextmanager
-def running(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
-    """Run a server's command until the block ends, which may begin before the server answers."""
+def running(
+    command: Sequence[str], log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready", port: int | None = None
+) -> Iterator[Served]:
+    """Run a server's command until the block ends, which may begin before the server answers.
+
+    Args:
+        command: Its words. PORT in them stands for the port, and the word `python` for this Python.
+        log: The file for what it prints.
+        env: What its environment has beside this process's.
+        ready: The path that answers 200 when it is ready.
+        port: The port where it serves; None for a free one.
+    """
+    port = port or free_port()
+    words = [sys.executable if word == "python" else word.replace("PORT", str(port)) for word in command]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            words, cwd=ROOT, env=environment(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         served = Served(process, port, log, ready)
         try:
@@ -107,16 +111,35 @@ def running(command: Sequence[str], port: int, log: Path, env: Mapping[str, str]
 
 
 @contextmanager
-def serving(command: Sequence[str], port: int, log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready") -> Iterator[Served]:
-    """Run a server's command until the block ends, which begins when the server answers."""
-    with running(command, port, log, env, ready) as served:
+def serving(
+    command: Sequence[str], log: Path, env: Mapping[str, str] = {}, ready: str = "/v2/health/ready", port: int | None = None
+) -> Iterator[Served]:
+    """The same, but the block begins when the server answers."""
+    with running(command, log, env, ready, port) as served:
         served.wait_until_ready()
         yield served
 
 
-def ready_url(process: subprocess.Popen[str]) -> str:
-    """The address that a server process prints once its port listens."""
-    assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    assert address, "the server process ended before it served"
-    return address
+@contextmanager
+def serving_module(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `python -m` until the block ends, with a module of the tests that prints its address once its port listens; gives the address."""
+    with subprocess.Popen([sys.executable, "-m", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address, "the server process ended before it served"
+            yield process, address
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+
+def stressed(server: str, workers: int = 1, threads: int = 16) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """Run the application of `tests.support.stressed` in "uvicorn", or in "gunicorn" with workers and threads; gives its address too."""
+    if server == "uvicorn":
+        return serving_module("tests.support.stressed")
+    return serving_module("tests.support.gunicorned", str(free_port()), str(workers), str(threads))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import OIPApp, OIPWSGIApp
-from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.support.ways import Request, over_asgi, over_wsgi, send_asgi
 
 INFER = Request("POST", "/models/m/infer", (), b'{"inputs":[]}')
 READY = Request("GET", "/health/ready")
@@ -18,16 +18,6 @@ ways = pytest.mark.parametrize("way", [lambda s: over_asgi(OIPApp(s), ""), lambd
 
 
 async def send(app: Any, request: Request) -> tuple[int, Any]:
-    """One request over ASGI on the running event loop."""
-    sent: list[Any] = []
-    messages = [{"type": "http.request", "body": request.body}]
-
-    async def receive() -> Any:
-        return messages.pop()
-
-    async def record(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": request.method, "path": request.path, "headers": []}
-    await app(scope, receive, record)
-    return sent[0]["status"], json.loads(b"".join(message["body"] for message in sent[1:]) or b"null")
+    """One request over ASGI on the running event loop: the status and the JSON."""
+    answer = await send_asgi(app, request)
+    return answer.status, json.loads(answer.body or b"null")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, TensorSpec
+from tests.support.run_server import run_uvicorn
 
 
 def make_server() -> InferenceServer:
@@ -33,11 +32,7 @@ def main() -> None:
         OIPApp(make_server()).install(app)
     else:
         app = OIPMiddleware(app, make_server())
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen()
-        print(f"127.0.0.1:{bound.getsockname()[1]}", flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[bound])
+    run_uvicorn(app)
 
 
 if __name__ == "__main__":

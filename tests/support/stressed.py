@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import uvicorn
 from fastapi import FastAPI
 from numpy.lib.stride_tricks import as_strided
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
+from tests.support.run_server import run_uvicorn
 
 MAX_BODY_BYTES = int(os.environ.get("STRESSED_MEBIBYTES", "32")) * 2**20
 
@@ -132,12 +131,7 @@ def make_wsgi_app() -> OIPWSGIMiddleware:
 
 def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen(1024)
-        print(f"127.0.0.1:{bound.getsockname()[1]}", flush=True)
-        config = uvicorn.Config(make_app(), log_level="critical", timeout_graceful_shutdown=5)
-        uvicorn.Server(config).run(sockets=[bound])
+    run_uvicorn(make_app(), timeout_graceful_shutdown=5)
 
 
 if __name__ == "__main__":

@@ -73,51 +73,52 @@ class Answer:
 Way: TypeAlias = Callable[[Request], Answer]
 
 
+async def send_asgi(app: Any, request: Request, prefix: str = "", *, root_path: str = "", chunk: int | None = None) -> Answer:
+    """One request to an ASGI application under `prefix`, on the running event loop, the body in one message or in chunks."""
+    raw_path = (prefix + request.path).partition("?")[0]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": root_path + unquote(raw_path),
+        "raw_path": (root_path + raw_path).encode(),
+        "root_path": root_path,
+        "query_string": request.path.partition("?")[2].encode(),
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.all_headers()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    size = chunk or len(request.body) or 1
+    chunks = [request.body[start : start + size] for start in range(0, len(request.body), size)] or [b""]
+    messages = [{"type": "http.request", "body": part, "more_body": place < len(chunks) - 1} for place, part in enumerate(chunks)]
+    sent: list[Any] = []
+    answered = asyncio.Event()
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop(0)
+        await answered.wait()  # the client waits for its answer, and is gone behind it
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            answered.set()
+
+    await app(scope, receive, send)
+    start, *bodies = sent
+    assert start["type"] == "http.response.start"
+    assert [message.get("more_body", False) for message in bodies] == [True] * (len(bodies) - 1) + [False]
+    assert all(type(message.get("body", b"")) is bytes for message in bodies)  # a memoryview hangs daphne
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+    return Answer.of(start["status"], headers, b"".join(message.get("body", b"") for message in bodies), root_path + prefix)
+
+
 def over_asgi(app: Any, prefix: str, *, root_path: str = "", chunk: int | None = None) -> Way:
-    """Requests to an ASGI application under `prefix`, the body in one message or in chunks."""
-
-    async def send_request(request: Request) -> Answer:
-        raw_path = (prefix + request.path).partition("?")[0]
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": request.method,
-            "scheme": "http",
-            "path": root_path + unquote(raw_path),
-            "raw_path": (root_path + raw_path).encode(),
-            "root_path": root_path,
-            "query_string": request.path.partition("?")[2].encode(),
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.all_headers()],
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 80),
-        }
-        size = chunk or len(request.body) or 1
-        chunks = [request.body[start : start + size] for start in range(0, len(request.body), size)] or [b""]
-        messages = [{"type": "http.request", "body": part, "more_body": place < len(chunks) - 1} for place, part in enumerate(chunks)]
-        sent: list[Any] = []
-        answered = asyncio.Event()
-
-        async def receive() -> Any:
-            if messages:
-                return messages.pop(0)
-            await answered.wait()  # the client waits for its answer, and is gone behind it
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-            if message["type"] == "http.response.body" and not message.get("more_body", False):
-                answered.set()
-
-        await app(scope, receive, send)
-        start, *bodies = sent
-        assert start["type"] == "http.response.start"
-        assert [message.get("more_body", False) for message in bodies] == [True] * (len(bodies) - 1) + [False]
-        assert all(type(message.get("body", b"")) is bytes for message in bodies)  # a memoryview hangs daphne
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-        return Answer.of(start["status"], headers, b"".join(message.get("body", b"") for message in bodies), root_path + prefix)
-
-    return lambda request: asyncio.run(send_request(request))
+    """The same as a way in."""
+    return lambda request: asyncio.run(send_asgi(app, request, prefix, root_path=root_path, chunk=chunk))
 
 
 def over_wsgi(app: Any, prefix: str, *, with_target: bool = True) -> Way:

@@ -16,14 +16,12 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._json.data import from_json
-from oip_asgi._protocol.datatypes import dtype_of
-from oip_asgi._protocol.errors import InferenceError
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
+from oip_asgi import InferenceError, InferenceServer, OIPApp
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import SERVINGS, Client, made
+from tests.support.inside.grpc import TYPED
+from tests.support.inside.rest import from_json
+from tests.support.inside.values import dtype_of, from_raw, to_raw
 from tests.support.ways import Answer, Request, over_asgi
 from tests.table.body_rows import limit_rows, raw_request_rows
 from tests.table.json_rows import document_rows

@@ -7,12 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from oip_asgi import TensorSpec
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
+from oip_asgi import Tensor, TensorSpec
 from tests.support.inside import decode_request
+from tests.support.inside.rest import from_json, to_json
+from tests.support.inside.values import DTYPES, Array, InvalidRequest, dtype_of, from_raw, to_raw
 from tests.table.vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -26,7 +24,7 @@ def expected(vector: Vector) -> Array:
 
 def assert_same(array: Array, vector: Vector) -> None:
     assert array.shape == vector.shape
-    assert datatype_of(array.dtype) == vector.datatype
+    assert Tensor("", array).datatype == vector.datatype
     if array.dtype.hasobject:
         assert [type(element) for element in array.ravel().tolist()] == [bytes] * array.size
         assert array.ravel().tolist() == vector.elements

@@ -22,11 +22,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
-from oip_asgi._grpc.frames import FrameReader
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import MESSAGES, SERVICE, made, run_alone, wire_request
+from tests.support.inside.grpc import FrameReader
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 from tests.support.ways import other_asgi_app, over_asgi

@@ -11,12 +11,11 @@ from typing import Any, Final
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._protocol.datatypes import dtype_of
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
+from tests.support.inside.grpc import TYPED
+from tests.support.inside.values import dtype_of, from_raw, to_raw
 from tests.support.ways import over_asgi
 from tests.table.codec_vectors import VECTORS, Vector
 from tests.table.codec_vectors import assert_same as assert_same_value

@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
 from tests.support.grpc_demo import TWO_FLOATS, fp32, logged
 from tests.support.grpc_ways import SERVICE, Client, Serving, wire_request
 from tests.support.inside import break_encoding
+from tests.support.inside.grpc import TYPED
 
 BAD = {
     "raw too short": (wire_request("echo", [fp32()], [b"1234567"]), "inputs[0] ('x'): 7 bytes of binary data, but shape [1, 2] needs 8"),

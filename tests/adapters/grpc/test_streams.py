@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer
-from oip_asgi._grpc.stream import MOST_UNANSWERED
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, WEB, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
 from tests.support.inside import is_idle, outcomes
-from tests.support.mounted import mounted
+from tests.support.inside.grpc import MOST_UNANSWERED
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
+from tests.support.threads import mounted
 
 METHOD = f"/{SERVICE}/ModelStreamInfer"
 WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import httpx
 import numpy as np
 
 from oip_asgi import InferenceServer, OIPApp
-from tests.support.processes import free_port, get, serving
+from tests.support.processes import get, serving
 
 from .formula import Numbers
 from .simulation import Balancer, Replicas, Traffic
@@ -43,9 +42,8 @@ def processes() -> Iterator[list[str]]:
         place = Path(stack.enter_context(TemporaryDirectory()))
         urls = []
         for number in range(REPLICAS.number):
-            port = free_port()
-            command = [sys.executable, "-m", "uvicorn", "--port", str(port), "--no-access-log", "--factory", f"{__name__}:make_app"]
-            urls.append(stack.enter_context(serving(command, port, place / str(number))).url)
+            command = ["python", "-m", "uvicorn", "--port", "PORT", "--no-access-log", "--factory", f"{__name__}:make_app"]
+            urls.append(stack.enter_context(serving(command, place / str(number))).url)
         yield urls
 
 

@@ -51,7 +51,7 @@ def started(names: Sequence[str], core: int) -> Iterator[dict[str, tuple[Served,
             log = Path(folder, f"{name}.log")
             with on_core(core):
                 ready = known[name].ready
-                served = stack.enter_context(running(command, port, log, {"TMPDIR": folder}, ready or "/"))
+                served = stack.enter_context(running(command, log, {"TMPDIR": folder}, ready or "/", port))
             found[name] = served, grpc_port
         for name, (served, grpc_port) in found.items():
             if known[name].ready is None:

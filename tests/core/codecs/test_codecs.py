@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._codecs.pandas_json import PandasJSONCodec
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, NumpyCodec, NumpyRequestCodec, PandasCodec, StringCodec, StringRequestCodec
 from tests.support.asking import ask, get, outputs
+from tests.support.inside.codecs import PandasJSONCodec
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, VECTORS, Vector, assert_same
 

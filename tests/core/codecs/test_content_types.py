@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import Array
 from oip_asgi.codecs import Base64Codec, NumpyCodec, PandasCodec, StringCodec
 from tests.support.asking import ask, error, get
 from tests.support.content_types import (
@@ -42,6 +41,7 @@ from tests.support.content_types import (
     with_type,
 )
 from tests.support.inside import model_names
+from tests.support.inside.values import Array
 from tests.support.ways import Request, over_asgi, ways_into
 from tests.table.content_types import BAD, CASES, Bad, Case
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import Array
 from oip_asgi.codecs import InputCodec, PandasCodec, RequestCodec, StringCodec
 from tests.support.asking import ask, error, get
 from tests.support.content_types import (
@@ -31,6 +30,7 @@ from tests.support.content_types import (
     send,
     with_type,
 )
+from tests.support.inside.values import Array
 
 
 class ById(PandasCodec):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceRequest, Tensor
 from oip_asgi.codecs import DatetimeCodec, PandasCodec
+from tests.support.inside.codecs import datetime_module
 from tests.support.wire import received
 from tests.table.codec_vectors import column
 
@@ -124,7 +125,7 @@ def test_dates_that_are_written_alike_are_what_they_are_alone(
         texts[row % len(texts)] = text[:column] + other + text[column + 1 :]
     at_once = decoded(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oip_asgi._codecs.datetime.points_of", lambda elements: None)
+        patch.setattr(datetime_module, "points_of", lambda elements: None)
         one_by_one = decoded(texts)
     if isinstance(one_by_one, str):
         assert at_once == one_by_one

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import dtype_of
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
 from tests.support.asking import ask, outputs
+from tests.support.inside.values import dtype_of
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, assert_same, column, tensor
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import dtype_of
 from oip_asgi.codecs import TorchCodec
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside.values import dtype_of
 from tests.support.ways import Request, over_asgi
 
 if TYPE_CHECKING:

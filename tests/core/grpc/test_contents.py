@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._grpc.wire import bytes_head
-from oip_asgi._protocol.datatypes import Buffer
-from oip_asgi._protocol.limits import MAX_QUESTION
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc
+from tests.support.inside.grpc import TYPED, bytes_head
+from tests.support.inside.values import MAX_QUESTION, Buffer
 
 SIZE = 2**21
 MODEL = b"\x0a\x04echo"

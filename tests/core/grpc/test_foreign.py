@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._protocol.datatypes import DTYPES, dtype_of
-from oip_asgi._protocol.tensor_bytes import to_raw
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc, trips_of_grpc
+from tests.support.inside.grpc import TYPED
+from tests.support.inside.values import DTYPES, dtype_of, to_raw
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 

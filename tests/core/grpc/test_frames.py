@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from oip_asgi import InferenceError
-from oip_asgi._grpc.frames import FrameReader
-from oip_asgi._protocol.datatypes import Buffer
+from tests.support.inside.grpc import FrameReader
+from tests.support.inside.values import Buffer
 
 
 def frame(message: bytes, *, is_compressed: bool = False) -> bytes:

@@ -13,13 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
-from oip_asgi._grpc.wire import bytes_head, split
-from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
-from oip_asgi._protocol.tensors import object_array
+from oip_asgi import InferenceServer, Tensor
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
+from tests.support.inside.grpc import TYPED, bytes_head, split
+from tests.support.inside.values import DTYPES, Array, dtype_of, from_raw, object_array, to_raw
 
 examples = settings(max_examples=150)
 
@@ -55,7 +52,7 @@ def tensors(draw: st.DrawFn, datatypes: Any) -> Array:
 
 
 def described(name: str, array: Array) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype_of(array.dtype), "shape": array.shape}
+    return {"name": name, "datatype": Tensor("", array).datatype, "shape": array.shape}
 
 
 @examples
@@ -81,8 +78,7 @@ def test_many_strings_come_back(client: Client, odd: bytes, shape: tuple[int, ..
 @examples
 @given(array=tensors(TYPED))
 def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:
-    datatype = datatype_of(array.dtype)
-    assert datatype is not None
+    datatype = Tensor("", array).datatype
     sent = {**described("x", array), "contents": {TYPED[datatype]: array.ravel().tolist()}}
     response = client.ask("ModelInfer", wire_request("echo", [sent]))
     [raw] = response.raw_output_contents

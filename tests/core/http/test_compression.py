@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._protocol.body import Body
-from oip_asgi._protocol.codings import Decoder
-from oip_asgi._protocol.errors import InferenceError, TooLarge
+from oip_asgi import InferenceError
+from tests.support.inside.values import Body, Decoder, TooLarge
 
 BODY = b'{"inputs":[{"name":"x","shape":[4],"datatype":"FP32","data":[1,2,3,4]}]}'
 

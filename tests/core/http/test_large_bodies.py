@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, Tensor
-from oip_asgi._http.response import Response
-from oip_asgi._protocol.body import Body
-from oip_asgi._protocol.datatypes import Buffer
 from tests.support.inside import before_decoding, before_encoding
+from tests.support.inside.http import Response
+from tests.support.inside.values import Body, Buffer
 from tests.support.talk import Talk
 
 MIB = 2**20

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._protocol.datatypes import Array, dtype_of
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.limits import MAX_TENSORS
-from oip_asgi._rest import body as rest
 from tests.support.inside import without_libraries
+from tests.support.inside.rest import from_json, to_json
+from tests.support.inside.rest import rest_body as rest
+from tests.support.inside.values import MAX_TENSORS, Array, InvalidRequest, dtype_of
 
 MIB = 2**20
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest
-from oip_asgi._json import documents
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._rest import body as rest
 from tests.core.rest.test_properties import assert_equal
+from tests.support.inside.rest import documents
+from tests.support.inside.rest import rest_body as rest
+from tests.support.inside.values import InvalidRequest
 
 TEXTS: Final = {
     "as clients write it": b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2.5]}]}',

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from oip_asgi._json import accelerators
-from oip_asgi._json.data import from_json, to_json
+from tests.support.inside.rest import accelerators, from_json, to_json
 
 orjson = pytest.importorskip("orjson")
 

@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import OIPApp
-from oip_asgi._json import accelerators as fast
-from oip_asgi._json import data as json_data
-from oip_asgi._protocol.datatypes import DTYPES, dtype_of
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._rest import body as rest
 from tests.support.inside import decode_request_closely, read_in_pieces, without_libraries
+from tests.support.inside.rest import accelerators as fast
+from tests.support.inside.rest import json_data
+from tests.support.inside.rest import rest_body as rest
+from tests.support.inside.values import DTYPES, InvalidRequest, dtype_of
 from tests.support.ways import Way, over_asgi
 from tests.table.row import Row, table_server
 from tests.table.rows import rows

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._protocol.datatypes import DTYPES
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.tensors import object_array
 from tests.support.inside import decode_request, read_in_pieces
+from tests.support.inside.rest import from_json, to_json
+from tests.support.inside.values import DTYPES, InvalidRequest, object_array
 
 PLAIN = ["element one", "two", "three of them"] * 20
 

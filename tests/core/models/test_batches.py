@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from oip_asgi._models.batches import Batches, Waiting
-from oip_asgi._models.limiter import Limiter, Slot
 from tests.support.inside import in_use
+from tests.support.inside.models import Batches, Limiter, Slot, Waiting
 
 
 class Queue:

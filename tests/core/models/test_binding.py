@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, Tensor, TensorSpec
-from oip_asgi._codecs.registry import Codecs
-from oip_asgi._models.binding import Binding
-from oip_asgi._models.signature import bind
-from oip_asgi._protocol.errors import InvalidRequest
 from oip_asgi.codecs import NumpyRequestCodec, StringCodec
+from tests.support.inside.codecs import Codecs
+from tests.support.inside.models import Binding, bind
+from tests.support.inside.values import InvalidRequest
 
 
 class Call:

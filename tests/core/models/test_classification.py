@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from oip_asgi import InferenceError, InferenceServer, RequestOutput, Tensor, TensorSpec
-from oip_asgi._extensions import classification
-from oip_asgi._extensions.classification import classify
-from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, outputs
+from tests.support.inside.extensions import classification, classify
+from tests.support.inside.values import Array
 
 
 @given(

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._codecs.registry import Codecs
-from oip_asgi._models.handler import Handler
-from oip_asgi._models.lifecycle import Lifecycle
-from oip_asgi._models.loader import Loader
-from oip_asgi._models.options import ModelOptions
-from oip_asgi._protocol.effects import Await, Effect, Run, Spawn, Wait
+from tests.support.inside.codecs import Codecs
+from tests.support.inside.models import Handler, Lifecycle, Loader, ModelOptions
+from tests.support.inside.runtime import Await, Effect, Run, Spawn, Wait
 
 Steps = Generator[Effect, Any, None]
 

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oip_asgi._models.limiter import Limiter, Slot
-from oip_asgi._protocol.effects import Signal
 from tests.support.inside import in_use
+from tests.support.inside.models import Limiter, Slot
+from tests.support.inside.runtime import Signal
 
 
 def entered(limiter: Limiter) -> Slot:

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._models.options import ModelKeywords, ModelOptions
-from oip_asgi._options import ServerOptions
-from oip_asgi._protocol.options import fields_of, tabulate
+from tests.support.inside.models import ModelKeywords, ModelOptions, ServerOptions
+from tests.support.inside.values import fields_of, tabulate
 
-README = Path(__file__).parents[3] / "examples" / "README.md"
+TABLES = Path(__file__).parents[3] / "examples" / "guide" / "options.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
 
 
@@ -40,7 +39,7 @@ def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
 
 @pytest.mark.parametrize("struct", STRUCTS)
 def test_the_documentation_has_the_table_of_all_options(struct: type[msgspec.Struct]) -> None:
-    assert tabulate(struct) in README.read_text(), f"the table should be:\n{tabulate(struct)}"
+    assert tabulate(struct) in TABLES.read_text(), f"the table should be:\n{tabulate(struct)}"
 
 
 @pytest.mark.parametrize(

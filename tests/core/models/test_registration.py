@@ -20,8 +20,8 @@ from sklearn.tree import DecisionTreeClassifier
 from typing_extensions import TypeAliasType
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside.values import Array
 
 X = TensorSpec("x", "FP64", [-1])
 Y = TensorSpec("y", "FP64", [-1])

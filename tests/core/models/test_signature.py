@@ -8,14 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, Tensor, TensorSpec
-from oip_asgi._codecs.registry import Codecs
-from oip_asgi._models.annotations import Outputs
-from oip_asgi._models.binding import Binding
-from oip_asgi._models.results import check_asked, select, to_response
-from oip_asgi._models.signature import bind
-from oip_asgi._protocol.errors import InvalidRequest, ModelFault
-from oip_asgi._protocol.schemas import RequestOutput
+from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, RequestOutput, Tensor, TensorSpec
+from tests.support.inside.codecs import Codecs
+from tests.support.inside.models import Binding, Outputs, bind, check_asked, select, to_response
+from tests.support.inside.values import InvalidRequest, ModelFault
 
 CODECS = Codecs(has_pandas=False)
 X, Y = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("y", "INT64", [1])

@@ -1,4 +1,4 @@
-"""The states of a model: the table, any walk through it, and the README's picture of it."""
+"""The states of a model: the table, any walk through it, and the guide's picture of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, LoadParameters
-from oip_asgi._codecs.registry import Codecs
-from oip_asgi._models.handler import Handler
-from oip_asgi._models.lifecycle import TRANSITIONS, Event, Lifecycle, State, transition
-from oip_asgi._models.loader import Loader
-from oip_asgi._models.options import ModelOptions
-from oip_asgi._protocol.effects import Effect, Run, Spawn, Wait
+from tests.support.inside.codecs import Codecs
+from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Loader, ModelOptions, State, transition
+from tests.support.inside.runtime import Effect, Run, Spawn, Wait
 from tests.support.processes import ROOT
 
 STATES, EVENTS = get_args(State), get_args(Event)
@@ -52,8 +49,8 @@ def picture() -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> registered: with load=", "    [*] --> ready: without", *lines, "```"])
 
 
-def test_the_picture_of_the_readme_is_that_of_the_table() -> None:
-    assert picture() in (ROOT / "examples" / "README.md").read_text()
+def test_the_picture_of_the_guide_is_that_of_the_table() -> None:
+    assert picture() in (ROOT / "examples/guide/models.md").read_text()
 
 
 class Weights:

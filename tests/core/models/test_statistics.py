@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi._models.statistics import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, record_of
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, record_of
 
 
 @dataclass

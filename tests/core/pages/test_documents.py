@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi._http import exchange
 from tests.support.described import LARGE, described_server
+from tests.support.inside.http import http_exchange as exchange
 from tests.support.ways import Request, Way, over_asgi
 
 

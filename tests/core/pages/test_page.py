@@ -15,7 +15,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import oip_asgi
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
-from oip_asgi._docs.page import FILES, POLICY
+from tests.support.inside.http import FILES, POLICY
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
 
 STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, TensorSpec
-from oip_asgi._json import flat
 from tests.support.inside import answer_http
+from tests.support.inside.rest import flat
 
 
 def make_server() -> InferenceServer:

@@ -24,8 +24,8 @@ from oip_asgi import (
     RequestOutput,
     Tensor,
 )
-from oip_asgi._protocol.datatypes import DTYPES, Array
 from tests.support.inside import decode_request
+from tests.support.inside.values import DTYPES, Array
 from tests.support.ways import Request, over_asgi
 
 HEADER = "Inference-Header-Content-Length"

@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from oip_asgi import InferenceServer, OIPApp, RequestOutput
-from oip_asgi._json.data import from_json, to_json
-from oip_asgi._json.text import MAX_DEPTH
-from oip_asgi._protocol.datatypes import DTYPES, Array, dtype_of
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
-from oip_asgi._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, object_array
-from oip_asgi._rest.body import decode_request, encode_response
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
+from tests.support.inside import decode_request, encode_response
+from tests.support.inside.rest import MAX_DEPTH, from_json, to_json
+from tests.support.inside.values import DTYPES, Array, dtype_of, from_raw, object_array, to_raw
 from tests.support.ways import Answer, Request, over_asgi
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, Tensor
-from oip_asgi._protocol import tensor_bytes as raw
-from oip_asgi._protocol.errors import InvalidRequest
-from oip_asgi._protocol.tensors import object_array
 from tests.support.inside import decode_request
+from tests.support.inside.values import InvalidRequest, object_array
+from tests.support.inside.values import tensor_bytes as raw
 
 # zeros, and bytes that look like lengths or marks, are what could be cut or joined at a wrong place
 ELEMENTS = st.lists(

@@ -25,10 +25,10 @@ from oip_asgi import (
     Tensor,
     TensorSpec,
 )
-from oip_asgi._extensions.cache import Cache
-from oip_asgi._protocol.datatypes import Array
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import is_idle, outcomes, waiting_calls
+from tests.support.inside import cache_of, is_idle, outcomes, set_clock, waiting_calls
+from tests.support.inside.extensions import Cache
+from tests.support.inside.values import Array
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
 
@@ -180,7 +180,7 @@ def test_errors_are_not_kept() -> None:
 def test_a_response_ages_and_the_least_used_goes_first() -> None:
     now = [0.0]
     counted = Counted(cache=ResponseCache(ttl=10))
-    counted.server._inside.engine.clock = lambda: now[0]
+    set_clock(counted.server, lambda: now[0])
     for moment, calls in ((0.0, 1), (9.9, 1), (10.0, 2), (19.9, 2), (20.0, 3)):
         now[0] = moment
         assert outputs(ask(counted.server, "m", x=[1])) == {"x": [1]}
@@ -194,7 +194,7 @@ def test_a_response_ages_and_the_least_used_goes_first() -> None:
     assert len(small.calls) == 16
     small.server.infer_sync("m", {"x": x + 1})
     assert len(small.calls) == 17
-    cache = small.server._inside.engine.models.find("m", None).cache
+    cache = cache_of(small.server, "m")
     assert cache is not None
     assert 10_000 < cache.size <= 16_000
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_loading_again_and_unloading_empty_the_cache() -> None:
         for _ in range(2):
             assert outputs(ask(server, "m", x=[0])) == {"output_0": [expected]}
         server.load_sync("m")
-    cache = server._inside.engine.models.find("m", None).cache
+    cache = cache_of(server, "m")
     assert cache is not None
     assert outputs(ask(server, "m", x=[0])) == {"output_0": [3]}
     assert cache.size

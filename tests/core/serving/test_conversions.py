@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._codecs.datetime import DatetimeCodec
+from oip_asgi.codecs import DatetimeCodec
 from tests.support.talk import Talk
 
 DATE = "2020-01-01T00:00:00"

@@ -17,9 +17,9 @@ from numpy._core import multiarray
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, OIPWSGIApp, Tensor
-from oip_asgi._http.response import Response
-from oip_asgi._protocol.datatypes import Array
 from tests.support.inside import answer_http, before_encoding
+from tests.support.inside.http import Response
+from tests.support.inside.values import Array
 from tests.support.ways import Request, over_wsgi
 
 Fill: TypeAlias = Callable[[int], Any]

@@ -279,7 +279,7 @@ def near(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_our_messages_have_the_fields_of_the_documents() -> None:
-    from oip_asgi._extensions import statistics as schemas
+    from tests.support.inside.extensions import statistics as schemas
 
     for document, message in (
         (schemas.ModelStatistics, "ModelStatistics"),

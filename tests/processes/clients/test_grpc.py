@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.support.grpc_ways import SERVE, SERVICE, SERVINGS, run_alone
-from tests.support.processes import ROOT, ready_url
+from tests.support.processes import ROOT, serving_module
 
 IMPORTS = ("import oip_asgi.grpc", "import tritonclient.grpc", "import tritonclient.grpc.aio")
 
@@ -49,16 +49,11 @@ def test_tritonclient_may_come_after_the_servers_messages() -> None:
 
 @pytest.mark.parametrize("kind", SERVINGS)
 def test_a_client_that_knows_no_messages_asks_for_them(kind: str) -> None:
-    command = [sys.executable, "-m", "tests.support.served_grpc", kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            with grpc.insecure_channel(ready_url(process)) as channel:
-                database = ProtoReflectionDescriptorDatabase(channel)
-                assert SERVICE in database.get_services()
-                methods = DescriptorPool(database).FindServiceByName(SERVICE).methods_by_name
-                answers = {name: ask_described(channel, methods[name], question) for name, question in QUESTIONS.items()}
-        finally:
-            process.terminate()
+    with serving_module("tests.support.served_grpc", kind) as (_, address), grpc.insecure_channel(address) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert SERVICE in database.get_services()
+        methods = DescriptorPool(database).FindServiceByName(SERVICE).methods_by_name
+        answers = {name: ask_described(channel, methods[name], question) for name, question in QUESTIONS.items()}
     assert answers["ServerLive"] == {"live": True}
     assert answers["ModelMetadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "2"]}]
     assert answers["ModelInfer"]["outputs"] == [{"name": "x", "datatype": "INT8", "shape": ["2"]}]

@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
-from oip_asgi._protocol.datatypes import Array
 from tests.support.grpc_ways import Client, wire_request
+from tests.support.inside.values import Array
 from tests.support.processes import ROOT, environment
 
 X = np.random.default_rng(7).normal(size=(5, 3)).astype("<f4")

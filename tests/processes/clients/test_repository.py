@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.processes import ROOT, ready_url
+from tests.support.processes import serving_module
 
 ASK = """
 import json, sys
@@ -65,14 +65,10 @@ assert client.is_model_ready("org/affine")
     ("kind", "statuses"), [("http", ("400", "503")), ("grpc", ("StatusCode.INVALID_ARGUMENT", "StatusCode.UNAVAILABLE"))]
 )
 def test_tritonclient_lists_loads_and_unloads(kind: str, statuses: tuple[str, str]) -> None:
-    served = [sys.executable, "-m", "tests.support.controlled", "grpc" if kind == "grpc" else "rest"]
-    with subprocess.Popen(served, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            # its messages are called as other packages' are, so it has a process of its own
-            asked = [sys.executable, "-c", ASK.format(kind=kind), ready_url(process)]
-            done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
-        finally:
-            process.terminate()
+    with serving_module("tests.support.controlled", "grpc" if kind == "grpc" else "rest") as (_, address):
+        # its messages are called as other packages' are, so it has a process of its own
+        asked = [sys.executable, "-c", ASK.format(kind=kind), address]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     files, config, path, unloaded = done.stdout.splitlines()
     wrong, unavailable = statuses

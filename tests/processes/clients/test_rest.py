@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,19 +17,15 @@ from kserve.inference_client import InferenceRESTClient, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from oip_asgi._protocol.datatypes import DTYPES, Array
-from tests.support.processes import ROOT, ready_url
+from tests.support.inside.values import DTYPES, Array
+from tests.support.processes import serving_module
 
 
 @pytest.fixture(scope="module", params=["install", "middleware"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     """ "127.0.0.1:port" of a server process."""
-    command = [sys.executable, "-m", "tests.support.served", request.param]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            yield ready_url(process)
-        finally:
-            process.terminate()
+    with serving_module("tests.support.served", request.param) as (_, address):
+        yield address
 
 
 ARRAYS: list[Array] = [

@@ -175,7 +175,7 @@ def started(command: list[str], place: Path) -> Iterator[Served]:
     config.write_text(config.read_text().replace("8080", str(port)))
     words = [word.replace("8080", str(port)) for word in command]
     inside = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(place), *words]
-    with serving([*READ_ONLY, *inside], port, place / "log", {"PYTHONDONTWRITEBYTECODE": "1"}) as served:
+    with serving([*READ_ONLY, *inside], place / "log", {"PYTHONDONTWRITEBYTECODE": "1"}, port=port) as served:
         yield served
 
 

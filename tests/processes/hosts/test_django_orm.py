@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import ROOT, environment, free_port, get, post, serving
+from tests.support.processes import ROOT, environment, get, post, serving
 
 PLACE = "tests.support.django_orm_site"
 SECONDS = 60
@@ -82,10 +82,8 @@ def test_within_a_transaction_as_test_cases_are(session: str, database: str, mor
 
 @pytest.fixture(scope="module", params=SERVERS)
 def url(request: pytest.FixtureRequest, session: str, database: str, more: Mapping[str, str], tmp_path_factory: Any) -> Iterator[str]:
-    port = free_port()
-    command = SERVERS[request.param].replace("PORT", str(port)).split()
     log: Path = tmp_path_factory.mktemp("server") / "log"
-    with serving(command, port, log, {"ORM_DATABASE": database, **more}) as served:
+    with serving(SERVERS[request.param].split(), log, {"ORM_DATABASE": database, **more}) as served:
         yield served.url
 
 

@@ -24,7 +24,7 @@ import tritonclient.grpc.aio
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.support.grpc_ways import SERVICE, wire_request
-from tests.support.processes import until
+from tests.support.talk import block_until
 
 from .grpc_servers import KINDS, make_certificate, started
 
@@ -140,7 +140,7 @@ def test_a_server_that_is_told_to_stop(kind: str, tmp_path: Path) -> None:
         with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
             infer: Any = channel.unary_unary(f"/{SERVICE}/ModelInfer")
             call = infer.future(message, metadata=[*PLEASE.items()], timeout=30)
-            until(mark.exists, 30)
+            block_until(mark.exists)
             served.ask_to_end()
             if KINDS[kind].finishes:
                 assert str(mark).encode() in call.result()

@@ -21,7 +21,8 @@ from tests.bench.rows import GRPC, LoadFailed, Row
 from tests.support.grpc_asgi import frame
 from tests.support.grpc_ways import SERVICE, UNLIMITED, Client, wire_request
 from tests.support.http2 import Connection
-from tests.support.processes import Served, get, until
+from tests.support.processes import Served, get
+from tests.support.talk import block_until
 
 from .grpc_servers import KINDS, started
 from .strain_site import MEBIBYTE
@@ -78,7 +79,7 @@ def settled(look: Callable[[], int]) -> int:
         time.sleep(0.1)
         return len(seen) > 5 and len(set(seen[-5:])) == 1
 
-    until(is_still)
+    block_until(is_still)
     return seen[-1]
 
 
@@ -100,7 +101,7 @@ def test_a_stream_that_is_read_slowly(kind: str, served: Served) -> None:
         if KINDS[kind].waits_for_readers:
             slow.read(stream, 20 * MEBIBYTE)
             assert first < settled(lambda: noted(served, "made")) - made < first + 40
-    until(lambda: noted(served, "ended") > 0)
+    block_until(lambda: noted(served, "ended") > 0)
 
 
 def test_responses_that_nobody_reads(served: Served) -> None:
@@ -125,11 +126,11 @@ def test_a_client_that_goes(request: pytest.FixtureRequest, site: str, path: str
     begun, cancelled = noted(served, "begun"), noted(served, "cancelled")
     with Connection(served.port) as going:
         stream = going.call(path, framed(model, 600), is_last=is_last)
-        until(lambda: noted(served, "begun") > begun)
+        block_until(lambda: noted(served, "begun") > begun)
         if resets:
             going.reset(stream)
-            until(lambda: noted(served, "cancelled") > cancelled)
-    until(lambda: noted(served, "cancelled") > cancelled)
+            block_until(lambda: noted(served, "cancelled") > cancelled)
+    block_until(lambda: noted(served, "cancelled") > cancelled)
     client = Client(f"127.0.0.1:{served.port}")
     with client.channel:
         # the only slot of the model is free

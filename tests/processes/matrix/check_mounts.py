@@ -16,7 +16,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from tests.support.processes import ROOT, free_port, serving, with_variable
+from tests.support.processes import ROOT, serving, with_variable
 
 from .check_servers import (  # noqa: F401  (the tests of all servers, asked of these)
     Kind,
@@ -90,9 +90,7 @@ def kind(mount: Mount) -> Kind:
 
 
 def test_the_example_serves_both(mount: Mount, tmp_path: Path) -> None:
-    port = free_port()
-    command = [sys.executable if word == "python" else word for word in mount.example.replace("PORT", str(port)).split()]
-    with serving(command, port, tmp_path / "log") as running, httpx.Client(base_url=running.url) as client:
+    with serving(mount.example.split(), tmp_path / "log") as running, httpx.Client(base_url=running.url) as client:
         outputs = client.post("/v2/models/double/infer", json=ASKED).json()["outputs"]
         path, own = mount.own
         assert client.post(path, json={"x": 3}).json() == own
@@ -109,9 +107,7 @@ def test_the_example_checks_itself(mount: Mount) -> None:
 
 def test_nothing_is_left_of_it(mount: Mount, tmp_path: Path) -> None:
     """Both start processes of their own, which end with the one that is asked to."""
-    port = free_port()
-    command = [sys.executable if word == "python" else word for word in mount.example.replace("PORT", str(port)).split()]
-    with serving(command, port, tmp_path / "log", {"MARK": str(tmp_path)}):
+    with serving(mount.example.split(), tmp_path / "log", {"MARK": str(tmp_path)}):
         pass
     end = time.monotonic() + 30
     while left := with_variable(f"MARK={tmp_path}"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +19,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
-from tests.support.processes import Served, free_port, serving, until
+from tests.support.processes import Served, serving
+from tests.support.talk import block_until
 from tests.support.ways import EXTENSIONS
 
 from .models import MAX_BODY_BYTES
@@ -65,9 +65,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def start(kind: Kind, place: Path) -> Any:
-    port = free_port()
-    command = kind.command.replace("PORT", str(port)).split()
-    return serving([sys.executable if word == "python" else word for word in command], port, place / "log")
+    return serving(kind.command.split(), place / "log")
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +245,7 @@ def test_shutdown_with_a_request_in_flight(kind: Kind, tmp_path: Path) -> None:
 
         asking = Thread(target=request)
         asking.start()
-        until(mark.exists, 30)
+        block_until(mark.exists)
         served.ask_to_end()
         try:
             served.process.wait(20)
@@ -274,9 +272,8 @@ ROOT_PATHS = {
 @pytest.mark.parametrize("name", ROOT_PATHS)
 def test_behind_a_proxy_at_a_path(name: str, tmp_path: Path) -> None:
     command, prefix = ROOT_PATHS[name]
-    port = free_port()
-    with serving(command.replace("PORT", str(port)).split(), port, tmp_path / "log", ready=f"{prefix}/v2/health/ready"):
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    with serving(command.split(), tmp_path / "log", ready=f"{prefix}/v2/health/ready") as served:
+        connection = HTTPConnection("127.0.0.1", served.port, timeout=30)
         assert ask(connection, "POST", prefix + INFER, SMALL).body == ECHOED
         for path in ("/v2", "/v2/", "/v2/models"):
             assert ask(connection, "GET", prefix + path).status == 200

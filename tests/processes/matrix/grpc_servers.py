@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import trustme
 
-from tests.support.processes import Served, free_port, running
+from tests.support.processes import Served, running
 
 
 class Kind(NamedTuple):
@@ -59,12 +59,12 @@ def make_certificate(place: Path) -> Certificate:
 
 def started(name: str, app: str, place: Path, certificate: Certificate | None = None) -> AbstractContextManager[Served]:
     """Run an application under one of `KINDS` until the block ends, which may begin before the server answers."""
-    kind, port = KINDS[name], free_port()
+    kind = KINDS[name]
     words = f"{kind.command} {kind.tls if certificate else ''} {app}".split()
     settings = place / "settings.toml"
     settings.write_text(_SETTINGS)
     values = {"SETTINGS": str(settings)}
     if certificate is not None:
         values |= {"CERTIFICATE": str(certificate.certificate), "KEY": str(certificate.key)}
-    command = [values.get(word, word.replace("PORT", str(port))) for word in words]
-    return running(command, port, place / "log")
+    command = [values.get(word, word) for word in words]
+    return running(command, place / "log")

@@ -21,16 +21,15 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.described import LARGE
 from tests.support.page_site import MARKUP
-from tests.support.processes import Served, free_port, serving
+from tests.support.processes import Served, serving
 
 PLACES = ["/v2/docs", "/v2/docs/", "/shop/v2/docs", "/shop/v2/docs/"]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "tests.support.page_site:app", "--port", str(port), "--no-access-log"]
-    with serving(command, port, tmp_path_factory.mktemp("page") / "site.log", ready="/v2/health/live") as served:
+    command = ["python", "-m", "uvicorn", "tests.support.page_site:app", "--port", "PORT", "--no-access-log"]
+    with serving(command, tmp_path_factory.mktemp("page") / "site.log", ready="/v2/health/live") as served:
         yield served
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.processes import ROOT, environment, ready_url
+from tests.support.processes import environment, serving_module
 
 SERVERS = {"http": ["tests.support.served", "install"], "grpc": ["tests.support.served_grpc", "grpc.aio"]}
 QUICKLY = [
@@ -32,12 +31,8 @@ JSON = ["--input-tensor-format", "json", "--output-tensor-format", "json"]
 
 @pytest.fixture(scope="module", params=SERVERS)
 def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    command = [sys.executable, "-m", *SERVERS[request.param]]
-    with subprocess.Popen(command, cwd=ROOT, env=environment({"PYTHONPATH": str(ROOT)}), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield request.param, ready_url(process)
-        finally:
-            process.terminate()
+    with serving_module(*SERVERS[request.param]) as (_, address):
+        yield request.param, address
 
 
 def measure(address: tuple[str, str], *options: str) -> dict[str, int]:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,18 +30,17 @@ VARIABLES = {"$__rate_interval": "5s", "$job": ".*", "$model": ".*"}
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Prometheus, after ten seconds of requests: five in six good, one in six wrong."""
     place = tmp_path_factory.mktemp("prometheus")
-    port, own = free_port(), free_port()
+    port = free_port()
     config = (GRAFANA / "prometheus.yml").read_text().replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     (place / "prometheus.yml").write_text(config.replace("rules.yml", str(GRAFANA / "rules.yml")))
-    script = f"import sys; sys.path.insert(0, 'examples'); import metrics, uvicorn; uvicorn.run(metrics.make_app(), port={port})"
-    example = [sys.executable, "-c", script]
+    script = "import sys; sys.path.insert(0, 'examples'); import metrics, uvicorn; uvicorn.run(metrics.make_app(), port=PORT)"
     command = [
         str(PROGRAMS / "prometheus"), f"--config.file={place / 'prometheus.yml'}", f"--storage.tsdb.path={place / 'data'}",
-        f"--web.listen-address=127.0.0.1:{own}",
+        "--web.listen-address=127.0.0.1:PORT",
     ]  # fmt: skip
     with (
-        serving(example, port, place / "example.log") as served,
-        serving(command, own, place / "prometheus.log", ready="/-/ready") as running,
+        serving(["python", "-c", script], place / "example.log", port=port) as served,
+        serving(command, place / "prometheus.log", ready="/-/ready") as running,
         ThreadPoolExecutor(6) as threads,
     ):
         end = time.monotonic() + SECONDS

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from oip_asgi._protocol.datatypes import Array
+from tests.support.inside.values import Array
 
 ARRAYS: list[Array] = [
     np.array([[True, False], [False, True]]),

@@ -14,8 +14,9 @@ from kserve.inference_client import InferenceGRPCClient
 from kserve.protocol.grpc import grpc_predict_v2_pb2
 from kserve.protocol.infer_type import RequestedOutput
 
-from oip_asgi._protocol.datatypes import Array, datatype_of
+from oip_asgi import Tensor
 from tests.support.grpc_ways import fields_of, own_fields
+from tests.support.inside.values import Array
 
 from .arrays import ARRAYS, assert_same, named
 
@@ -34,7 +35,7 @@ def run(address: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
 
 
 def request(model: str, array: Array, *, raw: bool, **fields: Any) -> Any:
-    tensor = kserve.InferInput("x", list(array.shape), datatype_of(array.dtype))
+    tensor = kserve.InferInput("x", list(array.shape), Tensor("", array).datatype)
     if raw:
         tensor.set_data_from_numpy(array, binary_data=True)
     else:
@@ -73,7 +74,7 @@ def test_infers_raw(address: str, array: Array) -> None:
 def test_typed_inputs_come_back_raw(address: str, array: Array) -> None:
     answer = run(address, lambda client: client.infer(request("echo", array, raw=False)))
     [output] = answer.outputs
-    assert (output.shape, output.datatype) == (list(array.shape), datatype_of(array.dtype))
+    assert (output.shape, output.datatype) == (list(array.shape), Tensor("", array).datatype)
     assert_same(output.as_numpy(), array)
 
 

@@ -14,8 +14,8 @@ import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from oip_asgi import InferenceServer
-from oip_asgi._protocol.datatypes import DTYPES, Array
 from tests.support.grpc_ways import blocking, fields_of, own_fields
+from tests.support.inside.values import DTYPES, Array
 
 from .arrays import ARRAYS, assert_same, named
 

@@ -11,8 +11,6 @@ import inspect
 import queue
 import re
 import secrets
-import subprocess
-import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
@@ -26,7 +24,7 @@ import tritonclient.http.aio as http_awaiting
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
-from tests.support.processes import ROOT, ready_url
+from tests.support.processes import serving_module
 
 MODULES: Final[dict[str, Any]] = {"http": http_blocking, "http.aio": http_awaiting, "grpc": grpc_blocking, "grpc.aio": grpc_awaiting}
 PREFIX: Final = f"oip_methods_{secrets.token_hex(4)}_"
@@ -91,12 +89,8 @@ class Asker:
 
 @pytest.fixture(scope="module")
 def addresses() -> Iterator[list[str]]:
-    command = [sys.executable, "-m", "tests.support.complete", PREFIX]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            yield ready_url(process).split()
-        finally:
-            process.terminate()
+    with serving_module("tests.support.complete", PREFIX) as (_, printed):
+        yield printed.split()
 
 
 @pytest.fixture(params=MODULES)

@@ -1,6 +1,7 @@
-"""What tests ask of the inside of a server, one function for each question: the one module of the tests that knows how the inside is built.
+"""The one door to the inside of the package: what tests ask of a server, one function for each question, and, in the modules beside, the
+private names that a test of one part needs.
 
-It needs no extra. Tests of one part of the core, in the folder of that part, import that part themselves.
+No other file of the tests or examples imports a private module, so a module that moves costs one line here. It needs no extra.
 """
 
 from __future__ import annotations
@@ -13,24 +14,14 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
-from oip_asgi._grpc import exchange as grpc_exchange
-from oip_asgi._grpc import infer as grpc_infer
-from oip_asgi._grpc import messages as grpc_messages
-from oip_asgi._grpc.method import Method, Reply
-from oip_asgi._grpc.stream import stream_exchange
-from oip_asgi._http import exchange as http_exchange
-from oip_asgi._http.request import Head
-from oip_asgi._http.response import Response
-from oip_asgi._json import accelerators, documents, text
-from oip_asgi._json import data as json_data
-from oip_asgi._models.limiter import Limiter, Slot
-from oip_asgi._models.statistics import Statistics
-from oip_asgi._models.uses import Uses
-from oip_asgi._protocol.datatypes import Buffer
-from oip_asgi._protocol.effects import Fed, Run, Work
-from oip_asgi._rest import body as rest
-from oip_asgi._runtime.drive import drive, drive_async
-from oip_asgi._runtime.waiting import Gone
+from tests.support.inside.extensions import Cache
+from tests.support.inside.grpc import Method, Reply, grpc_exchange, grpc_infer, grpc_messages, stream_exchange
+from tests.support.inside.http import Head, Response, http_exchange
+from tests.support.inside.models import Limiter, Slot, Statistics, Uses
+from tests.support.inside.rest import accelerators, documents, json_data, json_text
+from tests.support.inside.rest import rest_body as rest
+from tests.support.inside.runtime import Fed, Gone, Run, Work, drive, drive_async
+from tests.support.inside.values import Buffer
 
 T = TypeVar("T")
 
@@ -102,6 +93,16 @@ def bounds(server: InferenceServer) -> dict[str, tuple[int, int]]:
     return {model.name: (model.limiter.max_concurrency, model.limiter.max_queue) for model in server._inside.engine.models}
 
 
+def cache_of(server: InferenceServer, name: str) -> Cache | None:
+    """The cache of a model."""
+    return server._inside.engine.models.find(name, None).cache
+
+
+def set_clock(server: InferenceServer, clock: Callable[[], float]) -> None:
+    """Let the server read the time from `clock`."""
+    server._inside.engine.clock = clock
+
+
 def with_plain_view(patterns: list[Any]) -> list[Any]:
     """Django's URL patterns with the view of servers without an async model, whatever models there are."""
     for pattern in patterns:
@@ -129,7 +130,7 @@ def read_in_pieces(patch: pytest.MonkeyPatch, size: int) -> None:
     """Read all JSON `data` as if it were long, in pieces of so many bytes."""
     patch.setattr(json_data, "_SHORT", 0)
     patch.setattr(json_data, "PIECE", size)
-    patch.setattr(text, "PIECE", size)
+    patch.setattr(json_text, "PIECE", size)
 
 
 def without_libraries(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,5 @@
+"""Extensions: classification, the cache, statistics."""
+
+from oip_asgi._extensions import classification, statistics
+from oip_asgi._extensions.cache import Cache
+from oip_asgi._extensions.classification import classify

@@ -1,0 +1,23 @@
+"""The effects that the core asks for, and what carries them out: threads, loops, waiting."""
+
+from oip_asgi._protocol.effects import (
+    Await,
+    CancelledWithin,
+    DeadlinePassed,
+    Effect,
+    Fed,
+    QuitWithin,
+    Run,
+    SharedTask,
+    Signal,
+    Spawn,
+    Stopped,
+    Wait,
+    Work,
+)
+from oip_asgi._runtime import threads
+from oip_asgi._runtime.background import BackgroundLoop
+from oip_asgi._runtime.drive import drive, drive_async
+from oip_asgi._runtime.runtime import Inbox, Runtime
+from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
+from oip_asgi._runtime.waiting import ClientGone, Gone
