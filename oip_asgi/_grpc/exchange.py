@@ -22,7 +22,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, NotFound, shown
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
-from .._serving.pipeline import answered, opened
+from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from .infer import GRPCForm
 from .messages import encode_metadata
@@ -64,7 +64,7 @@ def respond(
     except InferenceError as error:
         record_unknown(engine.unknown, error)
         raise
-    return (yield from answered((yield from opened(engine, model, form))))
+    return (yield from infer(engine, model, form, answer_once))
 
 
 def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:

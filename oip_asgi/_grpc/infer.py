@@ -25,14 +25,14 @@ _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7
 class GRPCForm:
     """One `ModelInfer` call."""
 
-    __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "_size", "model_name", "model_version", "timeout", "transport")
+    __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "model_name", "model_version", "size", "timeout", "transport")
 
     def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float, *, in_parts: bool = False) -> None:
         self.transport = transport
         self._in_parts = in_parts
         self.timeout = timeout
         self._method = method
-        self._size = len(body)
+        self.size = len(body)
         self._parsed = body
         self._raw: list[memoryview] = []
         if len(body) > LOOP_BYTES:
@@ -54,9 +54,6 @@ class GRPCForm:
 
     def read(self) -> Buffer:
         return self._parsed
-
-    def size(self, _: Buffer) -> int:
-        return self._size
 
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
         message = self._message

@@ -104,8 +104,9 @@ class _Request:
     def read(self) -> Read | Buffer:
         return self._form.read()
 
-    def size(self, body: Buffer) -> int:
-        return self._form.size(body)
+    @property
+    def size(self) -> int:
+        return self._form.size
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         return self._form.decode(body, model, lend)

@@ -26,10 +26,10 @@ from .._protocol.headers import joined
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
-from .._serving.pipeline import answered, opened
+from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from . import pages
-from .generate import answer_once, answer_with_events
+from .generate import answer_with_document, answer_with_events
 from .infer import RestForm
 from .request import Head
 from .response import JSON, Response, encoded_json, json_response, refusal, respond
@@ -131,7 +131,7 @@ def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
-    return (yield from answered((yield from opened(request.engine, model, request.form))))
+    return infer(request.engine, model, request.form, answer_once)
 
 
 def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
@@ -139,7 +139,7 @@ def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _generate(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_once(request.engine, model, request.form)
+    return answer_with_document(request.engine, model, request.form)
 
 
 def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:

@@ -75,8 +75,9 @@ class DocumentForm:
     def read(self) -> Read:
         return self._rest.read()
 
-    def size(self, body: Buffer) -> int:
-        return len(body)
+    @property
+    def size(self) -> int | None:
+        return None
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
@@ -113,7 +114,7 @@ class DocumentForm:
         return self._frame % generate.encode_response(response, self._head)
 
 
-def answer_once(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
+def answer_with_document(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
     text = yield from only(model, Stream(engine, model, DocumentForm(request, b"%b", may_be_flat=True)))
     return respond(200, [JSON], [text])

@@ -20,6 +20,7 @@ class RestForm(Incoming):
     """One inference request over HTTP: how its body is decoded, and its response encoded."""
 
     timeout: float = math.inf
+    size: int | None = None
 
     @property
     def transport(self) -> Any:
@@ -27,9 +28,6 @@ class RestForm(Incoming):
 
     def named_headers(self) -> Mapping[str, str]:
         return self.head.named_headers()
-
-    def size(self, body: Buffer) -> int:
-        return len(body)
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.header_length

@@ -19,8 +19,8 @@ from .._protocol.errors import ModelFault
 from .._protocol.tensors import InferenceResponse
 from .batch_key import key_of
 from .batch_rows import check_rows
-from .call import Call, ModelRaised
-from .execution import Execution, Member, is_long
+from .call import Call, ModelRaised, is_short
+from .execution import Execution, Member
 from .nesting import Held, enter_within
 
 T = TypeVar("T")
@@ -56,10 +56,10 @@ def _decode(call: Call[Any]) -> None:
 def _wait(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
     """Wait until a request has a slot, or has shared the call of another."""
     call = member.call
-    call.entered = now = call.engine.clock()
+    call.timings.entered = now = call.engine.clock()
     key, rows, hold = None, member.count(), 0.0 if call.engine.stopping else batching.delay
     if rows and rows <= batching.most:
-        key = key_of(call.handler, call.binding, call.request, call.tensors, call.content_type, call.engine.codecs)
+        key = key_of(call.handler, call.decoded, call.engine.codecs)
     if key is None:
         key, hold = member, 0.0  # it runs alone
     elif call.deadline != math.inf:
@@ -85,7 +85,7 @@ def _collect(member: Member[T], batching: Batching) -> Steps[T]:
         if call.handler.kind == "inline":
             answer: T | None = call.engine.call_here(work)
         else:
-            late = None if call.deadline == math.inf else call.failed_late
+            late = None if call.deadline == math.inf else call.log_late
             answer = yield Run(work, "model", deadline=call.deadline, for_client=True, late=late)
         if answer is not None:
             return answer
@@ -100,7 +100,7 @@ def _collect_here(member: Member[T], batching: Batching) -> T | None:
         raise Stopped
     is_last = True
     try:
-        is_last = call.decode_in_time()
+        is_last = call.is_decoded or call.decode_in_time()
         if not is_last:
             return None
         if len(waiting) > 1:
@@ -125,9 +125,9 @@ def _run(execution: Execution, member: Member[Any]) -> InferenceResponse:
 
 def _run_alone(member: Member[Any]) -> InferenceResponse:
     """The response of a request that shares its call with none: without an `Execution`, as that would take four times as long."""
-    call, rows = member.call, member.rows
-    call.started = call.engine.clock()
-    call.called = call.returned = 0.0
+    call, timings, rows = member.call, member.call.timings, member.rows
+    timings.started = call.engine.clock()
+    timings.called = timings.returned = 0.0
     try:
         response: InferenceResponse = Context().run(_run_within, call, member.held)
         if rows is not None:
@@ -137,12 +137,12 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
         raise ModelRaised from fault
     finally:
         if rows == 1:
-            call.rows = None  # it is counted as one of a model without batches
-        elif call.called:
+            timings.rows = None  # it is counted as one of a model without batches
+        elif timings.called:
             infer, made = None, 0.0
-            if call.returned:
-                infer, made = call.returned - call.called, call.engine.clock() - call.returned
-            call.model.statistics.record_execution(call.rows or 0, call.called - call.started, infer, made)
+            if timings.returned:
+                infer, made = timings.returned - timings.called, call.engine.clock() - timings.returned
+            call.model.statistics.record_execution(timings.rows or 0, timings.called - timings.started, infer, made)
     return response
 
 
@@ -189,7 +189,7 @@ def _finish(member: Member[T]) -> Steps[T]:
     call, response = member.call, member.take()
     if member.answer is not None:
         return member.answer
-    if not is_long(call, response):
+    if is_short(call, response):
         return call.encode(response)
     encoded: T = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded

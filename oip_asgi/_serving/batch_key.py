@@ -5,7 +5,7 @@ Two requests may where they differ in their rows alone. What the function, or a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from .._codecs.column_reading import are_for_nanoseconds
@@ -14,10 +14,10 @@ from .._codecs.pandas import PandasCodec
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
 from .._extensions.reserved import OF_TREATMENT
-from .._models.binding import Binding
 from .._models.handler import Handler
 from .._protocol.schemas import Parameters
-from .._protocol.tensors import InferenceRequest, Tensor
+from .._protocol.tensors import Tensor
+from .decoding import Decoded
 
 _NOTHING: Final[frozenset[Hashable]] = frozenset()
 _DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -34,15 +34,14 @@ def rows_of(tensors: Iterable[Tensor]) -> int | None:
     return rows
 
 
-def key_of(
-    handler: Handler, binding: Binding, request: InferenceRequest, tensors: Mapping[str, Tensor], content_type: str | None, codecs: Codecs
-) -> Hashable | None:
+def key_of(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
     """What all requests of a batch have in common. None for a request that runs alone."""
+    binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
     whole = binding.request_reader
     if whole is not None and whole.codec is not PandasCodec:
         return None  # a client asks for a codec that may want a whole request
     parts: list[Hashable] = []
-    for name, tensor in tensors.items():
+    for name, tensor in decoded.tensors.items():
         said = tensor.parameters.get("content_type", content_type) if tensor.parameters else content_type
         expected = handler.content_types.get(name, handler.content_type)
         if said is not None and said != expected and codecs.is_users(str(said)):

@@ -19,13 +19,12 @@ from .._models.binding import Binding
 from .._models.options import Batching
 from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
 from .._protocol.errors import InferenceError, error_text
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_fields, log_raised
-from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, size_of
+from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from .advice import hint, told_by_host
 from .batch_key import rows_of
 from .batch_rows import merge, split
-from .call import Call, ModelRaised
+from .call import Call, ModelRaised, is_short
 from .copy_rule import copy_small
 from .nesting import Held, enter_together, held, leave
 
@@ -69,8 +68,8 @@ class Member(Generic[T]):
 
     def count(self) -> int | None:
         """Note the rows of the request, and return them; None if they cannot be counted."""
-        self.rows = rows_of(self.call.tensors.values())
-        self.call.rows = 1 if self.rows is None else self.rows
+        self.rows = rows_of(self.call.decoded.tensors.values())
+        self.call.timings.rows = 1 if self.rows is None else self.rows
         return self.rows
 
     def take(self) -> InferenceResponse:
@@ -103,7 +102,7 @@ class Execution:
         """To be set when nobody waits for any of them any more."""
         self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
         self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
-        self._binding, self._content_type = call.binding, call.content_type
+        self._binding, self._content_type = call.decoded.binding, call.decoded.content_type
         self._retries_alone = batching.retry_alone
         self._slot = call.slot
         for each in self._members:
@@ -188,14 +187,15 @@ class Execution:
             return [sound] if len(sound) < len(members) else [[member] for member in members]
         called = clock()
         for member in members:
-            member.call.started, member.call.called = started, called
+            timings = member.call.timings
+            timings.started, timings.called = started, called
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
                 result = await result
             returned = clock()
             for member in members:
-                member.call.returned = returned
+                member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
             self._model.statistics.record_execution(_rows(members), called - started, None, 0.0)
@@ -211,15 +211,15 @@ class Execution:
         """The arguments of the function for some requests together."""
         call, binding = members[0].call, self._binding
         if len(members) == 1:
-            return binding.arguments(call)
-        tensors = merge([member.call.tensors for member in members], writable=self._model.options.writable)
-        request = InferenceRequest(list(tensors.values()), None, call.request.parameters, [], call.request.decoders)
+            return binding.arguments(call.decoded)
+        tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
+        request = InferenceRequest(list(tensors.values()), None, call.decoded.request.parameters, [], call.decoded.request.decoders)
         return binding.arguments(_Merged(binding, tensors, self._content_type, request))
 
     def _is_sound(self, member: Member[Any]) -> bool:
         """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
         try:
-            self._binding.arguments(member.call)
+            self._binding.arguments(member.call.decoded)
         except Exception as error:
             self._fail([member], error)
             return False
@@ -265,7 +265,7 @@ class Execution:
 
     def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
         fields = log_fields(
-            self._model.name, self._model.version, None, self._engine.clock() - min(member.call.since for member in members)
+            self._model.name, self._model.version, None, self._engine.clock() - min(member.call.timings.since for member in members)
         )
         message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
         log_raised(logging.ERROR, error, message, self._model, len(members), _rows(members), then, advice, extra=fields)
@@ -285,12 +285,7 @@ class Execution:
 
     def _long(self) -> list[tuple[Member[Any], InferenceResponse]]:
         having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
-        return [(member, response) for member, response in having if is_long(member.call, response)]
-
-
-def is_long(call: Call[Any], response: InferenceResponse) -> bool:
-    """Whether a response takes long to encode, or is delivered otherwise than in the answer: that is for a worker thread."""
-    return call.delivery is not None or size_of(response.outputs) > LOOP_BYTES
+        return [(member, response) for member, response in having if not is_short(member.call, response)]
 
 
 def _finish(execution: Execution) -> None:
@@ -302,7 +297,7 @@ def _finish(execution: Execution) -> None:
 
 
 def _rows(members: Sequence[Member[Any]]) -> int:
-    return sum(member.call.rows or 0 for member in members)
+    return sum(member.call.timings.rows or 0 for member in members)
 
 
 def _quit(error: BaseException) -> QuitWithin:

@@ -27,11 +27,12 @@ class Form(Protocol[T_co]):
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""
 
+    @property
+    def size(self) -> int | None:
+        """How many bytes are to be decoded, if they are not those of the body that `read` gives."""
+
     def read(self) -> Read | Buffer:
         """The request's body, or the effect that reads it."""
-
-    def size(self, body: Buffer, /) -> int:
-        """How many bytes are to be decoded."""
 
     def decode(self, body: Buffer, model: Model, lend: Lend, /) -> InferenceRequest:
         """The request that a body is."""

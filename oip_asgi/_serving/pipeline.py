@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -19,17 +19,19 @@ from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWith
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, shown
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
-from .._protocol.tensors import InferenceResponse, size_of
+from .._protocol.tensors import InferenceResponse
 from .advice import hint, missing_column, told_by_host
 from .batch import answer_in_batch
-from .call import Call, ModelRaised
+from .call import Call, ModelRaised, Timings, is_short
 from .copy_rule import copy_small
+from .decoding import Decoded
 from .engine import Engine
 from .form import Form
 from .nesting import closes_circle, held, holders
 from .record import record_end
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
@@ -40,8 +42,15 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = False) -> Steps[Call[T]]:
-    """Let a request in, as far as its slot, whose turn may have yet to come. A long body is not decoded yet."""
+def infer(engine: Engine, model: Model, form: Form[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
+    """Answer a request.
+
+    Args:
+        engine: The server.
+        model: The model that it names.
+        form: How it arrived and its response leaves.
+        answer: What answers once the request is in. `answer_once` refuses models that stream.
+    """
     call: Call[T] | None = None
     span = None if engine.tracer is None else engine.tracer.begin(model)
     limiter = model.limiter
@@ -52,7 +61,7 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = Fa
         if handler is None:
             raise _not_ready(model)
         try:
-            if handler.streams and not may_stream:
+            if handler.streams and answer is answer_once:
                 raise InvalidRequest(
                     f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
                 )
@@ -61,23 +70,23 @@ def opened(engine: Engine, model: Model, form: Form[T], *, may_stream: bool = Fa
             since, seconds = engine.clock(), model.timeout
             if form.timeout < seconds:
                 seconds = form.timeout
-            call = Call(engine, model, handler, form, body, since, seconds, since + seconds, span)
-            if form.size(body) <= LOOP_BYTES:
+            call = Call(engine, model, handler, form, span, seconds, since + seconds, Timings(since), body)
+            if (len(body) if form.size is None else form.size) <= LOOP_BYTES:
                 call.decode(at_once=True)
             if model.cache is not None:
                 yield from _look_up(call, model.cache)
-                if call.found is not None:
-                    return call
-            _enter(call)
+            if call.found is None:
+                _enter(call)
         finally:
             if call is None or call.slot is None:
                 handler.uses.release()
     except BaseException as error:
-        if call is not None and call.flight is not None:
-            call.flight.end(error)
-        record_end(model, call, span, engine.clock(), error)
+        if call is None:
+            record_end(model, None, span, engine.clock(), error)
+        else:
+            call.note(error)
         raise
-    return call
+    return (yield from answer(call))
 
 
 def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
@@ -85,17 +94,18 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
 
     As many as may run and wait may be looked up at the same time.
     """
-    limiter, model, clock = call.model.limiter, call.model, call.engine.clock
+    limiter, model, timings, clock = call.model.limiter, call.model, call.timings, call.engine.clock
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
         raise _busy(model)
     try:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
-        since = clock()
-        found, call.flight = yield from look_up(cache, call.request, call.handler.uses, clock, call.deadline, may_wait=not holders())
-        call.lookup = clock() - since
+        request, since = call.decoded.request, clock()
+        found, call.flight = yield from look_up(cache, request, call.handler.uses, clock, call.deadline, may_wait=not holders())
+        timings.lookup = clock() - since
         if found is not None:
-            call.found = renew(found, call.request.id, model.name, model.version)
+            timings.is_hit = True
+            call.found = renew(found, request.id, model.name, model.version)
     except FAILURES as failure:
         raise _early_error(call, failure) from failure.__cause__
     finally:
@@ -122,59 +132,58 @@ def _enter(call: Call[Any]) -> None:
     if within and slot.is_waiting and closes_circle(slot):
         slot.give_up()
         raise _in_circle(model, within)
-    call.entered = engine.clock()
+    call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
         observer.changed()
 
 
-def answered(call: Call[T]) -> Steps[T]:
+def answer_once(call: Call[T]) -> Steps[T]:
     """The only answer of a request that has been let in."""
     if call.found is not None:
-        return (yield from _from_cache(call, call.found))
-    slot = call.slot
+        return (yield from _answer_from_cache(call, call.found))
+    slot, handler = call.slot, call.handler
     try:
         if call.model.batching is not None:
             answer = yield from answer_in_batch(call, call.model.batching)
-        elif call.handler.kind == "thread":
-            answer = yield from _in_one_trip(call, slot)
+        elif handler.kind == "thread":
+            answer = yield from _answer_in_one_trip(call, slot)
         else:
             if slot.turn is not None or not call.is_decoded:
-                yield from _prepare(call, slot)
+                yield from _wait_for_turn(call, slot)
             if slot.is_left:
                 raise Stopped
-            if not call.started:
-                call.started = call.entered if slot.turn is None else call.engine.clock()
-            if call.handler.kind == "async":
+            if not call.timings.started:
+                call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()
+            if handler.kind == "async":
                 run_async = call.run_async if call.span is None else call.run_async_in_span
                 response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
             else:
                 response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-            is_quick = call.delivery is None and size_of(response.outputs) <= LOOP_BYTES
-            answer = call.encode(response) if is_quick else (yield from _encode_elsewhere(call, response))
+            answer = call.encode(response) if is_short(call, response) else (yield from _encode_elsewhere(call, response))
     except FAILURES as failure:
-        raise call.noted(as_error(call, failure), failure.__cause__) from failure.__cause__
+        raise call.note(as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
-        call.noted(error)
+        call.note(error)
         raise
     finally:
         slot.give_up()
-    record_end(call.model, call, call.span, call.answered)
+    record_end(call.model, call.timings, call.span, call.timings.answered)
     return answer
 
 
-def _from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
+def _answer_from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """The answer of a request whose response was found in the cache. It needs no slot."""
     try:
-        if call.delivery is None and size_of(response.outputs) <= LOOP_BYTES:
+        if is_short(call, response):
             answer = call.encode(response)
         else:
             answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     except FAILURES as failure:
-        raise call.noted(_early_error(call, failure)) from failure.__cause__
+        raise call.note(_early_error(call, failure)) from failure.__cause__
     except BaseException as error:
-        call.noted(error)
+        call.note(error)
         raise
-    record_end(call.model, call, call.span, call.answered)
+    record_end(call.model, call.timings, call.span, call.timings.answered)
     return answer
 
 
@@ -202,18 +211,18 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
         raise _busy(model)
 
 
-def _in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
+def _answer_in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
     """A blocking model: everything in one trip to a worker thread."""
     while True:
         deadline = call.deadline
-        late = None if deadline == math.inf else call.failed_late
-        answer: T | None = yield Run(call.in_thread, "model", slot.turn, deadline=deadline, for_client=True, late=late)
+        late = None if deadline == math.inf else call.log_late
+        answer: T | None = yield Run(call.answer_in_thread, "model", slot.turn, deadline=deadline, for_client=True, late=late)
         if answer is not None:
             return answer
         # the decoded request asks for a shorter timeout than the trip had
 
 
-def _prepare(call: Call[Any], slot: Slot) -> Steps[None]:
+def _wait_for_turn(call: Call[Any], slot: Slot) -> Steps[None]:
     """Wait for the turn of a call on the event loop, and have a long request decoded in a worker thread."""
     if not call.is_decoded:
         yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
@@ -229,10 +238,10 @@ def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
 
 
 def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    fields = call.log_fields()
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, shown(call.id), extra=fields)
+    fields, request_id = call.log_fields(), shown(call.timings.id)
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
     if raised is not None:
-        call.failed_late(raised)
+        call.log_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
 
 
@@ -241,17 +250,33 @@ def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> Infer
     told = told_by_host(error)
     if told is not None:  # as if it were raised as an InferenceError
         return told
-    missing = missing_column(error, model, call.columns())
+    missing = missing_column(error, model, _columns_of(call.decoded))
     if missing is not None:
-        _logger.warning("the request with id %s: %s", shown(call.id), missing, extra=call.log_fields())
+        _logger.warning("the request with id %s: %s", shown(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
         fields, advice = call.log_fields(), hint(error, model)
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.id), advice, extra=fields)
-    overriding = call.overriding()
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.timings.id), advice, extra=fields)
+    overriding = _overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
     return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
+
+
+def _columns_of(decoded: Decoded) -> list[str] | None:
+    """The inputs that became columns of one data frame; None if none did, or they are declared."""
+    binding = decoded.binding
+    if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
+        return None
+    return [name for name in decoded.tensors if name not in binding.named]
+
+
+def _overriding(call: Call[Any]) -> str | None:
+    """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+    decoded, declared = call.decoded, call.handler.binding
+    if decoded.binding is declared:
+        return declared.overridden_by(decoded.tensors, decoded.content_type)
+    return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
 
 
 def _busy(model: Model) -> InferenceError:

@@ -30,7 +30,7 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tenso
 from .copy_rule import SMALL
 from .engine import Engine
 from .faults import own_fault
-from .pipeline import answered, opened
+from .pipeline import answer_once, infer
 from .stream import Stream
 
 T = TypeVar("T")
@@ -70,7 +70,8 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     def read(self) -> Buffer:
         return b""
 
-    def size(self, _: Buffer) -> int:
+    @property
+    def size(self) -> int:
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
         return sum(map(_size, values))
 
@@ -106,7 +107,7 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
 def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
     """Answer one call from Python."""
     try:
-        return (yield from answered((yield from opened(engine, engine.find_for_inference(name, version), form))))
+        return (yield from infer(engine, engine.find_for_inference(name, version), form, answer_once))
     except InferenceError:
         raise
     except Exception as error:

@@ -32,15 +32,14 @@ from .._protocol.effects import (
     Wait,
 )
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
-from .._protocol.tensors import InferenceResponse, size_of
-from .call import Call, ModelRaised
+from .._protocol.tensors import InferenceResponse
+from .call import Call, ModelRaised, is_short
 from .copy_rule import copy_small
 from .engine import Engine
 from .form import Form
 from .nesting import enter, leave
-from .pipeline import FAILURES, answered, as_error, opened
+from .pipeline import FAILURES, answer_once, as_error, infer
 from .record import record_end
 
 T = TypeVar("T")
@@ -68,9 +67,11 @@ class Stream(Generic[T]):
 
     def run(self) -> Steps[None]:
         """Send each answer. If this ends before the model's generator does, the generator is closed then."""
-        call = yield from opened(self._engine, self._model, self._form, may_stream=True)
+        return infer(self._engine, self._model, self._form, self._answer)
+
+    def _answer(self, call: Call[T]) -> Steps[None]:
         if not call.handler.streams:
-            only_answer = yield from answered(call)
+            only_answer = yield from answer_once(call)
             yield from self._begin(math.inf)
             yield Send(only_answer)
             return
@@ -85,21 +86,21 @@ class Stream(Generic[T]):
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
                 yield from pulled.close()
             pulled.note_end("fail")
-            raise call.noted(pulled.as_error(failure), failure.__cause__) from failure.__cause__
+            raise call.note(pulled.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
             yield from pulled.close()
             pulled.note_end("cancel")
-            call.noted(error)
+            call.note(error)
             raise
         except GeneratorExit as error:
             pulled.note_end("cancel")
-            call.noted(error)
+            call.note(error)
             raise
         finally:
             pulled.give_up()
         pulled.note_end("empty_response")
-        call.returned = call.answered = self._engine.clock()
-        record_end(call.model, call, call.span, call.answered)
+        call.timings.returned = call.timings.answered = self._engine.clock()
+        record_end(call.model, call.timings, call.span, call.timings.answered)
 
     def _begin(self, deadline: float) -> Steps[None]:
         self.has_begun = True
@@ -153,7 +154,7 @@ class _Pulled(Generic[T]):
     def __init__(self, call: Call[T]) -> None:
         self._call = call
         self._clock = call.engine.clock
-        self.until = call.since + call.model.stream_timeout
+        self.until = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
         self._shared_task = SharedTask()
         self._context: Context | None = None
@@ -187,7 +188,7 @@ class _Pulled(Generic[T]):
         if call.handler.kind == "async stream":
             answer: T | None = yield Await(self._await_next, deadline, True, self._shared_task)
             return answer if self._large is None else (yield from self._encoded(self._large, deadline))
-        late = None if deadline == math.inf else call.failed_late
+        late = None if deadline == math.inf else call.log_late
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
         return answer
 
@@ -232,7 +233,7 @@ class _Pulled(Generic[T]):
         returned = clock()
         if returned >= self.until:  # nobody is woken for it where nothing is waited for
             raise DeadlinePassed
-        if call.delivery is not None or size_of(response.outputs) > LOOP_BYTES:
+        if not is_short(call, response):
             self._large = response, since, returned
             return None
         return self._encode(response, since, returned)
@@ -249,8 +250,8 @@ class _Pulled(Generic[T]):
 
     def _note_start(self) -> None:
         call = self._call
-        if not call.started:
-            call.started = call.called = call.engine.clock()
+        if not call.timings.started:
+            call.timings.started = call.timings.called = call.engine.clock()
 
     def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
         """Note one response: how it ended, and how long the function took for it. If nobody waits for it any more, do nothing."""
@@ -258,7 +259,7 @@ class _Pulled(Generic[T]):
             return
         self._has_failed = outcome == "fail"
         call, now = self._call, self._clock()
-        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.since)
+        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.timings.since)
         self._index += 1
 
     def note_end(self, outcome: ResponseOutcome) -> None:
@@ -266,10 +267,10 @@ class _Pulled(Generic[T]):
         if self._generator is not None and not self._has_failed:
             call, now = self._call, self._clock()
             seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked
-            call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.since)
+            call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.timings.since)
 
     def _made(self) -> Any:
-        args, kwargs = self._call.arguments()
+        args, kwargs = self._call.take_arguments()
         return self._call.handler.function(*args, **kwargs)
 
     def _next_in_thread(self) -> T | None:
@@ -362,8 +363,8 @@ class _Pulled(Generic[T]):
             self._log_closing(error)
 
     def _log_closing(self, error: Exception) -> None:
-        call = self._call
-        log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, shown(call.id))
+        call, request_id = self._call, shown(self._call.timings.id)
+        log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, request_id)
 
     def give_up(self) -> None:
         """The request ends here."""
@@ -378,7 +379,7 @@ class _Pulled(Generic[T]):
         if type(failure) is not DeadlinePassed or self._deadline() != self.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
-            call.failed_late(failure.__cause__)
+            call.log_late(failure.__cause__)
         seconds = call.model.stream_timeout
-        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, shown(call.id))
+        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, shown(call.timings.id))
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

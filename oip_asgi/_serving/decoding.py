@@ -1,0 +1,158 @@
+"""The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .._codecs.registry import Codecs
+from .._extensions.reserved import check_reserved
+from .._extensions.rows import Deliver
+from .._extensions.shared_memory import check_data_is_sent
+from .._models.binding import Binding
+from .._models.handler import Handler
+from .._models.model import Model
+from .._models.options import NO_TIMEOUT
+from .._models.results import check_asked
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensors import (
+    CLASSIFICATION,
+    ELSEWHERE,
+    InferenceContext,
+    InferenceRequest,
+    Lend,
+    Tensor,
+    check_supported,
+    lend_nothing,
+    read_only,
+)
+from .delivery import delivery_of
+from .engine import Engine
+from .form import Form
+
+_NOT_ASKED: Final[Mapping[str, str]] = {}
+
+
+class NotAtOnce(Exception):
+    """Inputs are in shared memory, and their size is not that of the body: a worker thread reads them."""
+
+
+class Decoded(msgspec.Struct, frozen=True, eq=False):
+    """A request that the model accepts.
+
+    Args:
+        model: The model.
+        form: How the request came.
+        request: The request.
+        binding: How the function is called for it.
+        tensors: The inputs by name.
+        content_type: The content type of each tensor that does not say its own.
+        outputs: The outputs that it asks for, which the model may change in `request`.
+        content_types: The content types that it asks for, by output.
+        deliver: What is done with the response before it is encoded; None for nothing.
+        seconds: How long it may take by its own word; infinity if it does not say.
+    """
+
+    model: Model
+    form: Form[Any]
+    request: InferenceRequest
+    binding: Binding
+    tensors: dict[str, Tensor]
+    content_type: str | None
+    outputs: Sequence[RequestOutput]
+    content_types: Mapping[str, str]
+    deliver: Deliver | None
+    seconds: float
+
+    def context(self) -> InferenceContext:
+        """What surrounds the request, for models that take it."""
+        request, model, form = self.request, self.model, self.form
+        return InferenceContext(request.id, form.named_headers(), request.parameters, model.name, model.version, form.transport)
+
+    def without_inputs(self) -> Decoded:
+        """What is needed of it after the function has been called."""
+        request = InferenceRequest([], self.request.id, self.request.parameters, self.request.outputs)
+        return msgspec.structs.replace(self, request=request, tensors={})
+
+
+def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body: Buffer, *, at_once: bool) -> Decoded:
+    """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
+    regions, codecs = engine.regions, engine.codecs
+    lend: Lend = lend_nothing
+    if regions.parameters:
+        lend = _lend_later if at_once else regions.lender()
+    request = form.decode(body, model, lend)
+    parameters, content_type, seconds = request.parameters, None, math.inf
+    if parameters:
+        _check_parameters(parameters, "the request", codecs, of_request=True)
+        if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
+            check_reserved(parameters)
+        if "timeout" in parameters:
+            seconds = _seconds_of(parameters["timeout"])
+        if "content_type" in parameters:
+            content_type = str(parameters["content_type"])
+    is_writable = model.options.writable
+    for tensor in request.inputs:
+        if tensor.parameters:
+            where = f"input {shown(tensor.name)}"
+            if regions.parameters:
+                check_data_is_sent(tensor.parameters, where)
+            _check_parameters(tensor.parameters, where, codecs)
+        if is_writable:
+            tensor.array = tensor.array.copy()
+        elif tensor.array.flags.writeable:
+            read_only(tensor.array)
+    outputs: Sequence[RequestOutput] = ()
+    content_types, deliver = _NOT_ASKED, None
+    if request.outputs:
+        outputs = request.outputs.copy()
+        content_types, is_plain = _check_outputs(outputs, codecs, (CLASSIFICATION, *regions.parameters))
+        if handler.outputs:
+            check_asked(outputs, [spec.name for spec in handler.outputs])
+        if not is_plain:
+            deliver = delivery_of(outputs, handler, regions)
+    if content_type is None:
+        binding = handler.binding
+        tensors = binding.names.take(request.inputs, has_content_type=False)
+    else:
+        binding = handler.binding_for(content_type)
+        tensors = binding.accept(request, content_type)
+        content_type = binding.content_type_of_tensors(content_type)
+    return Decoded(model, form, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
+
+
+def _lend_later(_: Parameters) -> Buffer:
+    raise NotAtOnce
+
+
+def _seconds_of(timeout: object) -> float:
+    """The request's own timeout, which is in microseconds. 0 means none."""
+    if type(timeout) is not int or timeout < 0:
+        raise InvalidRequest(f"parameters.timeout is {shown(timeout)}: expected an integer, 0 or more, in microseconds")
+    return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
+
+
+def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]) -> tuple[dict[str, str], bool]:
+    """The content types that are asked for, by output, and whether all outputs are sent as they are."""
+    content_types: dict[str, str] = {}
+    is_plain = True
+    for output in outputs:
+        if output.parameters:
+            _check_parameters(output.parameters, f"requested output {shown(output.name)}", codecs, supported)
+            if "content_type" in output.parameters:
+                content_types[output.name] = str(output.parameters["content_type"])
+            is_plain = is_plain and output.parameters.keys().isdisjoint(ELSEWHERE)
+    return content_types, is_plain
+
+
+def _check_parameters(
+    parameters: Parameters, where: str, codecs: Codecs, supported: Collection[str] = (), *, of_request: bool = False
+) -> None:
+    check_supported(parameters, where, supported)
+    if "content_type" in parameters:
+        codecs.check(parameters["content_type"], where, of_request=of_request)
