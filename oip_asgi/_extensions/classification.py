@@ -20,7 +20,7 @@ _MAX_ELEMENTS: Final = 1_000_000
 """How many elements an output may have: each that is asked for becomes text."""
 
 
-def deliver_of(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> Deliver | None:
+def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> Deliver | None:
     """What classifies the outputs for which a request asks that; None if there are none. `dtypes` are those that are declared."""
     asked: dict[str, int] = {}
     for output in outputs:

@@ -76,7 +76,7 @@ class Region(msgspec.Struct, frozen=True):
     byte_size: int
 
 
-class Extent(NamedTuple):
+class MemoryRange(NamedTuple):
     """Memory that one tensor may read or write: `size` bytes of a segment. `where` says whose it is, for errors."""
 
     segment: Segment
@@ -171,18 +171,18 @@ class Regions:
             check_supported(parameters, "it", SHARED_MEMORY)
             place = _place_of(parameters, "it")
             assert place is not None  # that is why it is asked for
-            extent = self._locate(*place, "it")
-            lent += extent.size
+            memory = self._locate(*place, "it")
+            lent += memory.size
             most = self._max_body_bytes
             if most is not None and lent > most:
                 raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
-            return extent.read()
+            return memory.read()
 
         return lend
 
-    def deliver_of(self, outputs: Iterable[RequestOutput], *, streams: bool) -> Deliver | None:
+    def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> Deliver | None:
         """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
-        extents: dict[str, Extent] = {}
+        ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
             place = _place_of(parameters, where)
@@ -193,17 +193,17 @@ class Regions:
                     raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
-            extents[output.name] = self._locate(*place, f"output {shown(output.name)}")
+            ranges[output.name] = self._locate(*place, f"output {shown(output.name)}")
 
         def deliver(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
-                if tensor.name in extents:
-                    extents[tensor.name].write(view_raw(tensor.array))
+                if tensor.name in ranges:
+                    ranges[tensor.name].write(view_raw(tensor.array))
             return response
 
-        return deliver if extents else None
+        return deliver if ranges else None
 
-    def _locate(self, name: str, offset: int, size: int, where: str) -> Extent:
+    def _locate(self, name: str, offset: int, size: int, where: str) -> MemoryRange:
         """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
         found = self._regions.get(name)
         if found is None:
@@ -212,7 +212,7 @@ class Regions:
         if offset + size > region.byte_size:
             beyond = f"which is beyond the {region.byte_size} bytes of the region {shown(name)}"
             raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")
-        return Extent(segment, region.offset + offset, size, f"{where} is in the region {shown(name)}")
+        return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {shown(name)}")
 
 
 def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:

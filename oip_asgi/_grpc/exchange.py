@@ -1,6 +1,6 @@
 """One remote call: method and request message -> `Reply`. Knows no gRPC library, no protobuf, and neither sync nor async.
 
-Which method is answered by what is the table's to say, in this file; the codes and texts of errors are in `errors`.
+The table in this file says what answers which method; extensions bring their own rows. The codes and texts of errors are in `errors`.
 
 Specification: gRPC, API Definitions.
 """

@@ -1,6 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
 
-The table of routes is in this file, and says which handler answers which path. Each class of error in `errors` has its status.
+The table of routes is in this file, and says which handler answers which path; extensions bring their own rows. Each class of error in
+`errors` has its status.
 
 Specification: HTTP/REST API.
 """

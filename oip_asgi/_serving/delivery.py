@@ -18,8 +18,8 @@ def delivery_of(outputs: Sequence[RequestOutput], handler: Handler, regions: Reg
     """What is done with the response before it is encoded; None for nothing."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
-    classify = classification.deliver_of(outputs, dtypes, labels)
-    write = regions.deliver_of(outputs, streams=handler.streams)
+    classify = classification.prepare(outputs, dtypes, labels)
+    write = regions.prepare_outputs(outputs, streams=handler.streams)
     if classify is None or write is None:
         return classify or write
     return lambda response: write(classify(response))
