@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -13,6 +14,59 @@ from .base import AnyRequestCodec
 from .pandas import PandasCodec
 
 Decode: TypeAlias = Callable[[Tensor], Any]
+
+
+class Scalar(NamedTuple):
+    """What a Python scalar, as in `threshold: float = 0.5`, is made of.
+
+    Args:
+        datatypes: The datatypes that it is read from. Metadata shows the first of these.
+        content_types: The content types that a request may say for its tensor.
+        kinds: What a request's parameter may be.
+        expected: What that is called.
+    """
+
+    datatypes: tuple[str, ...]
+    content_types: tuple[str, ...]
+    kinds: tuple[type, ...]
+    expected: str
+
+
+_INTEGERS: Final = ("INT64", "INT8", "INT16", "INT32", "UINT8", "UINT16", "UINT32", "UINT64")
+
+SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
+    {
+        float: Scalar(("FP64", "FP16", "BF16", "FP32", *_INTEGERS), ("np",), (float, int), "a number"),
+        int: Scalar(_INTEGERS, ("np",), (int,), "an integer"),
+        bool: Scalar(("BOOL",), ("np",), (bool,), "true or false"),
+        str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
+    }
+)
+
+
+def scalar_of(kind: type, tensor: Tensor) -> Any:
+    """The only element of a tensor."""
+    datatypes = SCALARS[kind].datatypes
+    if tensor.datatype not in datatypes:
+        raise InvalidRequest(
+            f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
+        )
+    if tensor.array.size != 1:
+        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+    value = tensor.array.item()
+    if kind is not str:
+        return kind(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"input {shown(tensor.name)} is {shown(value)}, which is not UTF-8: {error}") from None
+
+
+def scalar_of_parameter(kind: type, name: str, value: object) -> Any:
+    """A request's parameter as a scalar."""
+    if not isinstance(value, SCALARS[kind].kinds) or isinstance(value, bool) is not (kind is bool):
+        raise InvalidRequest(f"parameters[{shown(name)}] is {shown(value)}: expected {SCALARS[kind].expected}")
+    return kind(value)
 
 
 def array_of(tensor: Tensor) -> Any:
@@ -28,8 +82,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         default: Reads a tensor if the request says no content type.
         by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
         datatypes: The only datatypes that can be read; empty for any.
-        shown: What metadata says of an input that is not declared: datatype, shape and content type; None where nothing is known.
-        scalar: The Python type of one element, where the value is that and may come as a request's parameter too.
+        shown: What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known.
+        scalar: The Python type of one element, if the value is that and may come as a request's parameter too.
         content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
     """
 
@@ -41,13 +95,7 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     scalar: type | None = None
     content_type: str | None = None
 
-    @property
-    def takes_array(self) -> bool:
-        """Whether a tensor's array is the value, if the request says no content type."""
-        return self.default is array_of
-
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
-        """The value of a tensor."""
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
         if decode is None:

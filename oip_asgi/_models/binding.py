@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.reader import Reader, RequestReader
+from .._codecs.reader import RequestReader, scalar_of_parameter
 from .._codecs.registry import Codecs
-from .._codecs.scalars import scalar_of_parameter
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, listed, shown
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
 from .annotations import Returned
-from .specs import InputNames, TensorSpec
+from .specs import TensorSpec
 
 OF_PROTOCOL: Final = frozenset(
     {"binary_data_output", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout", *ELSEWHERE}
@@ -27,26 +26,17 @@ OF_PROTOCOL: Final = frozenset(
 
 
 class Given(Protocol):
-    """One call of a callable, with all that its arguments are made of."""
+    """One call of a callable, with all that its arguments are made of. `content_type` is the request's, if it is one for each tensor."""
 
     @property
-    def binding(self) -> Binding:
-        """How the callable is called."""
-
+    def binding(self) -> Binding: ...
     @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The input tensors by name, as `Binding.accept` returned them."""
-
+    def tensors(self) -> dict[str, Tensor]: ...
     @property
-    def content_type(self) -> str | None:
-        """The request's content type, if it is one for each tensor; see `Binding.content_type_of_tensors`."""
-
+    def content_type(self) -> str | None: ...
     @property
-    def request(self) -> InferenceRequest:
-        """The request that was accepted."""
-
-    def context(self) -> InferenceContext:
-        """Make the context of the request."""
+    def request(self) -> InferenceRequest: ...
+    def context(self) -> InferenceContext: ...
 
 
 class Shown(NamedTuple):
@@ -65,14 +55,19 @@ class Shown(NamedTuple):
     is_open: bool = False
 
 
-Taker: TypeAlias = Callable[[Given], Any]
+Read: TypeAlias = Callable[[Tensor, str | None], Any]
+
+Take: TypeAlias = Callable[[Given], Any]
+"""Makes one argument."""
 
 
-def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_array: bool = False) -> Taker:
-    """Take the value of the tensor `name`."""
+def take_tensor(name: str, read: Read, default: Any, *, takes_array: bool = False) -> Take:
+    """Take the value of the tensor `name`, or the default if the request has no such tensor."""
 
     def take(given: Given) -> Any:
-        tensor = given.tensors[name]
+        tensor = given.tensors.get(name)
+        if tensor is None:
+            return default
         if takes_array and not tensor.parameters and given.content_type is None:
             return tensor.array
         return read(tensor, given.content_type)
@@ -80,41 +75,38 @@ def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_arr
     return take
 
 
-def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any) -> Taker:
-    """Take the value of the tensor `name`, or the default if the request has no such tensor."""
-    return lambda given: read(given.tensors[name], given.content_type) if name in given.tensors else default
-
-
-def scalar_or(name: str, reader: Reader, default: Any) -> Taker:
+def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
     """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
-    assert reader.scalar is not None  # others are tensors only
-    kind, may_be_parameter = reader.scalar, name not in OF_PROTOCOL
 
     def take(given: Given) -> Any:
-        parameters = given.request.parameters
-        is_parameter = may_be_parameter and name in parameters
-        if name in given.tensors:
-            if is_parameter:
-                raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
-            return reader.read(given.tensors[name], given.content_type)
-        if is_parameter:
-            return scalar_of_parameter(kind, name, parameters[name])
-        if default is inspect.Parameter.empty:
-            raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
-        return default
+        parameters, tensor = given.request.parameters, given.tensors.get(name)
+        if name not in parameters or name in OF_PROTOCOL:
+            if tensor is not None:
+                return read(tensor, given.content_type)
+            if default is inspect.Parameter.empty:
+                raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
+            return default
+        if tensor is not None:
+            raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
+        return scalar_of_parameter(kind, name, parameters[name])
 
     return take
 
 
-def unnamed_of(given: Given) -> Any:
-    """One value of all tensors that no parameter has the name of."""
+def take_unnamed(given: Given) -> Any:
+    """Take one value of all tensors that no parameter has the name of."""
     named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
-def request_of(given: Given) -> InferenceRequest:
-    """The request. Its inputs are the accepted tensors, which may have another shape than those that came."""
+def take_context(given: Given) -> InferenceContext:
+    """Take the request's context."""
+    return given.context()
+
+
+def take_request(given: Given) -> InferenceRequest:
+    """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
     tensors = list(given.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
@@ -122,17 +114,66 @@ def request_of(given: Given) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
-def context_of(given: Given) -> InferenceContext:
-    """The request's context."""
-    return given.context()
+class InputNames:
+    """Which input tensors a model takes."""
+
+    def __init__(
+        self, specs: Mapping[str, TensorSpec], required: frozenset[str], known: frozenset[str] | None, reserved: frozenset[str]
+    ) -> None:
+        self._specs = specs
+        self._required = required
+        self._known = known
+        self._reserved = reserved
+
+    def is_required(self, name: str) -> bool:
+        """Whether a request must have this input."""
+        return name in self._required
+
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
+        tensors: dict[str, Tensor] = {}
+        for tensor in inputs:
+            tensors[tensor.name] = tensor
+        if tensors.keys() != self._required or len(inputs) != len(tensors):
+            self._check_names([tensor.name for tensor in inputs])
+        if self._specs:
+            for name, tensor in tensors.items():
+                spec = self._specs.get(name)
+                if spec is None:
+                    continue
+                array = tensor.array
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                    array = spec.of_list(array)
+                dtype = array.dtype
+                if dtype is not spec.dtype and dtype != spec.dtype:
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                if not spec.fits(array.shape):
+                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                if array is not tensor.array:
+                    tensors[name] = known_tensor(name, array, tensor.parameters)
+        return tensors
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+            seen.add(name)
+            if self._known is not None and name not in self._known:
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+            if name in self._reserved:
+                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
+        if not self._required <= seen:
+            raise InvalidRequest(
+                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
+            )
 
 
-def constant(value: Any) -> Taker:
-    """Take a value that is the same for each request."""
-    return lambda _: value
+def _named(names: Set[str]) -> str:
+    return listed(sorted(names)) or "no inputs"
 
 
-class Binding(msgspec.Struct, frozen=True, eq=False):
+class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How a callable is called.
 
     Args:
@@ -148,6 +189,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
         keywords: The arguments that are passed by keyword.
         rest: Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter.
         request_reader: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
+        of_one_request: The type of a parameter that takes more of a request than its tensors; None without such a parameter.
         single_input: The name of the only tensor that the callable takes; None if it takes several, or any.
         is_untyped: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
         unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
@@ -162,18 +204,14 @@ class Binding(msgspec.Struct, frozen=True, eq=False):
     takes: str
     codecs: Codecs
     shown: Shown
-    positional: tuple[Taker, ...] = ()
-    keywords: dict[str, Taker] = {}
-    rest: Callable[[Tensor, str | None], Any] | None = None
-    request_reader: RequestReader | None = None
-    single_input: str | None = None
-    is_untyped: bool = False
-    unannotated: dict[str, str] = {}
-
-    @property
-    def takes_surroundings(self) -> bool:
-        """Whether the callable takes more of a request than its tensors."""
-        return any(take in (request_of, context_of) for take in (*self.positional, *self.keywords.values()))
+    positional: tuple[Take, ...]
+    keywords: dict[str, Take]
+    rest: Read | None
+    request_reader: RequestReader | None
+    of_one_request: type | None
+    single_input: str | None
+    is_untyped: bool
+    unannotated: dict[str, str]
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is."""
