@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.reader import RequestReader, scalar_of_parameter
+from .._codecs.reader import Reader, RequestReader, scalar_of_parameter
 from .._codecs.registry import Codecs
 from .._protocol.errors import InvalidRequest, listed, shown
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
@@ -40,19 +40,44 @@ class Given(Protocol):
 
 
 class Shown(NamedTuple):
-    """The inputs of a callable as a document shows them to people, each with the content type that its values are read with.
+    """The inputs as a document shows them to people, each with the content type that its values are read with.
 
-    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype.
-
-    Args:
-        required: The inputs that a request must have.
-        optional: The inputs that it may have.
-        is_open: Whether it may have others too.
+    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
+    request may have other inputs too.
     """
 
     required: tuple[TensorSpec, ...] = ()
     optional: tuple[TensorSpec, ...] = ()
     is_open: bool = False
+
+
+class Input(msgspec.Struct, eq=False):
+    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter; None if it has none of its own.
+
+    If it `is_needed`, a request must have it. A scalar may be among the request's parameters instead.
+    """
+
+    name: str
+    spec: TensorSpec | None = None
+    reader: Reader | None = None
+    is_needed: bool = False
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.reader is not None and self.reader.scalar is not None
+
+    def known(self) -> TensorSpec | None:
+        """What metadata says of it; None if nothing is known."""
+        shown = None if self.reader is None else self.reader.shown
+        return TensorSpec(self.name, *shown) if self.spec is None and shown is not None else self.spec
+
+    def shown(self, declared_type: str | None) -> TensorSpec:
+        """It as it is shown to people."""
+        known = self.known() or TensorSpec(self.name, "FP32", (-1,))
+        return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
 
 
 Read: TypeAlias = Callable[[Tensor, str | None], Any]
@@ -115,14 +140,12 @@ def take_request(given: Given) -> InferenceRequest:
 
 
 class InputNames:
-    """Which input tensors a model takes."""
+    """Which input tensors a model takes: these, and if it `is_open` any other whose name is not reserved."""
 
-    def __init__(
-        self, specs: Mapping[str, TensorSpec], required: frozenset[str], known: frozenset[str] | None, reserved: frozenset[str]
-    ) -> None:
-        self._specs = specs
-        self._required = required
-        self._known = known
+    def __init__(self, inputs: Collection[Input], *, is_open: bool, reserved: frozenset[str]) -> None:
+        self._specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
+        self._required = frozenset(entry.name for entry in inputs if entry.is_needed and not entry.is_scalar)
+        self._known = None if is_open else frozenset(entry.name for entry in inputs)
         self._reserved = reserved
 
     def is_required(self, name: str) -> bool:
@@ -177,7 +200,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How a callable is called.
 
     Args:
-        inputs: What metadata says of the inputs: those that are declared, and those of which an annotation says what is known.
+        inputs: What metadata says of the inputs of which something is known.
         undeclared: The names of the others.
         returned: What the return annotation says.
         names: Which inputs the callable takes.

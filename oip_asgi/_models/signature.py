@@ -18,7 +18,20 @@ from .._codecs.registry import UNTYPED, Codecs
 from .._protocol.errors import InvalidRequest, shown
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
-from .binding import OF_PROTOCOL, Binding, InputNames, Read, Shown, Take, take_context, take_request, take_scalar, take_tensor, take_unnamed
+from .binding import (
+    OF_PROTOCOL,
+    Binding,
+    Input,
+    InputNames,
+    Read,
+    Shown,
+    Take,
+    take_context,
+    take_request,
+    take_scalar,
+    take_tensor,
+    take_unnamed,
+)
 from .callables import STREAMS, kind_of
 from .specs import TensorSpec
 
@@ -31,7 +44,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
         if content_type in codecs.request_only:
             raise TypeError(f"{called} has no parameter for content_type={content_type!r}: wrap it in a def")
         signature = inspect.Signature([Parameter(f"x{place}", Parameter.POSITIONAL_ONLY) for place in range(len(names))])
-        return _Signature(function, called, signature.parameters.values(), declared, codecs, content_type).bind(names)
+        return _Signature(called, signature.parameters.values(), declared, codecs, content_type).bind(function, names)
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
@@ -42,7 +55,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
     _check_is_bound(called, parameters)
     called = f"{called}({', '.join(signature.parameters)})"
-    return _Signature(function, called, parameters, declared, codecs, content_type).bind(returns=signature.return_annotation)
+    return _Signature(called, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
 
 
 def _names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
@@ -72,14 +85,7 @@ def _check_is_bound(called: str, parameters: Sequence[Parameter]) -> None:
 
 
 class _Parameter(NamedTuple):
-    """A parameter, and what its annotation asks for.
-
-    Args:
-        given: The parameter.
-        annotation: Its annotation.
-        request_codec: Makes its value of all tensors that have no parameter of their own; None for other parameters.
-        reader: Makes its value of one tensor, if no content type is declared; None if none can.
-    """
+    """A parameter, and what its annotation asks for: all tensors without a parameter of their own, or one of them, or neither."""
 
     given: Parameter
     annotation: ParsedAnnotation
@@ -99,15 +105,8 @@ class _Signature:
     """The parameters of a callable, and what is declared, on their way to a `Binding`."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        called: str,
-        parameters: Iterable[Parameter],
-        declared: Sequence[TensorSpec],
-        codecs: Codecs,
-        content_type: str | None,
+        self, called: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
     ) -> None:
-        self._function = function
         self._called = called
         self._declared = declared
         self._codecs = codecs
@@ -118,75 +117,59 @@ class _Signature:
         self._parameters = [p for p in parsed if p.given.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
-        self._specs = {spec.name: spec for spec in declared}
-        """What is declared of each input, by `inputs=` or by an annotation."""
-        self._inputs: dict[str, TensorSpec | None] = dict(self._specs)
-        """What metadata says of each input; None for one of which nothing is known."""
-        self._readers: dict[str, Reader] = {}
-        """How each tensor is read that has a parameter of its own."""
-        self._needed: set[str] = set()
-        """The inputs that a request must have. A scalar may be among its parameters instead."""
+        self._inputs = {spec.name: Input(spec.name, spec) for spec in declared}
+        self._unannotated: dict[str, str] = {}
         self._request_reader: RequestReader | None = None
         self._of_one_request: list[type] = []
-        self._positional: list[Take] = []
-        self._keywords: dict[str, Take] = {}
-        self._unannotated: dict[str, str] = {}
 
     def _parse(self, parameter: Parameter) -> _Parameter:
         annotation = parse_annotation(parameter.annotation)
-        wanted, codec, request_codec = annotation.wanted, annotation.codec, annotation.request_codec
-        if request_codec is None and codec is None:
-            request_codec = self._codecs.request_codec_for(wanted)
-        return _Parameter(parameter, annotation, request_codec, self._codecs.reader(wanted, codec))
+        request_codec = annotation.request_codec
+        if request_codec is None and annotation.codec is None:
+            request_codec = self._codecs.request_codec_for(annotation.wanted)
+        return _Parameter(parameter, annotation, request_codec, self._codecs.reader(annotation.wanted, annotation.codec))
 
-    def bind(self, names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
+    def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
         """Decide how each parameter's value is made. `names` are those of the tensors, if the parameters have none."""
-        returned = parse_return(returns, self._codecs, streams=kind_of(self._function, "thread") in STREAMS)
         untyped = self._find_untyped() if names is None else None
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-        own = [parameter.given.name for parameter in self._parameters]
-        for parameter, name in zip(self._parameters, self._rename(own) if names is None else names, strict=True):
-            take = self._add_untyped(parameter) if parameter is untyped and self._request_codec else self._add(parameter, name)
-            if take is not None and self._goes_by_position(parameter.given):
-                self._positional.append(take)
-            elif take is not None:
-                self._keywords[parameter.given.name] = take
-        specs, readers = self._specs, self._readers
-        unnamed = [name for name in specs if name not in readers]
-        rest = self._place(unnamed)
-        scalars = {name for name, reader in readers.items() if reader.scalar is not None}
-        required = self._needed - scalars
-        reserved = _parameter_names(self._function) - readers.keys() if rest else frozenset()
-        if clashing := sorted(reserved & required):
+            self._parameters[self._parameters.index(untyped)] = untyped._replace(request_codec=self._request_codec)
+        taken = [self._add(*pair) for pair in zip(self._parameters, names or self._names(), strict=True)]
+        takes = [(parameter.given, take) for parameter, take in zip(self._parameters, taken, strict=True) if take is not None]
+        inputs = self._inputs.values()
+        unnamed = [entry for entry in inputs if entry.reader is None]
+        named = frozenset(entry.name for entry in inputs if entry.reader is not None)
+        for entry in unnamed:
+            entry.is_needed = True
+        rest, spread = self._place([entry.name for entry in unnamed])
+        reserved = _parameter_names(function) - named if rest else frozenset()
+        if clashing := sorted(entry.name for entry in inputs if entry.name in reserved and entry.is_needed):
             raise TypeError(
                 f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
             )
         self._check_content_type()
         takes_any = rest is not None or self._takes_all
         is_open = takes_any and not self._declared and not unnamed
-        shown = {name: self._show(name) for name in (*specs, *readers)}
-        tensors = shown.keys() - scalars
-        takes = [f"{name}: {reader.annotation}" if reader.annotation else name for name, reader in readers.items()]
+        shown = [(entry.is_needed, entry.shown(self._declared_type(entry))) for entry in inputs]
+        tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
-            inputs=tuple(self._declared) or tuple(spec for spec in self._inputs.values() if spec is not None),
-            undeclared=tuple(name for name, spec in self._inputs.items() if spec is None),
-            returned=returned,
-            names=InputNames(specs, frozenset(required), None if is_open else frozenset(shown), reserved),
-            named=frozenset(readers),
-            takes=", ".join(takes) or "**inputs",
+            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.known, inputs) if spec is not None),
+            undeclared=tuple(entry.name for entry in inputs if entry.known() is None),
+            returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
+            names=InputNames(inputs, is_open=is_open, reserved=reserved),
+            named=named,
+            takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
             codecs=self._codecs,
             shown=Shown(
-                tuple(spec for spec in shown.values() if spec.name in self._needed),
-                tuple(spec for spec in shown.values() if spec.name not in self._needed),
-                is_open,
+                tuple(spec for is_needed, spec in shown if is_needed), tuple(spec for is_needed, spec in shown if not is_needed), is_open
             ),
-            positional=tuple(self._positional),
-            keywords=self._keywords,
+            positional=(*(take for given, take in takes if self._goes_by_position(given)), *spread),
+            keywords={given.name: take for given, take in takes if not self._goes_by_position(given)},
             rest=rest,
-            request_reader=self._request_reader and self._request_reader.of_inputs(unnamed),
+            request_reader=self._request_reader and self._request_reader.of_inputs([entry.name for entry in unnamed]),
             of_one_request=self._of_one_request[0] if self._of_one_request else None,
-            single_input=None if takes_any or len(tensors) != 1 else next(iter(tensors)),
+            single_input=None if takes_any or len(tensors) != 1 else tensors[0],
             is_untyped=untyped is not None,
             unannotated=self._unannotated,
         )
@@ -203,13 +186,14 @@ class _Signature:
         untyped = [p for p in self._parameters if p.annotation.wanted in UNTYPED and not p.annotation.codec and not p.is_optional]
         return untyped[0] if len(untyped) == 1 else None
 
-    def _rename(self, names: list[str]) -> list[str]:
+    def _names(self) -> list[str]:
         """The parameters' names; for the only tensor, such as `X` of `classifier.predict(X)`, that of the only declared input."""
+        names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
             candidates = [p for p in tensors if not p.is_optional] or tensors
             if len(candidates) == 1:
-                return [self._declared[0].name if name == candidates[0].given.name else name for name in names]
+                names[self._parameters.index(candidates[0])] = self._declared[0].name
         return names
 
     def _goes_by_position(self, parameter: Parameter) -> bool:
@@ -220,17 +204,21 @@ class _Signature:
         """How the value of a parameter is made; None if it always has its default."""
         given, annotation, request_codec, reader = parameter
         wanted, spec = annotation.wanted, annotation.declared if self._declared else annotation.spec(name)
-        if request_codec is not None or wanted in (InferenceContext, InferenceRequest):
-            if spec is not None and not self._declared:
-                raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
-            if request_codec is not None:
-                return self._add_all(request_codec, wanted)
+        is_untyped = wanted in UNTYPED and annotation.request_codec is None
+        is_single = is_untyped or (request_codec is None and wanted not in (InferenceContext, InferenceRequest))
+        if spec is not None and is_single:
+            if self._declared:
+                raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
+            name = spec.name
+            self._inputs.setdefault(name, Input(name)).spec = spec
+        elif spec is not None and not self._declared:
+            raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+        if request_codec is not None:
+            return self._add_all(request_codec, wanted)
+        if wanted in (InferenceContext, InferenceRequest):
             self._of_one_request.append(wanted)
             return take_context if wanted is InferenceContext else take_request
-        if spec is not None:
-            self._declare(spec)
-            name = spec.name
-        if self._declared and name not in self._specs:
+        if self._declared and name not in self._inputs:
             if not parameter.is_optional:
                 raise TypeError(
                     f"{self._called}: parameter {given.name!r} is not among the declared inputs "
@@ -239,53 +227,38 @@ class _Signature:
             return (lambda _: given.default) if self._goes_by_position(given) else None
         if reader is None or (annotation.unreadable is not None and annotation.codec is None):
             raise TypeError(self._no_tensor(parameter))
+        entry = self._inputs.setdefault(name, Input(name))
+        if entry.reader is not None:
+            names = sorted(other.name for other in self._inputs.values() if other.reader is not None)
+            raise ValueError(f"{self._called}: two inputs have the same name among {[*names, name]}")
         if self._declared and annotation.datatype is not None:
-            self._check_datatype(self._specs[name], [annotation.datatype], parameter.text)
-        return self._add_tensor(name, self._as_declared(name, reader), given.default)
-
-    def _add_untyped(self, parameter: _Parameter) -> Take:
-        """Pass all tensors for a parameter without annotation, as the declared content type asks."""
-        assert self._request_codec is not None
-        spec = parameter.annotation.spec(parameter.given.name)
-        if spec is not None:
-            self._declare(spec)
-        return self._add_all(self._request_codec, parameter.annotation.wanted)
-
-    def _declare(self, spec: TensorSpec) -> None:
-        if self._declared:
-            raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
-        self._inputs[spec.name] = self._specs[spec.name] = spec
+            self._check_datatype(entry, [annotation.datatype], parameter.text)
+        return self._add_tensor(entry, self._as_declared(entry, reader), given.default)
 
     def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> Take:
         if self._request_reader is not None or self._rest:
             raise TypeError(f"{self._called}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
-        content_types = {name: spec.content_type for name, spec in self._specs.items() if spec.content_type is not None}
+        specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
+        content_types = {spec.name: spec.content_type for spec in specs if spec.content_type is not None}
         self._request_reader = self._codecs.request_reader(codec, wanted, content_types)
         return take_unnamed
 
-    def _add_tensor(self, name: str, reader: Reader, default: Any) -> Take:
-        """Pass one tensor, or its default, for a parameter."""
-        if name in self._readers:
-            raise ValueError(f"{self._called}: two inputs have the same name among {[*sorted(self._readers), name]}")
-        self._readers[name] = reader
-        # requests are not checked against what an annotation shows: its reader checks
-        self._inputs.setdefault(name, None if reader.shown is None else TensorSpec(name, *reader.shown))
-        if default is Parameter.empty:
-            self._needed.add(name)
+    def _add_tensor(self, entry: Input, reader: Reader, default: Any) -> Take:
+        name, entry.reader, entry.is_needed = entry.name, reader, default is Parameter.empty
         if reader.scalar is None:
             return take_tensor(name, reader.read, default, takes_array=reader.default is array_of)
-        if name in OF_PROTOCOL and name not in self._specs:
+        if name in OF_PROTOCOL and entry.spec is None:
             raise TypeError(
                 f"{self._called}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
                 f"its value: rename it, or take `context: InferenceContext` and read context.parameters.get({name!r})"
             )
         return take_scalar(name, reader.scalar, reader.read, default)
 
-    def _as_declared(self, name: str, reader: Reader) -> Reader:
-        """The reader of the tensor `name`: the annotation decides, else what is declared, else numpy."""
-        spec, content_type = self._specs.get(name), self._declared_type(name)
+    def _as_declared(self, entry: Input, reader: Reader) -> Reader:
+        """The reader of an input: the annotation decides, else what is declared, else numpy."""
+        name, spec, content_type = entry.name, entry.spec, self._declared_type(entry)
         if spec is not None:
-            self._check_datatype(spec, reader.datatypes, reader.annotation)
+            self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
                 raise TypeError(
                     f"{self._called}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
@@ -302,14 +275,13 @@ class _Signature:
             )
         return msgspec.structs.replace(reader, default=default, content_type=content_type)
 
-    def _declared_type(self, name: str) -> str | None:
-        spec = self._specs.get(name)
-        return (spec and spec.content_type) or (None if self._request_codec else self._content_type)
+    def _declared_type(self, entry: Input) -> str | None:
+        return (entry.spec and entry.spec.content_type) or (None if self._request_codec else self._content_type)
 
-    def _check_datatype(self, spec: TensorSpec, datatypes: Collection[str], annotation: str) -> None:
-        if datatypes and spec.datatype not in datatypes:
+    def _check_datatype(self, entry: Input, datatypes: Collection[str], annotation: str) -> None:
+        if datatypes and entry.spec is not None and entry.spec.datatype not in datatypes:
             raise TypeError(
-                f"{self._called}: input {spec.name!r} is declared with datatype {spec.datatype}, which cannot become {annotation}: "
+                f"{self._called}: input {entry.name!r} is declared with datatype {entry.spec.datatype}, which cannot become {annotation}: "
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
@@ -326,23 +298,22 @@ class _Signature:
             "with functools.partial"
         )
 
-    def _place(self, unnamed: Sequence[str]) -> Read | None:
+    def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Take]]:
         """Pass the inputs without a parameter of their own to `**inputs`, whose reader it returns, to the request, or to `*inputs`."""
-        self._needed.update(unnamed)
         if self._rest and not (self._spread and len(self._declared) == len(unnamed) == 1):
-            return self._read_each(self._rest, unnamed)
+            return self._read_each(self._rest, unnamed), ()
         if self._takes_all:
-            return None
+            return None, ()
         if self._spread and unnamed:
             read = self._read_each(self._spread, unnamed)
-            self._positional.extend(take_tensor(name, read, Parameter.empty) for name in unnamed)
-        elif self._spread:
+            return None, [take_tensor(name, read, Parameter.empty) for name in unnamed]
+        if self._spread:
             raise TypeError(f"{self._called} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
-        elif unnamed:
+        if unnamed:
             raise TypeError(
                 f"{self._called} has no parameter for the declared inputs {unnamed}: rename them or the parameters, or take **inputs"
             )
-        return None
+        return None, ()
 
     def _read_each(self, parameter: _Parameter, names: Sequence[str]) -> Read:
         """How each tensor of `*inputs` or `**inputs` is read."""
@@ -353,8 +324,8 @@ class _Signature:
             raise TypeError(f"{self._called}: {text} is for a whole request: give it a parameter of its own")
         if parameter.reader is None:
             raise TypeError(f"{self._called}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
-        other = self._as_declared("", parameter.reader)
-        by_name = {name: self._as_declared(name, parameter.reader) for name in names}
+        other = self._as_declared(Input(""), parameter.reader)
+        by_name = {name: self._as_declared(self._inputs[name], parameter.reader) for name in names}
 
         def read(tensor: Tensor, of_request: str | None) -> Any:
             if datatype is not None and tensor.datatype != datatype:
@@ -368,18 +339,9 @@ class _Signature:
         if self._request_codec is not None:
             fits = reader is not None and reader.content_type == declared
         else:
-            fits = declared is None or reader is None or bool(self._readers)
+            fits = declared is None or reader is None or any(entry.reader for entry in self._inputs.values())
         if not fits:
             raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
-
-    def _show(self, name: str) -> TensorSpec:
-        """An input as it is shown to people: what is declared or annotated, else a guess, with the content type that reads it."""
-        reader, spec = self._readers.get(name), self._specs.get(name)
-        content_type = self._declared_type(name) if reader is None else reader.content_type
-        if spec is not None:
-            return TensorSpec(name, spec.datatype, spec.shape, content_type)
-        datatype, shape, _ = (reader and reader.shown) or ("FP32", (-1,), None)
-        return TensorSpec(name, datatype, shape, content_type)
 
 
 def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
