@@ -144,20 +144,16 @@ class InputNames:
 
     def __init__(self, inputs: Collection[Input], *, is_open: bool, reserved: frozenset[str]) -> None:
         self._specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
-        self._required = frozenset(entry.name for entry in inputs if entry.is_needed and not entry.is_scalar)
+        self.required = frozenset(entry.name for entry in inputs if entry.is_needed and not entry.is_scalar)
         self._known = None if is_open else frozenset(entry.name for entry in inputs)
         self._reserved = reserved
-
-    def is_required(self, name: str) -> bool:
-        """Whether a request must have this input."""
-        return name in self._required
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
         """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
         tensors: dict[str, Tensor] = {}
         for tensor in inputs:
             tensors[tensor.name] = tensor
-        if tensors.keys() != self._required or len(inputs) != len(tensors):
+        if tensors.keys() != self.required or len(inputs) != len(tensors):
             self._check_names([tensor.name for tensor in inputs])
         if self._specs:
             for name, tensor in tensors.items():
@@ -186,10 +182,8 @@ class InputNames:
                 raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
             if name in self._reserved:
                 raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
-        if not self._required <= seen:
-            raise InvalidRequest(
-                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
-            )
+        if not self.required <= seen:
+            raise InvalidRequest(f"missing input {_named(self.required - seen)}: expected {_named(self.required)}, but got {_named(seen)}")
 
 
 def _named(names: Set[str]) -> str:

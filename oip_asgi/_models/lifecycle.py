@@ -293,6 +293,9 @@ class Lifecycle:
 
     def _end_unload(self) -> None:
         with self._lock:
+            if self._loading is not None and self._loading.spawn is not None:  # it was cancelled while it waited for this load
+                self._loading.spawn.ended.then(self._end_unload)
+                return
             self._unloading = None
             if not self._loader.has_unload:
                 self._retired.clear()

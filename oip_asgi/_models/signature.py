@@ -134,9 +134,15 @@ class _Signature:
         untyped = self._find_untyped() if names is None else None
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-            self._parameters[self._parameters.index(untyped)] = untyped._replace(request_codec=self._request_codec)
-        taken = [self._add(*pair) for pair in zip(self._parameters, names or self._names(), strict=True)]
-        takes = [(parameter.given, take) for parameter, take in zip(self._parameters, taken, strict=True) if take is not None]
+            self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
+        positional: list[Take] = []
+        keywords: dict[str, Take] = {}
+        for parameter, name in zip(self._parameters, names or self._names(), strict=True):
+            take = self._add(parameter, name)
+            if take is not None and self._goes_by_position(parameter.given):
+                positional.append(take)
+            elif take is not None:
+                keywords[parameter.given.name] = take
         inputs = self._inputs.values()
         unnamed = [entry for entry in inputs if entry.reader is None]
         named = frozenset(entry.name for entry in inputs if entry.reader is not None)
@@ -144,14 +150,15 @@ class _Signature:
             entry.is_needed = True
         rest, spread = self._place([entry.name for entry in unnamed])
         reserved = _parameter_names(function) - named if rest else frozenset()
-        if clashing := sorted(entry.name for entry in inputs if entry.name in reserved and entry.is_needed):
+        if clashing := sorted(reserved.intersection(self._inputs)):
             raise TypeError(
                 f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
             )
         self._check_content_type()
         takes_any = rest is not None or self._takes_all
         is_open = takes_any and not self._declared and not unnamed
-        shown = [(entry.is_needed, entry.shown(self._declared_type(entry))) for entry in inputs]
+        shown = [entry.shown(self._declared_type(entry)) for entry in inputs]
+        needed = {entry.name for entry in inputs if entry.is_needed}
         tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
             inputs=tuple(self._declared) or tuple(spec for spec in map(Input.known, inputs) if spec is not None),
@@ -162,10 +169,12 @@ class _Signature:
             takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
             codecs=self._codecs,
             shown=Shown(
-                tuple(spec for is_needed, spec in shown if is_needed), tuple(spec for is_needed, spec in shown if not is_needed), is_open
+                required=tuple(spec for spec in shown if spec.name in needed),
+                optional=tuple(spec for spec in shown if spec.name not in needed),
+                is_open=is_open,
             ),
-            positional=(*(take for given, take in takes if self._goes_by_position(given)), *spread),
-            keywords={given.name: take for given, take in takes if not self._goes_by_position(given)},
+            positional=(*positional, *spread),
+            keywords=keywords,
             rest=rest,
             request_reader=self._request_reader and self._request_reader.of_inputs([entry.name for entry in unnamed]),
             of_one_request=self._of_one_request[0] if self._of_one_request else None,
@@ -193,7 +202,7 @@ class _Signature:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
             candidates = [p for p in tensors if not p.is_optional] or tensors
             if len(candidates) == 1:
-                names[self._parameters.index(candidates[0])] = self._declared[0].name
+                names[names.index(candidates[0].given.name)] = self._declared[0].name
         return names
 
     def _goes_by_position(self, parameter: Parameter) -> bool:
