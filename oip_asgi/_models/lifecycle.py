@@ -34,62 +34,38 @@ Action: TypeAlias = Literal[
 ]
 """What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
 
+_TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]] = (
+    ("load", ("registered", "failed", "unloaded"), "begin to load", "loading"),
+    ("load", ("ready",), "begin to load", "reloading"),
+    ("load", ("loading", "reloading", "unloading"), "wait", None),
+    ("load", ("unregistering", "unregistered"), "refuse", None),
+    #
+    ("loaded", ("loading", "reloading"), "serve", "ready"),
+    ("loaded", ("unloading", "unregistering"), "discard", None),
+    ("raised", ("loading",), "nothing", "failed"),
+    ("raised", ("reloading",), "serve as before", "ready"),
+    ("raised", ("unloading", "unregistering"), "nothing", None),
+    ("cancelled", ("loading",), "nothing", "registered"),
+    ("cancelled", ("reloading",), "nothing", "ready"),
+    ("cancelled", ("unloading", "unregistering"), "discard", None),
+    #
+    ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),
+    ("unload", ("loading", "ready", "reloading"), "begin to unload", "unloading"),
+    ("unload", ("unloading", "unregistering", "unregistered"), "nothing", None),
+    ("unregister", ("registered", "failed", "unloaded"), "nothing", "unregistered"),
+    ("unregister", ("loading", "ready", "reloading"), "begin to unload", "unregistering"),
+    ("unregister", ("unloading",), "nothing", "unregistering"),
+    ("unload ended", ("unloading",), "nothing", "unloaded"),
+    ("unload ended", ("unregistering",), "nothing", "unregistered"),
+    #
+    ("server stopped", ("registered", "failed", "unloaded"), "nothing", "registered"),
+    ("server stopped", ("ready",), "forget", "registered"),
+    ("server stopped", ("loading", "reloading", "unloading", "unregistering", "unregistered"), "nothing", None),
+)
+"""What each event does in some states, and the next state; None if a model stays what it is."""
+
 TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = MappingProxyType(
-    {
-        ("registered", "load"): ("begin to load", "loading"),
-        ("failed", "load"): ("begin to load", "loading"),
-        ("unloaded", "load"): ("begin to load", "loading"),
-        ("ready", "load"): ("begin to load", "reloading"),
-        ("loading", "load"): ("wait", "loading"),
-        ("reloading", "load"): ("wait", "reloading"),
-        ("unloading", "load"): ("wait", "unloading"),
-        ("unregistering", "load"): ("refuse", "unregistering"),
-        ("unregistered", "load"): ("refuse", "unregistered"),
-        #
-        ("loading", "loaded"): ("serve", "ready"),
-        ("loading", "raised"): ("nothing", "failed"),
-        ("loading", "cancelled"): ("nothing", "registered"),
-        ("reloading", "loaded"): ("serve", "ready"),
-        ("reloading", "raised"): ("serve as before", "ready"),
-        ("reloading", "cancelled"): ("nothing", "ready"),
-        ("unloading", "loaded"): ("discard", "unloading"),
-        ("unloading", "raised"): ("nothing", "unloading"),
-        ("unloading", "cancelled"): ("discard", "unloading"),
-        ("unregistering", "loaded"): ("discard", "unregistering"),
-        ("unregistering", "raised"): ("nothing", "unregistering"),
-        ("unregistering", "cancelled"): ("discard", "unregistering"),
-        #
-        ("registered", "unload"): ("nothing", "unloaded"),
-        ("failed", "unload"): ("nothing", "unloaded"),
-        ("loading", "unload"): ("begin to unload", "unloading"),
-        ("ready", "unload"): ("begin to unload", "unloading"),
-        ("reloading", "unload"): ("begin to unload", "unloading"),
-        ("unloading", "unload"): ("nothing", "unloading"),
-        ("unloaded", "unload"): ("nothing", "unloaded"),
-        ("unregistering", "unload"): ("nothing", "unregistering"),
-        ("unregistered", "unload"): ("nothing", "unregistered"),
-        #
-        ("registered", "unregister"): ("nothing", "unregistered"),
-        ("failed", "unregister"): ("nothing", "unregistered"),
-        ("unloaded", "unregister"): ("nothing", "unregistered"),
-        ("loading", "unregister"): ("begin to unload", "unregistering"),
-        ("ready", "unregister"): ("begin to unload", "unregistering"),
-        ("reloading", "unregister"): ("begin to unload", "unregistering"),
-        ("unloading", "unregister"): ("nothing", "unregistering"),
-        #
-        ("unloading", "unload ended"): ("nothing", "unloaded"),
-        ("unregistering", "unload ended"): ("nothing", "unregistered"),
-        #
-        ("registered", "server stopped"): ("nothing", "registered"),
-        ("failed", "server stopped"): ("nothing", "registered"),
-        ("unloaded", "server stopped"): ("nothing", "registered"),
-        ("ready", "server stopped"): ("forget", "registered"),
-        ("loading", "server stopped"): ("nothing", "loading"),
-        ("reloading", "server stopped"): ("nothing", "reloading"),
-        ("unloading", "server stopped"): ("nothing", "unloading"),
-        ("unregistering", "server stopped"): ("nothing", "unregistering"),
-        ("unregistered", "server stopped"): ("nothing", "unregistered"),
-    }
+    {(state, event): (action, after or state) for event, states, action, after in _TABLE for state in states}
 )
 """All that can happen to a model. Any other event in a state is an error of this package."""
 

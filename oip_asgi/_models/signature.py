@@ -132,12 +132,13 @@ class _Signature:
     def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
         """Decide how each parameter's value is made. `names` are those of the tensors, if the parameters have none."""
         untyped = self._find_untyped() if names is None else None
+        names = self._names() if names is None else names
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
         positional: list[Take] = []
         keywords: dict[str, Take] = {}
-        for parameter, name in zip(self._parameters, names or self._names(), strict=True):
+        for parameter, name in zip(self._parameters, names, strict=True):
             take = self._add(parameter, name)
             if take is not None and self._goes_by_position(parameter.given):
                 positional.append(take)
@@ -212,7 +213,7 @@ class _Signature:
     def _add(self, parameter: _Parameter, name: str) -> Take | None:
         """How the value of a parameter is made; None if it always has its default."""
         given, annotation, request_codec, reader = parameter
-        wanted, spec = annotation.wanted, annotation.declared if self._declared else annotation.spec(name)
+        wanted, spec = annotation.wanted, annotation.declared if self._declared and request_codec is None else annotation.spec(name)
         is_untyped = wanted in UNTYPED and annotation.request_codec is None
         is_single = is_untyped or (request_codec is None and wanted not in (InferenceContext, InferenceRequest))
         if spec is not None and is_single:
