@@ -13,8 +13,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
-import msgspec
-
 from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised
@@ -79,13 +77,15 @@ def transition(state: State, event: Event) -> tuple[Action, State]:
 
 
 @final
-class _Load(msgspec.Struct, eq=False):
+class _Load:
     """One load, and what came of it. Requests that come meanwhile wait for it if `is_waited_for`, and are refused if not."""
 
-    is_waited_for: bool
-    spawn: Spawn | None = None
-    action: Action | None = None
-    error: Exception | None = None
+    spawn: Spawn
+
+    def __init__(self, *, is_waited_for: bool) -> None:
+        self.is_waited_for = is_waited_for
+        self.action: Action | None = None
+        self.error: Exception | None = None
 
 
 class Lifecycle:
@@ -140,7 +140,7 @@ class Lifecycle:
                 self._end_lost()
                 begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
                 loading = begun or self._loading
-            if loading is None or loading.spawn is None or not (loading.is_waited_for or at_start):
+            if loading is None or not (loading.is_waited_for or at_start):
                 return
             if begun is not None:
                 yield loading.spawn
@@ -176,7 +176,7 @@ class Lifecycle:
             raise self._unregistered()
         if action == "wait":
             return None
-        loading = self._loading = _Load(is_waited_for)
+        loading = self._loading = _Load(is_waited_for=is_waited_for)
         loading.spawn = Spawn(self._load(loading, parameters))
         loading.spawn.ended.then(partial(self._end_load, loading, "cancelled"))  # if it was cancelled before it began
         return loading
@@ -203,6 +203,7 @@ class Lifecycle:
             log_raised(logging.ERROR, error, "model %s: load= raised%s", self._called, remains)
         finally:
             replaced = self._end_load(loading, event, made)
+            loading.spawn.ended.set()  # those who wait for it need nothing of what follows
             del loading  # its error knows this frame: together they would live until the next garbage collection
         if replaced is not None:
             yield Spawn(self._unload_handler(replaced))
@@ -269,7 +270,7 @@ class Lifecycle:
 
     def _end_unload(self) -> None:
         with self._lock:
-            if self._loading is not None and self._loading.spawn is not None:  # it was cancelled while it waited for this load
+            if self._loading is not None:  # it was cancelled while it waited for this load
                 self._loading.spawn.ended.then(self._end_unload)
                 return
             self._unloading = None
