@@ -17,18 +17,11 @@ Decode: TypeAlias = Callable[[Tensor], Any]
 
 
 class Scalar(NamedTuple):
-    """What a Python scalar, as in `threshold: float = 0.5`, is made of.
+    """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a request's parameter."""
 
-    Args:
-        datatypes: The datatypes that it is read from. Metadata shows the first of these.
-        content_types: The content types that a request may say for its tensor.
-        kinds: What a request's parameter may be.
-        expected: What that is called.
-    """
-
-    datatypes: tuple[str, ...]
+    datatypes: tuple[str, ...]  # metadata shows the first of these
     content_types: tuple[str, ...]
-    kinds: tuple[type, ...]
+    kinds: tuple[type, ...]  # of parameters
     expected: str
 
 
@@ -75,25 +68,21 @@ def array_of(tensor: Tensor) -> Any:
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
-    """How one parameter's tensor becomes its Python value.
-
-    Args:
-        annotation: The parameter's annotation as text, empty if it has none.
-        default: Reads a tensor if the request says no content type.
-        by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
-        datatypes: The only datatypes that can be read; empty for any.
-        shown: What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known.
-        scalar: The Python type of one element, if the value is that and may come as a request's parameter too.
-        content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
-    """
+    """How one parameter's tensor becomes its Python value: by the content type that the request says, else by `default`."""
 
     annotation: str
+    """As text; empty if there is none."""
     default: Decode
     by_content_type: Mapping[str, Decode]
+    """For the content types that make what the annotation asks for."""
     datatypes: tuple[str, ...] = ()
+    """The only ones that can be read; empty for any."""
     shown: tuple[str, tuple[int, ...], str | None] | None = None
+    """What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known."""
     scalar: type | None = None
+    """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None
+    """The one that `default` reads; None if it takes the tensor's elements as they are."""
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
@@ -111,23 +100,17 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
-    """How several tensors become one Python value, such as a data frame.
-
-    Args:
-        annotation: The parameter's annotation as text.
-        content_type: The content type that makes this value.
-        codec: Its codec.
-        decode: Makes the value from a request that holds only the tensors for it.
-        declared: The declared content types of inputs, by name.
-        decoders: The decoders of content types that are not this package's.
-    """
+    """How several tensors become one Python value, such as a data frame."""
 
     annotation: str
     content_type: str
     codec: AnyRequestCodec
     decode: Callable[[InferenceRequest], Any]
+    """Makes the value of a request that holds only the tensors for it."""
     declared: Mapping[str, str]
+    """The content types of inputs, by name."""
     decoders: Mapping[str, Decode]
+    """For content types that are not this package's."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request. A tensor without content type is read with the declared one."""

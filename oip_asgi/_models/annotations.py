@@ -33,25 +33,15 @@ _KNOWN: Final = (*DTYPES, "BF16")
 
 
 class ParsedAnnotation(NamedTuple):
-    """The parts of an annotation.
-
-    Args:
-        wanted: The type, without `Optional` and `Annotated`.
-        declared: The `TensorSpec` in `Annotated`, or None.
-        codec: The codec of tensors in `Annotated`, or None.
-        request_codec: The codec of whole requests in `Annotated`, or None.
-        datatype: The datatype, if the annotation names one without a `TensorSpec`.
-        shape: The dimensions beside it, -1 for any size; None if they are unknown.
-        unreadable: numpy's name for elements that no input can hold, else None.
-    """
+    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: each None if it does not say it."""
 
     wanted: Any
     declared: TensorSpec | None = None
     codec: AnyInputCodec | None = None
     request_codec: AnyRequestCodec | None = None
-    datatype: str | None = None
+    datatype: str | None = None  # without a TensorSpec
     shape: tuple[int, ...] | None = None
-    unreadable: str | None = None
+    unreadable: str | None = None  # numpy's name for elements that no input can hold
 
     def spec(self, name: str) -> TensorSpec | None:
         """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the annotation says neither."""
@@ -127,21 +117,13 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
 
 
 class Returned(NamedTuple):
-    """What a return annotation says.
-
-    Args:
-        specs: The outputs that it declares.
-        codecs: The codec for each output, by position; None if the value itself decides.
-        each: The codec for each value of a mapping or of a tuple of any length.
-        request_codec: The codec that makes a whole response of the result.
-        is_partial: Whether it declares only some of the outputs. Then `specs` is empty.
-    """
+    """What a return annotation says: the outputs that it declares, and the codec of each, None if the value itself decides."""
 
     specs: tuple[TensorSpec, ...] = ()
     codecs: tuple[AnyInputCodec | None, ...] = ()
-    each: AnyInputCodec | None = None
-    request_codec: AnyRequestCodec | None = None
-    is_partial: bool = False
+    each: AnyInputCodec | None = None  # for each value of a mapping, or of a tuple of any length
+    request_codec: AnyRequestCodec | None = None  # makes a whole response of the result
+    is_partial: bool = False  # it declares only some outputs, so `specs` is empty
 
 
 class Outputs:

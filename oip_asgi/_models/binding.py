@@ -191,44 +191,35 @@ def _named(names: Set[str]) -> str:
 
 
 class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a callable is called.
+    """How a callable is called."""
 
-    Args:
-        inputs: What metadata says of the inputs of which something is known.
-        undeclared: The names of the others.
-        returned: What the return annotation says.
-        names: Which inputs the callable takes.
-        named: The names of the tensors that have a parameter of their own.
-        takes: These names and their annotations, for errors.
-        codecs: The server's codecs.
-        shown: The inputs as a document shows them.
-        positional: The arguments that are passed by position, in order.
-        keywords: The arguments that are passed by keyword.
-        rest: Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter.
-        request_reader: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
-        of_one_request: The type of a parameter that takes more of a request than its tensors; None without such a parameter.
-        single_input: The name of the only tensor that the callable takes; None if it takes several, or any.
-        is_untyped: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
-        unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
-            A request with another content type decides what Python type they get.
-    """
-
+    codecs: Codecs
     inputs: tuple[TensorSpec, ...]
+    """What metadata says of the inputs of which something is known."""
     undeclared: tuple[str, ...]
+    """The names of the others."""
+    shown: Shown
     returned: Returned
     names: InputNames
     named: frozenset[str]
+    """The names of the tensors that have a parameter of their own."""
     takes: str
-    codecs: Codecs
-    shown: Shown
+    """These names and their annotations, for errors."""
     positional: tuple[Take, ...]
     keywords: dict[str, Take]
     rest: Read | None
+    """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
     request_reader: RequestReader | None
+    """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
     of_one_request: type | None
+    """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
     single_input: str | None
+    """The name of the only tensor that the callable takes; None if it takes several, or any."""
     is_untyped: bool
+    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
     unannotated: dict[str, str]
+    """The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`: a request with
+    another content type decides what Python type they get."""
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is."""

@@ -37,7 +37,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return kind_of(function, "thread") == "async"
 
 
-def no_coroutine(result: Any) -> Any:
+def refuse_coroutine(result: Any) -> Any:
     """The result of a call, unless it is a coroutine that nobody would await."""
     if isinstance(result, CoroutineType):
         result.close()

@@ -15,7 +15,7 @@ from .._codecs.registry import Codecs
 from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, shown
 from .._protocol.log import log_raised
-from .callables import is_async, no_coroutine
+from .callables import is_async, refuse_coroutine
 from .handler import Handler
 from .options import ModelOptions
 
@@ -46,7 +46,7 @@ def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
     called = partial(hook, *args) if args else hook
     if is_async(hook):
         return (yield Await(called))
-    return no_coroutine((yield Run(called, "hook")))
+    return refuse_coroutine((yield Run(called, "hook")))
 
 
 def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, where: str) -> bool:

@@ -24,7 +24,7 @@ from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceResponse, Tensor, as_array, known_tensor, object_array, plain, wire_array
 from .annotations import Outputs
-from .callables import no_coroutine
+from .callables import refuse_coroutine
 from .specs import TensorSpec
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
             if array.dtype.kind == "O":
                 with suppress(TypeError, ValueError):  # which are told below
                     return InferenceResponse([Tensor(name, array)])
-    result = no_coroutine(result)
+    result = refuse_coroutine(result)
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
         response.outputs = _order(response.outputs, outputs.declared)
