@@ -38,13 +38,14 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
     ("load", ("loading", "reloading", "unloading"), "wait", None),
     ("load", ("unregistering", "unregistered"), "refuse", None),
     #
-    ("loaded", ("loading", "reloading"), "serve", "ready"),
-    ("loaded", ("unloading", "unregistering"), "discard", None),
+    ("loaded", ("loading",), "serve", "ready"),
     ("raised", ("loading",), "nothing", "failed"),
-    ("raised", ("reloading",), "serve as before", "ready"),
-    ("raised", ("unloading", "unregistering"), "nothing", None),
     ("cancelled", ("loading",), "nothing", "registered"),
+    ("loaded", ("reloading",), "serve", "ready"),
+    ("raised", ("reloading",), "serve as before", "ready"),
     ("cancelled", ("reloading",), "nothing", "ready"),
+    ("loaded", ("unloading", "unregistering"), "discard", None),
+    ("raised", ("unloading", "unregistering"), "nothing", None),
     ("cancelled", ("unloading", "unregistering"), "discard", None),
     #
     ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),

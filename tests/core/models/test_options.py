@@ -12,7 +12,7 @@ import pytest
 from oip_asgi import InferenceServer
 from oip_asgi._models.options import ModelKeywords, ModelOptions
 from oip_asgi._options import ServerOptions
-from oip_asgi._protocol.options import fields_of
+from oip_asgi._protocol.options import fields_of, tabulate
 
 README = Path(__file__).parents[3] / "examples" / "README.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
@@ -36,13 +36,6 @@ def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
     text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
     for field in fields_of(struct).values():
         assert f"{field.name} ({field.type}, default {field.default}): {field.option.says}" in text
-
-
-def tabulate(struct: type[msgspec.Struct]) -> str:
-    """The options of a struct as a table of Markdown."""
-    lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in fields_of(struct).values() if field.default]
-    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("struct", STRUCTS)
