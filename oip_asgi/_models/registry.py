@@ -52,13 +52,17 @@ class Registry:
 
     def _replace(self, name: str, models: list[Model]) -> None:
         """Have these versions of a name instead of those that it has."""
-        found = {key: model for key, model in self._found.items() if key[0] != name}
+        by_name, found = {**self._models, name: models}, dict(self._found)
+        for version in (None, UNVERSIONED, *self.versions(name)):
+            found.pop((name, version), None)
         found.update({(name, model.version): model for model in models})
-        if models:
+        if not models:
+            del by_name[name]
+        else:
             found[name, None] = _default(models)
             if models[0].version is None:
                 found[name, UNVERSIONED] = models[0]
-        self._models = {other: own for other, own in {**self._models, name: models}.items() if own}
+        self._models = by_name
         self._found = found
         self.changes += 1
 
