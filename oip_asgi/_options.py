@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import msgspec
 
 from ._codecs.registry import AnyCodec
-from ._protocol.options import BOOLEAN, BYTES, SECONDS_OR_ZERO, Check, Option, check_options, integer
+from ._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number
 from ._runtime.shared_memory import SharedMemory
 
-_MEMORY: Final = Check("a SharedMemory, such as SharedMemory(allow=[...])", lambda value: isinstance(value, SharedMemory), TypeError)
+_SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
 class ServerOptions(msgspec.Struct, frozen=True, eq=False):
@@ -47,7 +47,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
         float,
         Option(
             "How many seconds running calls have to finish when the server stops. Keep it below the time that the host itself is given.",
-            SECONDS_OR_ZERO,
+            _SECONDS,
         ),
     ] = 10.0
     codecs: Annotated[
@@ -78,7 +78,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
         Option(
             "Lets clients on this machine put tensors into system shared memory. Everybody who reaches the server may then read and "
             "overwrite what it allows.",
-            _MEMORY,
+            instance_of(SharedMemory, "SharedMemory(allow=[...])"),
         ),
     ] = None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,39 +16,75 @@ from .pandas import PandasCodec
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
+class Scalar(NamedTuple):
+    """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a request's parameter."""
+
+    datatypes: tuple[str, ...]  # metadata shows the first of these
+    content_types: tuple[str, ...]
+    kinds: tuple[type, ...]  # of parameters
+    expected: str
+
+
+_INTEGERS: Final = ("INT64", "INT8", "INT16", "INT32", "UINT8", "UINT16", "UINT32", "UINT64")
+
+SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
+    {
+        float: Scalar(("FP64", "FP16", "BF16", "FP32", *_INTEGERS), ("np",), (float, int), "a number"),
+        int: Scalar(_INTEGERS, ("np",), (int,), "an integer"),
+        bool: Scalar(("BOOL",), ("np",), (bool,), "true or false"),
+        str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
+    }
+)
+
+
+def scalar_of(kind: type, tensor: Tensor) -> Any:
+    """The only element of a tensor."""
+    datatypes = SCALARS[kind].datatypes
+    if tensor.datatype not in datatypes:
+        raise InvalidRequest(
+            f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
+        )
+    if tensor.array.size != 1:
+        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+    value = tensor.array.item()
+    if kind is not str:
+        return kind(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"input {shown(tensor.name)} is {shown(value)}, which is not UTF-8: {error}") from None
+
+
+def scalar_of_parameter(kind: type, name: str, value: object) -> Any:
+    """A request's parameter as a scalar."""
+    if not isinstance(value, SCALARS[kind].kinds) or isinstance(value, bool) is not (kind is bool):
+        raise InvalidRequest(f"parameters[{shown(name)}] is {shown(value)}: expected {SCALARS[kind].expected}")
+    return kind(value)
+
+
 def array_of(tensor: Tensor) -> Any:
     """A tensor's elements as they are."""
     return tensor.array
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
-    """How one parameter's tensor becomes its Python value.
-
-    Args:
-        annotation: The parameter's annotation as text, empty if it has none.
-        default: Reads a tensor if the request says no content type.
-        by_content_type: Reads a tensor if the request says this content type. It has those that make what the annotation asks for.
-        datatypes: The only datatypes that can be read; empty for any.
-        shown: What metadata says of an input that is not declared: datatype, shape and content type; None where nothing is known.
-        scalar: The Python type of one element, where the value is that and may come as a request's parameter too.
-        content_type: The content type that `default` reads; None if it takes the tensor's elements as they are.
-    """
+    """How one parameter's tensor becomes its Python value: by the content type that the request says, else by `default`."""
 
     annotation: str
+    """As text; empty if there is none."""
     default: Decode
     by_content_type: Mapping[str, Decode]
+    """For the content types that make what the annotation asks for."""
     datatypes: tuple[str, ...] = ()
+    """The only ones that can be read; empty for any."""
     shown: tuple[str, tuple[int, ...], str | None] | None = None
+    """What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known."""
     scalar: type | None = None
+    """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None
-
-    @property
-    def takes_array(self) -> bool:
-        """Whether a tensor's array is the value, if the request says no content type."""
-        return self.default is array_of
+    """The one that `default` reads; None if it takes the tensor's elements as they are."""
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
-        """The value of a tensor."""
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
         if decode is None:
@@ -63,23 +100,17 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
-    """How several tensors become one Python value, such as a data frame.
-
-    Args:
-        annotation: The parameter's annotation as text.
-        content_type: The content type that makes this value.
-        codec: Its codec.
-        decode: Makes the value from a request that holds only the tensors for it.
-        declared: The declared content types of inputs, by name.
-        decoders: The decoders of content types that are not this package's.
-    """
+    """How several tensors become one Python value, such as a data frame."""
 
     annotation: str
     content_type: str
     codec: AnyRequestCodec
     decode: Callable[[InferenceRequest], Any]
+    """Makes the value of a request that holds only the tensors for it."""
     declared: Mapping[str, str]
+    """The content types of inputs, by name."""
     decoders: Mapping[str, Decode]
+    """For content types that are not this package's."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request. A tensor without content type is read with the declared one."""

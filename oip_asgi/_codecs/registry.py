@@ -24,8 +24,7 @@ from .datetime import DatetimeCodec
 from .numpy import NumpyCodec, NumpyRequestCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
-from .reader import Decode, Reader, RequestReader, array_of
-from .scalars import CONTENT_TYPES, SCALARS, scalar_of
+from .reader import SCALARS, Decode, Reader, RequestReader, array_of, scalar_of
 from .string import StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
 
@@ -117,8 +116,8 @@ class Codecs:
         if is_torch_class(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
-            read, datatypes = partial(scalar_of, annotation), SCALARS[annotation]
-            return Reader(called, read, dict.fromkeys(CONTENT_TYPES[annotation], read), datatypes, (datatypes[0], (1,), None), annotation)
+            read, (datatypes, content_types, *_) = partial(scalar_of, annotation), SCALARS[annotation]
+            return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
         known = next((known for known in self.inputs.values() if known.yields(normal(annotation))), None)
         if known is None:
             return None

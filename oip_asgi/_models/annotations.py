@@ -6,85 +6,124 @@ Which codec is for which annotation is decided in `codecs.registry`.
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.registry import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
-from .specs import TensorSpec
-from .tensor_annotations import TensorAnnotation, parse_array, parse_extras
+from .._protocol.datatypes import DTYPES, datatype_of
+from .specs import AnyShape, TensorSpec
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 
+_ABSTRACT: Final = frozenset(
+    {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating, np.complexfloating}
+    | {np.flexible, np.character}
+)
+"""numpy's classes of several dtypes: an annotation with one of them names no datatype."""
+
+_LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
+
+_KNOWN: Final = (*DTYPES, "BF16")
+
 
 class ParsedAnnotation(NamedTuple):
-    """The parts of an annotation.
-
-    Args:
-        wanted: The type, without `Optional` and `Annotated`.
-        spec: The `TensorSpec` in `Annotated`, or None.
-        codec: The codec in `Annotated`, or None.
-        tensor: The tensor's datatype and shape, if it says them without a `TensorSpec`.
-    """
+    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: each None if it does not say it."""
 
     wanted: Any
-    spec: TensorSpec | None = None
-    codec: AnyInputCodec | AnyRequestCodec | None = None
-    tensor: TensorAnnotation | None = None
+    declared: TensorSpec | None = None
+    codec: AnyInputCodec | None = None
+    request_codec: AnyRequestCodec | None = None
+    datatype: str | None = None  # without a TensorSpec
+    shape: tuple[int, ...] | None = None
+    unreadable: str | None = None  # numpy's name for elements that no input can hold
 
-    def spec_for(self, name: str) -> TensorSpec | None:
+    def spec(self, name: str) -> TensorSpec | None:
         """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the annotation says neither."""
-        return self.spec if self.spec is not None or self.tensor is None else self.tensor.spec(name)
+        if self.declared is not None or self.datatype is None:
+            return self.declared
+        return AnyShape(name, self.datatype, [-1]) if self.shape is None else TensorSpec(name, self.datatype, self.shape)
 
 
 def parse_annotation(annotation: Any) -> ParsedAnnotation:
     """The parts of an annotation. Raises TypeError or ValueError with what to write, if it can mean nothing."""
-    origin = typing.get_origin(annotation)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     alias = getattr(origin or annotation, "__value__", None)
     if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
-        return parse_annotation(alias[typing.get_args(annotation)] if origin else alias)
+        return parse_annotation(alias[args] if origin else alias)
     if origin is Annotated:
-        inner, *extras = typing.get_args(annotation)
+        inner, *extras = args
         codec = as_codec(extras)
         if codec is not None:
             check_complete(codec, inspect.formatannotation(annotation))
-        meant = parse_annotation(inner)
-        spec = next((extra for extra in extras if isinstance(extra, TensorSpec)), None)
-        return ParsedAnnotation(meant.wanted, spec, codec, parse_extras(annotation, extras) or meant.tensor)
+        return parse_annotation(inner)._replace(
+            declared=next((extra for extra in extras if isinstance(extra, TensorSpec)), None),
+            codec=codec if is_input_codec(codec) else None,
+            request_codec=codec if is_request_codec(codec) else None,
+            **_parse_extras(annotation, extras),
+        )
     if origin in (typing.Union, UnionType):
-        members = [member for member in typing.get_args(annotation) if member is not NoneType]
+        members = [member for member in args if member is not NoneType]
         if len(members) == 1:
             return parse_annotation(members[0])
-    if origin is np.ndarray:
-        return ParsedAnnotation(np.ndarray, tensor=parse_array(typing.get_args(annotation)))
-    return ParsedAnnotation(annotation)
+    return _parse_array(args) if origin is np.ndarray else ParsedAnnotation(annotation)
+
+
+def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
+    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for."""
+    datatype: str | None
+    parsed, dtype = ParsedAnnotation(np.ndarray), args[1] if len(args) == 2 else None
+    scalar = next(iter(typing.get_args(dtype)), None) if typing.get_origin(dtype) is np.dtype else None
+    if not isinstance(scalar, type) or not issubclass(scalar, np.generic) or scalar in _ABSTRACT:
+        return parsed
+    if issubclass(scalar, (np.object_, np.character)):
+        datatype, unreadable = "BYTES", "str_" if issubclass(scalar, np.str_) else None
+    else:
+        datatype = datatype_of(np.dtype(scalar).newbyteorder("<"))
+        unreadable = scalar.__name__ if datatype is None else None
+    sizes = typing.get_args(args[0])
+    has_rank = typing.get_origin(args[0]) is tuple and sizes and Ellipsis not in sizes
+    return parsed._replace(datatype=datatype, shape=tuple(map(_size, sizes)) if has_rank else None, unreadable=unreadable)
+
+
+def _size(argument: Any) -> int:
+    """The size that `int` or `Literal[4]` stands for."""
+    values = typing.get_args(argument) if typing.get_origin(argument) is Literal else ()
+    return values[0] if len(values) == 1 and type(values[0]) is int else -1
+
+
+def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
+    """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are ignored."""
+    shapes = [tuple(extra) for extra in extras if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)]
+    texts = [extra for extra in extras if isinstance(extra, str)]
+    datatype = next((text for text in texts if text in _KNOWN), None)
+    if datatype is not None:
+        TensorSpec("x", datatype, shapes[0] if shapes else ())  # raises if it cannot be one
+        return {"datatype": datatype, "shape": shapes[0] if shapes else None, "unreadable": None}
+    meant = next((text for text in texts if shapes or _LIKE_A_DATATYPE.fullmatch(text)), None)
+    if meant is not None:
+        raise TypeError(f"{inspect.formatannotation(annotation)}: {meant!r} is no datatype: expected one of {', '.join(_KNOWN)}")
+    if shapes:
+        raise TypeError(
+            f"{inspect.formatannotation(annotation)} has a shape and no datatype: write "
+            f'Annotated[np.ndarray, "FP32", {list(shapes[0])}], or TensorSpec("name", "FP32", {list(shapes[0])})'
+        )
+    return {}
 
 
 class Returned(NamedTuple):
-    """What a return annotation says.
-
-    Args:
-        specs: The outputs that it declares.
-        codecs: The codec for each output, by position; None if the value itself decides.
-        each: The codec for each value of a mapping or of a tuple of any length.
-        request_codec: The codec that makes a whole response of the result.
-        is_partial: Whether it declares only some of the outputs. Then `specs` is empty.
-    """
+    """What a return annotation says: the outputs that it declares, and the codec of each, None if the value itself decides."""
 
     specs: tuple[TensorSpec, ...] = ()
     codecs: tuple[AnyInputCodec | None, ...] = ()
-    each: AnyInputCodec | None = None
-    request_codec: AnyRequestCodec | None = None
-    is_partial: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the value alone decides how it is written."""
-        return self.each is None and self.request_codec is None and not any(self.codecs)
+    each: AnyInputCodec | None = None  # for each value of a mapping, or of a tuple of any length
+    request_codec: AnyRequestCodec | None = None  # makes a whole response of the result
+    is_partial: bool = False  # it declares only some outputs, so `specs` is empty
 
 
 class Outputs:
@@ -96,52 +135,31 @@ class Outputs:
         self.codecs = codecs
         self.single = declared[0] if len(declared) == 1 else None
         """The declared output, if it is the only one."""
-        is_written = any(spec.content_type is not None for spec in declared)
-        self.are_open = len(declared) < 2 and returned.is_open and not codecs.are_extended and not is_written
+        names_codec = returned.each or returned.request_codec or any(returned.codecs) or any(spec.content_type for spec in declared)
+        self.are_open = len(declared) < 2 and not names_codec and not codecs.are_extended
         """Whether an array of numbers becomes the only output without a codec."""
 
 
-def parse_each(annotation: Any, called: str, *, is_declared: bool) -> tuple[Any, AnyInputCodec | None, str | None]:
-    """The type, the codec and the datatype in the annotation of `*inputs` or `**inputs`, which are for each of their tensors."""
-    wanted, spec, codec, tensor = parse_annotation(annotation)
-    is_one = spec is not None or (tensor is not None and tensor.shape is not None)
-    if is_one and not is_declared:
-        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} declares one tensor, but any number may come: use inputs=")
-    if is_request_codec(codec):
-        raise TypeError(f"{called}: {inspect.formatannotation(annotation)} is for a whole request: give it a parameter of its own")
-    return wanted, codec if is_input_codec(codec) else None, None if tensor is None else tensor.datatype or None
-
-
-def annotation_of_items(annotation: Any) -> Any:
-    """What a generator yields, by its return annotation, such as `Iterator[X]` or `AsyncGenerator[X, None]`; else the annotation itself."""
-    meaning = parse_annotation(annotation)
-    args = typing.get_args(meaning.wanted)
-    return args[0] if args and typing.get_origin(meaning.wanted) in _ITERATED else annotation
-
-
-def parse_return(annotation: Any, codecs: Codecs) -> Returned:
-    """What a return annotation says about one output, a tuple of outputs, or the values of a mapping."""
-    meaning = parse_annotation(annotation)
-    if is_request_codec(meaning.codec):
-        codecs.check_installed(meaning.codec, inspect.formatannotation(annotation))
-        return Returned(request_codec=meaning.codec)
-    origin, args = typing.get_origin(meaning.wanted), typing.get_args(meaning.wanted)
+def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
+    """What a return annotation says about one output, a tuple of outputs, or the values of a mapping; if it `streams`, about each item."""
+    parsed = parse_annotation(annotation)
+    args = typing.get_args(parsed.wanted)
+    if streams and args and typing.get_origin(parsed.wanted) in _ITERATED:  # such as AsyncGenerator[X, None]
+        return parse_return(args[0], codecs, streams=False)
+    if parsed.request_codec is not None:
+        codecs.check_installed(parsed.request_codec, inspect.formatannotation(annotation))
+        return Returned(request_codec=parsed.request_codec)
+    origin, members, is_each = typing.get_origin(parsed.wanted), [parsed], False
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
         members, is_each = [parse_annotation(args[1])], True
     elif origin is tuple:
         is_each = args[1:] == (...,)
-        members = [parse_annotation(member) for member in (args[:1] if is_each else args)]
-    else:
-        members, is_each = [meaning], False
-    has_specs = any(member.spec is not None for member in members)
+        members = list(map(parse_annotation, args[:1] if is_each else args))
+    writers = tuple(member.codec or codecs.writer(member.wanted) for member in members)
+    is_partial = any(member.declared is not None for member in members)
     if is_each:
-        return Returned(each=_writer(members[0], codecs), is_partial=has_specs)
-    named = [member.spec_for(f"output_{place}") for place, member in enumerate(members)]
+        return Returned(each=writers[0], is_partial=is_partial)
+    named = [member.spec(f"output_{place}") for place, member in enumerate(members)]
     specs = tuple(spec for spec in named if spec is not None)
-    is_complete = len(specs) == len(members)  # datatypes in annotations count only if all outputs have one
-    writers = tuple(_writer(member, codecs) for member in members)
-    return Returned(specs if is_complete else (), writers, is_partial=has_specs and not is_complete)
-
-
-def _writer(meaning: ParsedAnnotation, codecs: Codecs) -> AnyInputCodec | None:
-    return meaning.codec if is_input_codec(meaning.codec) else codecs.writer(meaning.wanted)
+    # datatypes in annotations count only if all outputs have one
+    return Returned(specs, writers) if len(specs) == len(members) else Returned((), writers, is_partial=is_partial)

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.reader import Reader, RequestReader
+from .._codecs.reader import Reader, RequestReader, scalar_of_parameter
 from .._codecs.registry import Codecs
-from .._codecs.scalars import scalar_of_parameter
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, listed, shown
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
 from .annotations import Returned
-from .specs import InputNames, TensorSpec
+from .specs import TensorSpec
 
 OF_PROTOCOL: Final = frozenset(
     {"binary_data_output", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout", *ELSEWHERE}
@@ -27,37 +26,24 @@ OF_PROTOCOL: Final = frozenset(
 
 
 class Given(Protocol):
-    """One call of a callable, with all that its arguments are made of."""
+    """One call of a callable, with all that its arguments are made of. `content_type` is the request's, if it is one for each tensor."""
 
     @property
-    def binding(self) -> Binding:
-        """How the callable is called."""
-
+    def binding(self) -> Binding: ...
     @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The input tensors by name, as `Binding.accept` returned them."""
-
+    def tensors(self) -> dict[str, Tensor]: ...
     @property
-    def content_type(self) -> str | None:
-        """The request's content type, if it is one for each tensor; see `Binding.content_type_of_tensors`."""
-
+    def content_type(self) -> str | None: ...
     @property
-    def request(self) -> InferenceRequest:
-        """The request that was accepted."""
-
-    def context(self) -> InferenceContext:
-        """Make the context of the request."""
+    def request(self) -> InferenceRequest: ...
+    def context(self) -> InferenceContext: ...
 
 
 class Shown(NamedTuple):
-    """The inputs of a callable as a document shows them to people, each with the content type that its values are read with.
+    """The inputs as a document shows them to people, each with the content type that its values are read with.
 
-    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype.
-
-    Args:
-        required: The inputs that a request must have.
-        optional: The inputs that it may have.
-        is_open: Whether it may have others too.
+    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
+    request may have other inputs too.
     """
 
     required: tuple[TensorSpec, ...] = ()
@@ -65,14 +51,48 @@ class Shown(NamedTuple):
     is_open: bool = False
 
 
-Taker: TypeAlias = Callable[[Given], Any]
+class Input(msgspec.Struct, eq=False):
+    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter; None if it has none of its own.
+
+    If it `is_needed`, a request must have it. A scalar may be among the request's parameters instead.
+    """
+
+    name: str
+    spec: TensorSpec | None = None
+    reader: Reader | None = None
+    is_needed: bool = False
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.reader is not None and self.reader.scalar is not None
+
+    def known(self) -> TensorSpec | None:
+        """What metadata says of it; None if nothing is known."""
+        shown = None if self.reader is None else self.reader.shown
+        return TensorSpec(self.name, *shown) if self.spec is None and shown is not None else self.spec
+
+    def shown(self, declared_type: str | None) -> TensorSpec:
+        """It as it is shown to people."""
+        known = self.known() or TensorSpec(self.name, "FP32", (-1,))
+        return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
 
 
-def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_array: bool = False) -> Taker:
-    """Take the value of the tensor `name`."""
+Read: TypeAlias = Callable[[Tensor, str | None], Any]
+
+Take: TypeAlias = Callable[[Given], Any]
+"""Makes one argument."""
+
+
+def take_tensor(name: str, read: Read, default: Any, *, takes_array: bool = False) -> Take:
+    """Take the value of the tensor `name`, or the default if the request has no such tensor."""
 
     def take(given: Given) -> Any:
-        tensor = given.tensors[name]
+        tensor = given.tensors.get(name)
+        if tensor is None:
+            return default
         if takes_array and not tensor.parameters and given.content_type is None:
             return tensor.array
         return read(tensor, given.content_type)
@@ -80,41 +100,38 @@ def tensor_of(name: str, read: Callable[[Tensor, str | None], Any], *, takes_arr
     return take
 
 
-def tensor_or(name: str, read: Callable[[Tensor, str | None], Any], default: Any) -> Taker:
-    """Take the value of the tensor `name`, or the default if the request has no such tensor."""
-    return lambda given: read(given.tensors[name], given.content_type) if name in given.tensors else default
-
-
-def scalar_or(name: str, reader: Reader, default: Any) -> Taker:
+def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
     """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
-    assert reader.scalar is not None  # others are tensors only
-    kind, may_be_parameter = reader.scalar, name not in OF_PROTOCOL
 
     def take(given: Given) -> Any:
-        parameters = given.request.parameters
-        is_parameter = may_be_parameter and name in parameters
-        if name in given.tensors:
-            if is_parameter:
-                raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
-            return reader.read(given.tensors[name], given.content_type)
-        if is_parameter:
-            return scalar_of_parameter(kind, name, parameters[name])
-        if default is inspect.Parameter.empty:
-            raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
-        return default
+        parameters, tensor = given.request.parameters, given.tensors.get(name)
+        if name not in parameters or name in OF_PROTOCOL:
+            if tensor is not None:
+                return read(tensor, given.content_type)
+            if default is inspect.Parameter.empty:
+                raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
+            return default
+        if tensor is not None:
+            raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
+        return scalar_of_parameter(kind, name, parameters[name])
 
     return take
 
 
-def unnamed_of(given: Given) -> Any:
-    """One value of all tensors that no parameter has the name of."""
+def take_unnamed(given: Given) -> Any:
+    """Take one value of all tensors that no parameter has the name of."""
     named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
-def request_of(given: Given) -> InferenceRequest:
-    """The request. Its inputs are the accepted tensors, which may have another shape than those that came."""
+def take_context(given: Given) -> InferenceContext:
+    """Take the request's context."""
+    return given.context()
+
+
+def take_request(given: Given) -> InferenceRequest:
+    """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
     tensors = list(given.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
@@ -122,58 +139,87 @@ def request_of(given: Given) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
-def context_of(given: Given) -> InferenceContext:
-    """The request's context."""
-    return given.context()
+class InputNames:
+    """Which input tensors a model takes: these, and if it `is_open` any other whose name is not reserved."""
+
+    def __init__(self, inputs: Collection[Input], *, is_open: bool, reserved: frozenset[str]) -> None:
+        self._specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
+        self.required = frozenset(entry.name for entry in inputs if entry.is_needed and not entry.is_scalar)
+        self._known = None if is_open else frozenset(entry.name for entry in inputs)
+        self._reserved = reserved
+
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
+        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
+        tensors: dict[str, Tensor] = {}
+        for tensor in inputs:
+            tensors[tensor.name] = tensor
+        if tensors.keys() != self.required or len(inputs) != len(tensors):
+            self._check_names([tensor.name for tensor in inputs])
+        if self._specs:
+            for name, tensor in tensors.items():
+                spec = self._specs.get(name)
+                if spec is None:
+                    continue
+                array = tensor.array
+                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                    array = spec.of_list(array)
+                dtype = array.dtype
+                if dtype is not spec.dtype and dtype != spec.dtype:
+                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                if not spec.fits(array.shape):
+                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                if array is not tensor.array:
+                    tensors[name] = known_tensor(name, array, tensor.parameters)
+        return tensors
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+            seen.add(name)
+            if self._known is not None and name not in self._known:
+                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+            if name in self._reserved:
+                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
+        if not self.required <= seen:
+            raise InvalidRequest(f"missing input {_named(self.required - seen)}: expected {_named(self.required)}, but got {_named(seen)}")
 
 
-def constant(value: Any) -> Taker:
-    """Take a value that is the same for each request."""
-    return lambda _: value
+def _named(names: Set[str]) -> str:
+    return listed(sorted(names)) or "no inputs"
 
 
-class Binding(msgspec.Struct, frozen=True, eq=False):
-    """How a callable is called.
+class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How a callable is called."""
 
-    Args:
-        inputs: What metadata says of the inputs: those that are declared, and those of which an annotation says what is known.
-        undeclared: The names of the others.
-        returned: What the return annotation says.
-        names: Which inputs the callable takes.
-        named: The names of the tensors that have a parameter of their own.
-        takes: These names and their annotations, for errors.
-        codecs: The server's codecs.
-        shown: The inputs as a document shows them.
-        positional: The arguments that are passed by position, in order.
-        keywords: The arguments that are passed by keyword.
-        rest: Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter.
-        request_reader: Reads all tensors that go to one parameter, such as a data frame; None without such a parameter.
-        single_input: The name of the only tensor that the callable takes; None if it takes several, or any.
-        is_untyped: Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame.
-        unannotated: The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`.
-            A request with another content type decides what Python type they get.
-    """
-
+    codecs: Codecs
     inputs: tuple[TensorSpec, ...]
+    """What metadata says of the inputs of which something is known."""
     undeclared: tuple[str, ...]
+    """The names of the others."""
+    shown: Shown
     returned: Returned
     names: InputNames
     named: frozenset[str]
+    """The names of the tensors that have a parameter of their own."""
     takes: str
-    codecs: Codecs
-    shown: Shown
-    positional: tuple[Taker, ...] = ()
-    keywords: dict[str, Taker] = {}
-    rest: Callable[[Tensor, str | None], Any] | None = None
-    request_reader: RequestReader | None = None
-    single_input: str | None = None
-    is_untyped: bool = False
-    unannotated: dict[str, str] = {}
-
-    @property
-    def takes_surroundings(self) -> bool:
-        """Whether the callable takes more of a request than its tensors."""
-        return any(take in (request_of, context_of) for take in (*self.positional, *self.keywords.values()))
+    """These names and their annotations, for errors."""
+    positional: tuple[Take, ...]
+    keywords: dict[str, Take]
+    rest: Read | None
+    """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
+    request_reader: RequestReader | None
+    """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
+    of_one_request: type | None
+    """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
+    single_input: str | None
+    """The name of the only tensor that the callable takes; None if it takes several, or any."""
+    is_untyped: bool
+    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
+    unannotated: dict[str, str]
+    """The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`: a request with
+    another content type decides what Python type they get."""
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is."""

@@ -18,20 +18,13 @@ STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})
 """Those that answer a request more than once."""
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling gives something to await: an `async def`, a partial of one, or an object whose `__call__` is one."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
-    """How a function runs."""
-    if is_async(function):
-        return "async"
+    """How a function runs, which may be a partial, or an object with `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     for called in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(called):
+            return "async"
         if inspect.isasyncgenfunction(called):
             return "async stream"
         if inspect.isgeneratorfunction(called):
@@ -39,7 +32,12 @@ def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> K
     return run
 
 
-def no_coroutine(result: Any) -> Any:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling gives something to await."""
+    return kind_of(function, "thread") == "async"
+
+
+def refuse_coroutine(result: Any) -> Any:
     """The result of a call, unless it is a coroutine that nobody would await."""
     if isinstance(result, CoroutineType):
         result.close()

@@ -1,4 +1,4 @@
-"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no life.
+"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no lifecycle.
 
 A model that is loaded again gets a new one. Each request keeps the one that it began with.
 """
@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._codecs.pandas import PandasCodec
 from .._codecs.registry import Codecs
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
-from .batching import check_batching
 from .binding import Binding
 from .callables import STREAMS, kind_of
 from .options import ModelOptions
@@ -31,21 +31,23 @@ class Handler:
         self.streams = self.kind in STREAMS
         self.uses = Uses()
         self._options = options
-        self._codecs = codecs
-        self._check_content_types((*options.inputs, *options.outputs))
-        inputs = tuple(options.inputs)
-        self.binding: Binding = bind(function, inputs, codecs, options.content_type)
-        if self.binding.returned.is_partial and not options.outputs:
+        declared, content_type = tuple(options.inputs), options.content_type
+        if content_type is not None:
+            codecs.check_declared(content_type, str(options), of_request=True)
+        self._check_content_types((*declared, *options.outputs), codecs)
+        self.binding: Binding = bind(function, declared, codecs, content_type)
+        returned = self.binding.returned
+        if returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
-        if options.cache is not None and self.binding.takes_surroundings:
+        if options.cache is not None and self.binding.of_one_request is not None:
             raise TypeError(
                 f"{options}: it takes an InferenceRequest or an InferenceContext, which are other ones for equal inputs: leave cache= out, "
                 "or take the tensors"
             )
         self.inputs = self.binding.inputs
-        self.outputs = tuple(options.outputs) or self.binding.returned.specs
-        self._check_content_types((*self.inputs, *self.outputs))
-        self.content_type = None if options.content_type in codecs.request_only else options.content_type
+        self.outputs = tuple(options.outputs) or returned.specs
+        self._check_content_types((*self.inputs, *self.outputs), codecs)
+        self.content_type = None if content_type in codecs.request_only else content_type
         """The declared content type of each tensor that `content_types` does not name."""
         self.content_types = {spec.name: spec.content_type for spec in self.inputs if spec.content_type is not None}
         for spec in self.inputs:
@@ -58,23 +60,20 @@ class Handler:
         if self.streams:
             self._check_members()
         if options.max_batch_size is not None:
-            check_batching(options, self.kind, self.binding, self.inputs, self.outputs)
-        self.answers = Outputs(self.outputs, self.binding.returned, codecs)
-        self._bindings = self._other_bindings(inputs) if self.binding.is_untyped else {}
+            self._check_batching()
+        self.answers = Outputs(self.outputs, returned, codecs)
+        self._bindings: dict[str, Binding] = {}
+        """How it is called for content types of requests that make of its parameter what is not declared: one value of all tensors, or of
+        one if it is declared to have all."""
+        if self.binding.is_untyped:
+            self._bindings = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
+            if content_type in codecs.request_only:
+                with contextlib.suppress(TypeError):  # more is declared than one tensor could be
+                    self._bindings.update(dict.fromkeys(codecs.inputs, bind(function, declared, codecs, None)))
 
     def binding_for(self, content_type: str | None) -> Binding:
         """How the function is called for a request with this content type: what a request says goes before what is declared."""
         return self.binding if content_type is None else self._bindings.get(content_type, self.binding)
-
-    def _other_bindings(self, inputs: tuple[TensorSpec, ...]) -> dict[str, Binding]:
-        """How it is called for content types of requests that make of its parameter what is not declared: one value of all tensors,
-        or of one where it is declared to have all."""
-        function, codecs, declared = self.function, self._codecs, self._options.content_type
-        bindings = {name: bind(function, inputs, codecs, name) for name in codecs.request_only if name != declared}
-        if declared in codecs.request_only:
-            with contextlib.suppress(TypeError):  # more is declared than one tensor could be
-                bindings.update(dict.fromkeys(codecs.inputs, bind(function, inputs, codecs, None)))
-        return bindings
 
     def _check_members(self) -> None:
         outputs = [spec.name for spec in self.outputs]
@@ -85,16 +84,34 @@ class Handler:
                     f"({', '.join(sorted(reserved))}): give it another name"
                 )
 
-    def _check_content_types(self, specs: Sequence[TensorSpec]) -> None:
-        options, codecs = self._options, self._codecs
-        if options.content_type is not None:
-            codecs.check_declared(options.content_type, str(options), of_request=True)
+    def _check_content_types(self, specs: Sequence[TensorSpec], codecs: Codecs) -> None:
         for spec in specs:
             if spec.content_type is None:
                 continue
-            codecs.check_declared(spec.content_type, f"{options}: TensorSpec {spec.name!r}", of_request=False)
+            codecs.check_declared(spec.content_type, f"{self._options}: TensorSpec {spec.name!r}", of_request=False)
             datatype = codecs.inputs[spec.content_type].datatype
             if datatype not in (None, spec.datatype):
                 raise ValueError(
-                    f"{options}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}"
+                    f"{self._options}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}"
                 )
+
+    def _check_batching(self) -> None:
+        """Check that the function can be called with the rows of several requests."""
+        here = f"{self._options}: max_batch_size= calls the function with the rows of several requests"
+        binding, wanted = self.binding, self.binding.of_one_request
+        if self.streams:
+            raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
+        if wanted is not None:
+            raise TypeError(f"{here}, but it takes an {wanted.__name__}, which is of one: leave that parameter out, or max_batch_size=")
+        takes = None if binding.request_reader is None else binding.request_reader.codec
+        for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):
+            if codec is not None and codec is not PandasCodec:
+                raise TypeError(
+                    f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use arrays, a codec of tensors "
+                    "or a pandas.DataFrame, or leave max_batch_size= out"
+                )
+        for name, specs in (("input", self.inputs), ("output", self.outputs)):
+            for spec in specs:
+                if not spec.shape or spec.shape[0] != -1:
+                    shape = [-1, *spec.shape[1:]]
+                    raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")

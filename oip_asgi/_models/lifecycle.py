@@ -32,68 +32,45 @@ Action: TypeAlias = Literal[
 ]
 """What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
 
+_TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]] = (
+    ("load", ("registered", "failed", "unloaded"), "begin to load", "loading"),
+    ("load", ("ready",), "begin to load", "reloading"),
+    ("load", ("loading", "reloading", "unloading"), "wait", None),
+    ("load", ("unregistering", "unregistered"), "refuse", None),
+    #
+    ("loaded", ("loading",), "serve", "ready"),
+    ("raised", ("loading",), "nothing", "failed"),
+    ("cancelled", ("loading",), "nothing", "registered"),
+    ("loaded", ("reloading",), "serve", "ready"),
+    ("raised", ("reloading",), "serve as before", "ready"),
+    ("cancelled", ("reloading",), "nothing", "ready"),
+    ("loaded", ("unloading", "unregistering"), "discard", None),
+    ("raised", ("unloading", "unregistering"), "nothing", None),
+    ("cancelled", ("unloading", "unregistering"), "discard", None),
+    #
+    ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),
+    ("unload", ("loading", "ready", "reloading"), "begin to unload", "unloading"),
+    ("unload", ("unloading", "unregistering", "unregistered"), "nothing", None),
+    ("unregister", ("registered", "failed", "unloaded"), "nothing", "unregistered"),
+    ("unregister", ("loading", "ready", "reloading"), "begin to unload", "unregistering"),
+    ("unregister", ("unloading",), "nothing", "unregistering"),
+    ("unload ended", ("unloading",), "nothing", "unloaded"),
+    ("unload ended", ("unregistering",), "nothing", "unregistered"),
+    #
+    ("server stopped", ("registered", "failed", "unloaded"), "nothing", "registered"),
+    ("server stopped", ("ready",), "forget", "registered"),
+    ("server stopped", ("loading", "reloading", "unloading", "unregistering", "unregistered"), "nothing", None),
+)
+"""What each event does in some states, and the next state; None if a model stays what it is."""
+
 TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = MappingProxyType(
-    {
-        ("registered", "load"): ("begin to load", "loading"),
-        ("failed", "load"): ("begin to load", "loading"),
-        ("unloaded", "load"): ("begin to load", "loading"),
-        ("ready", "load"): ("begin to load", "reloading"),
-        ("loading", "load"): ("wait", "loading"),
-        ("reloading", "load"): ("wait", "reloading"),
-        ("unloading", "load"): ("wait", "unloading"),
-        ("unregistering", "load"): ("refuse", "unregistering"),
-        ("unregistered", "load"): ("refuse", "unregistered"),
-        #
-        ("loading", "loaded"): ("serve", "ready"),
-        ("loading", "raised"): ("nothing", "failed"),
-        ("loading", "cancelled"): ("nothing", "registered"),
-        ("reloading", "loaded"): ("serve", "ready"),
-        ("reloading", "raised"): ("serve as before", "ready"),
-        ("reloading", "cancelled"): ("nothing", "ready"),
-        ("unloading", "loaded"): ("discard", "unloading"),
-        ("unloading", "raised"): ("nothing", "unloading"),
-        ("unloading", "cancelled"): ("discard", "unloading"),
-        ("unregistering", "loaded"): ("discard", "unregistering"),
-        ("unregistering", "raised"): ("nothing", "unregistering"),
-        ("unregistering", "cancelled"): ("discard", "unregistering"),
-        #
-        ("registered", "unload"): ("nothing", "unloaded"),
-        ("failed", "unload"): ("nothing", "unloaded"),
-        ("loading", "unload"): ("begin to unload", "unloading"),
-        ("ready", "unload"): ("begin to unload", "unloading"),
-        ("reloading", "unload"): ("begin to unload", "unloading"),
-        ("unloading", "unload"): ("nothing", "unloading"),
-        ("unloaded", "unload"): ("nothing", "unloaded"),
-        ("unregistering", "unload"): ("nothing", "unregistering"),
-        ("unregistered", "unload"): ("nothing", "unregistered"),
-        #
-        ("registered", "unregister"): ("nothing", "unregistered"),
-        ("failed", "unregister"): ("nothing", "unregistered"),
-        ("unloaded", "unregister"): ("nothing", "unregistered"),
-        ("loading", "unregister"): ("begin to unload", "unregistering"),
-        ("ready", "unregister"): ("begin to unload", "unregistering"),
-        ("reloading", "unregister"): ("begin to unload", "unregistering"),
-        ("unloading", "unregister"): ("nothing", "unregistering"),
-        #
-        ("unloading", "unload ended"): ("nothing", "unloaded"),
-        ("unregistering", "unload ended"): ("nothing", "unregistered"),
-        #
-        ("registered", "server stopped"): ("nothing", "registered"),
-        ("failed", "server stopped"): ("nothing", "registered"),
-        ("unloaded", "server stopped"): ("nothing", "registered"),
-        ("ready", "server stopped"): ("forget", "registered"),
-        ("loading", "server stopped"): ("nothing", "loading"),
-        ("reloading", "server stopped"): ("nothing", "reloading"),
-        ("unloading", "server stopped"): ("nothing", "unloading"),
-        ("unregistering", "server stopped"): ("nothing", "unregistering"),
-        ("unregistered", "server stopped"): ("nothing", "unregistered"),
-    }
+    {(state, event): (action, after or state) for event, states, action, after in _TABLE for state in states}
 )
 """All that can happen to a model. Any other event in a state is an error of this package."""
 
 
 def transition(state: State, event: Event) -> tuple[Action, State]:
-    """What an event does in a state, and the next state; LookupError where that cannot happen."""
+    """What an event does in a state, and the next state; LookupError if that cannot happen."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
@@ -101,16 +78,15 @@ def transition(state: State, event: Event) -> tuple[Action, State]:
 
 
 @final
-class _Loading:
-    """One load. Requests that come meanwhile wait for it if `is_waited_for`, and are refused if not."""
+class _Load:
+    """One load, and what came of it. Requests that come meanwhile wait for it if `is_waited_for`, and are refused if not."""
 
     spawn: Spawn
 
-    def __init__(self, is_waited_for: bool) -> None:
+    def __init__(self, *, is_waited_for: bool) -> None:
         self.is_waited_for = is_waited_for
-        self.event: Literal["loaded", "raised", "cancelled"] = "cancelled"
+        self.action: Action | None = None
         self.error: Exception | None = None
-        self.is_discarded = False
 
 
 class Lifecycle:
@@ -126,9 +102,9 @@ class Lifecycle:
         self._loader = loader
         self._describe = describe
         self._lock = threading.RLock()
-        self._loading: _Loading | None = None
+        self._loading: _Load | None = None
         self._unloading: Spawn | None = None
-        self._retired: list[Handler] = []
+        self._retired: dict[Handler, bool] = {}
         """Handlers that get no more requests, and whose `unload=` is still to be called."""
 
     def _move(self, event: Event) -> Action:
@@ -139,7 +115,6 @@ class Lifecycle:
 
     @property
     def is_serving(self) -> bool:
-        """Whether requests are answered."""
         return self.state in ("ready", "reloading")
 
     def acquire(self) -> Handler | None:
@@ -157,7 +132,7 @@ class Lifecycle:
         """Begin to load a model that is registered, while the server starts: requests that come meanwhile are refused."""
         with self._lock:
             begun = self._begin(LoadParameters(), is_waited_for=False) if self.state == "registered" else None
-            return None if begun is None else begun.spawn
+            return begun and begun.spawn
 
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the server's own."""
@@ -166,90 +141,82 @@ class Lifecycle:
                 self._end_lost()
                 begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
                 loading = begun or self._loading
-            if begun is not None:
-                yield begun.spawn
             if loading is None or not (loading.is_waited_for or at_start):
                 return
+            if begun is not None:
+                yield loading.spawn
             yield Wait(loading.spawn.ended)
 
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Load the model, or load it again, after a load or an unload that runs. What was loaded before serves meanwhile."""
         own = None
-        while own is None or (own.event == "cancelled" and not own.is_discarded):
+        while own is None or (own.action == "nothing" and own.error is None):  # until its own was not cancelled
             with self._lock:
                 self._end_lost()
                 # a request would have loaded a model that is only registered, and waited for that
                 own = self._begin(parameters, is_waited_for=self.state == "registered")
-                running = own.spawn if own is not None else self._running()
+                # an unload that runs waits for the load that runs
+                running = self._unloading if self._loading is None else self._loading.spawn
+            assert running is not None  # else it would have begun
             if own is not None:
                 yield running
             yield Wait(running.ended)
         if own.error is not None:
             raise ModelFailed(f"failed to load {self._called}: see the server's log") from own.error
-        if own.is_discarded:
+        if own.action == "discard":
             is_known = self.state not in ("unregistering", "unregistered")
             raise NotReady(f"model {self._called} was unloaded while it was loading") if is_known else self._unregistered()
 
     def _unregistered(self) -> NotFound:
         return NotFound(f"model {self._called} is not found: it was unregistered")
 
-    def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Loading | None:
+    def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """A load, for its driver to start; None if another one or an unload runs. The caller holds the lock."""
         action = self._move("load")
         if action == "refuse":
             raise self._unregistered()
         if action == "wait":
             return None
-        loading = self._loading = _Loading(is_waited_for)
+        loading = self._loading = _Load(is_waited_for=is_waited_for)
         loading.spawn = Spawn(self._load(loading, parameters))
+        loading.spawn.ended.then(partial(self._end_load, loading, "cancelled"))  # if it was cancelled before it began
         return loading
 
-    def _running(self) -> Spawn:
-        """The load that runs, or the unload, which waits for the load."""
-        if self._loading is not None:
-            return self._loading.spawn
-        assert self._unloading is not None  # else nothing has to wait
-        return self._unloading
-
     def _end_lost(self) -> None:
-        """End a load or an unload that was cancelled, or whose event loop was closed. The caller holds the lock."""
-        loading, unloading = self._loading, self._unloading
-        if loading is not None and _is_lost(loading.spawn):
-            loading.spawn.part.close()
-            self._end_load(loading, None)  # if it had not even begun
-            loading.spawn.ended.set()  # for those who wait on other event loops
-        if unloading is not None and self._loading is None and _is_lost(unloading):
-            unloading.part.close()
-            if self._unloading is unloading:  # it had not even begun
-                self._end_unload()
-            unloading.ended.set()
+        """End a load or an unload whose event loop was closed. The caller holds the lock."""
+        lost = self._unloading if self._loading is None else self._loading.spawn
+        while lost is not None and lost.is_lost():
+            lost.part.close()
+            lost.ended.set()
+            lost = self._unloading
 
-    def _load(self, loading: _Loading, parameters: LoadParameters) -> Steps[None]:
+    def _load(self, loading: _Load, parameters: LoadParameters) -> Steps[None]:
+        event: Event = "cancelled"
         made = None
         try:
             since = time.monotonic()
             made = yield from self._loader.load(parameters)
             self.load_seconds = time.monotonic() - since
-            loading.event = "loaded"
+            event = "loaded"
         except Exception as error:
-            loading.event, loading.error = "raised", error
+            event, loading.error = "raised", error
             remains = ", so what was loaded before still serves" if self.is_serving else ", so it is not ready"
             log_raised(logging.ERROR, error, "model %s: load= raised%s", self._called, remains)
         finally:
-            replaced = self._end_load(loading, made)
+            replaced = self._end_load(loading, event, made)
+            loading.spawn.ended.set()  # those who wait for it need nothing of what follows
             del loading  # its error knows this frame: together they would live until the next garbage collection
         if replaced is not None:
             yield Spawn(self._unload_handler(replaced))
 
-    def _end_load(self, loading: _Loading, made: Handler | None) -> Handler | None:
+    def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
         """Take in what a load made. Returns the handler that it replaces, if `unload=` is to be called with it."""
         with self._lock:
             if self._loading is not loading:
                 return None
             self._loading = None
-            action = self._move(loading.event)
-            loading.is_discarded = action == "discard"
-            if made is not None and action == "discard":
+            loading.action = self._move(event)
+            if made is not None and loading.action == "discard":
                 self._retire(made)
             elif made is not None:
                 self._describe(made)
@@ -270,11 +237,11 @@ class Lifecycle:
             handler, self._handler = self._handler, None
             if handler is not None:
                 self._retire(handler)
-            spawn = self._unloading = Spawn(self._unload(self._loading))
-            return spawn
+            unloading = self._unloading = Spawn(self._unload(self._loading and self._loading.spawn))
+            unloading.ended.then(self._end_unload)
+            return unloading
 
     def wait_until_unloaded(self) -> Steps[None]:
-        """Wait while the model is being unloaded."""
         unloading = self._unloading
         if unloading is not None:
             yield Wait(unloading.ended)
@@ -287,40 +254,27 @@ class Lifecycle:
                 self._handler = None
 
     def _retire(self, handler: Handler) -> None:
-        """Note a handler for `unload=`: each one that `load=` made, or the registered function once."""
-        with self._lock:
-            if self._loader.is_factory or not self._retired:
-                self._retired.append(handler)
+        """Note a handler for `unload=`: each one that `load=` made, or the registered function once. The caller holds the lock."""
+        if self._loader.is_factory or not self._retired:
+            self._retired[handler] = True
 
-    def _claim(self, handler: Handler) -> bool:
-        """True for the first who wants to call `unload=` for a handler. If he was cancelled before, another one does it."""
-        with self._lock:
-            is_first = handler in self._retired
-            if is_first:
-                self._retired.remove(handler)
-            return is_first
-
-    def _unload(self, loading: _Loading | None) -> Steps[None]:
-        try:
-            if loading is not None:
-                yield Wait(loading.spawn.ended)
-            for handler in self._retired.copy():
-                yield from self._unload_handler(handler)
-        finally:
-            self._end_unload()
+    def _unload(self, loading: Spawn | None) -> Steps[None]:
+        if loading is not None:
+            yield Wait(loading.ended)
+        for handler in list(self._retired):
+            yield from self._unload_handler(handler)
 
     def _unload_handler(self, handler: Handler) -> Steps[None]:
-        """Call `unload=` for a handler as soon as no request uses it."""
+        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, another one does it."""
         yield Wait(handler.uses.idle())
-        yield from self._loader.unload(handler, partial(self._claim, handler))
+        yield from self._loader.unload(handler, claim=partial(self._retired.pop, handler, False))
 
     def _end_unload(self) -> None:
         with self._lock:
+            if self._loading is not None:  # it was cancelled while it waited for this load
+                self._loading.spawn.ended.then(self._end_unload)
+                return
             self._unloading = None
             if not self._loader.has_unload:
                 self._retired.clear()
             self._move("unload ended")
-
-
-def _is_lost(spawn: Spawn) -> bool:
-    return spawn.is_lost() or spawn.ended.is_set()

@@ -1,7 +1,8 @@
-"""How one model is loaded and unloaded: calls of `load=` and `unload=`, and what comes of them. Knows no states and no requests."""
+"""How one model is loaded and unloaded: calls of its hooks, and what comes of them. Knows no states and no requests."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,19 +12,18 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.registry import Codecs
-from .._protocol.effects import Steps
+from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, shown
 from .._protocol.log import log_raised
-from .callables import is_async
+from .callables import is_async, refuse_coroutine
 from .handler import Handler
-from .hooks import call_hook, wants_argument
 from .options import ModelOptions
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class LoadParameters(msgspec.Struct, frozen=True, eq=False):
-    """What a request to load a model sends along: a `load=` with one parameter receives it. Empty where nothing was sent.
+    """What a request to load a model sends along: a `load=` with one parameter receives it. Empty if nothing was sent.
 
     Args:
         config: The JSON object of the parameter `config`.
@@ -41,44 +41,60 @@ class LoadParameters(msgspec.Struct, frozen=True, eq=False):
         return bool(self.config or self.files or self.parameters)
 
 
+def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
+    """Call `load=`, `unload=` or `ready=`, which may be an `async def`, and return its result."""
+    called = partial(hook, *args) if args else hook
+    if is_async(hook):
+        return (yield Await(called))
+    return refuse_coroutine((yield Run(called, "hook")))
+
+
+def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, where: str) -> bool:
+    """Whether a hook takes one argument: a positional parameter without a default, or the first one if it is annotated so."""
+    try:
+        parameters = [] if hook is None else list(inspect.signature(hook).parameters.values())
+    except (ValueError, TypeError):  # a callable that is not written in Python
+        return False
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        raise TypeError(f"{where} has a keyword parameter without a default: it is called with one argument or none")
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in positional)
+    if required > 1:
+        raise TypeError(f"{where} has {required} parameters without a default: it is called with one argument or none")
+    # annotations are text if a module defers them
+    named = (annotation, annotation.__name__) if annotation is not None else ()
+    return required == 1 or (len(positional) > 0 and positional[0].annotation in named)
+
+
 class Loader:
     """How one model is loaded and unloaded. Raises TypeError if `load=` or `unload=` cannot be called with what they get."""
 
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self._options = options
         self._codecs = codecs
-        load, unload = options.load, options.unload
-        self.takes_parameters = load is not None and wants_argument(load, LoadParameters, f"{options}: load=")
+        self.has_load = options.load is not None
+        self.has_unload = options.unload is not None
         self.is_factory = options.function is None
-        self._unload_takes_function = unload is not None and wants_argument(unload, None, f"{options}: unload=")
+        """Whether `load=` returns the function."""
+        self.takes_parameters = _takes_argument(options.load, LoadParameters, f"{options}: load=")
+        self._unload_takes_function = _takes_argument(options.unload, None, f"{options}: unload=")
         if self._unload_takes_function and not self.is_factory:
             raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
 
-    @property
-    def has_load(self) -> bool:
-        """Whether there is anything to load."""
-        return self._options.load is not None
-
-    @property
-    def has_unload(self) -> bool:
-        """Whether something must be called when the model is unloaded."""
-        return self._options.unload is not None
-
     def load(self, parameters: LoadParameters) -> Steps[Handler]:
         """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why what it returned cannot be a model."""
-        options, made = self._options, None
+        options, function = self._options, self._options.function
+        made: Any = None
         if options.load is not None:
-            made = yield from call_hook(options.load, *((parameters,) if self.takes_parameters else ()))
-        if options.function is None:
-            if made is None:
-                raise ModelFault(f"{options}: load= returned None: return the function that answers, or register one beside load=")
-            return Handler(made, options, self._codecs)
-        if made is not None:
+            made = yield from call_hook(options.load, *([parameters] if self.takes_parameters else ()))
+        if function is None and made is None:
+            raise ModelFault(f"{options}: load= returned None: return the function that answers, or register one beside load=")
+        if function is not None and made is not None:
             raise ModelFault(
                 f"{options}: load= returned {shown(made)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
-        return Handler(options.function, options, self._codecs)
+        return Handler(made if function is None else function, options, self._codecs)
 
     def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
         """Call `unload=` for a handler if `claim`, which is asked just before, says so. What `unload=` raises is logged."""

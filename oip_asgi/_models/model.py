@@ -71,8 +71,7 @@ class Model:
         self.named, self.streams = handler.binding.named, handler.streams
         self.shown = handler.binding.shown
         self.takes_columns = handler.binding.request_reader is not None and self.shown.is_open
-        is_required = handler.binding.names.is_required
-        self.optional = frozenset(spec.name for spec in handler.inputs if not is_required(spec.name))
+        self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.names.required
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(self._at_once(handler.function))
 

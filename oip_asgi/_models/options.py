@@ -10,7 +10,7 @@ import msgspec
 
 from .._extensions.cache import ResponseCache
 from .._protocol.errors import shown
-from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, integer, one_of
+from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, instance_of, integer, number, one_of
 from .._protocol.tensors import plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
@@ -47,21 +47,13 @@ def _are_specs(value: Any) -> bool:
     return isinstance(value, Collection) and all(isinstance(spec, TensorSpec) for spec in value)
 
 
-def _is_delay(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= NO_TIMEOUT
-
-
 def _are_sizes(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
 
 
 _TEXT: Final = Check('a non-empty string, such as version="1"', lambda value: isinstance(value, str) and value != "", TypeError)
 _SPECS: Final = Check('a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]', _are_specs, TypeError)
-_CACHE: Final = Check(
-    "a ResponseCache, such as ResponseCache(max_bytes=64 << 20)", lambda value: isinstance(value, ResponseCache), TypeError
-)
-_DELAY: Final = Check("a number of seconds, 0 or more, such as 0.002", _is_delay)
-_ROWS: Final = Check("a number of rows, 1 or more, such as 32", lambda value: type(value) is int and 1 <= value < 2**31)
+_DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
 _SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
 
 
@@ -175,7 +167,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Option(
             "Answers equal requests from memory. For functions whose result depends on their inputs alone; not for generators, and not "
             "for functions that take an `InferenceRequest` or `InferenceContext`.",
-            _CACHE,
+            instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)"),
         ),
     ] = None
     max_batch_size: Annotated[
@@ -184,7 +176,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "How many rows one call may have. Waiting requests that differ in nothing but their rows then share a call: the function "
             "gets the rows of all of them, and returns a row for each. A request with more rows runs alone. None: no request shares a "
             "call.",
-            _ROWS,
+            integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1),
         ),
     ] = None
     max_batch_delay: Annotated[

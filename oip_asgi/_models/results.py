@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +24,7 @@ from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceResponse, Tensor, as_array, known_tensor, object_array, plain, wire_array
 from .annotations import Outputs
-from .callables import no_coroutine
+from .callables import refuse_coroutine
 from .specs import TensorSpec
 
 T = TypeVar("T")
@@ -46,10 +45,10 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
             if array.dtype.kind == "O":
                 with suppress(TypeError, ValueError):  # which are told below
                     return InferenceResponse([Tensor(name, array)])
-    result = no_coroutine(result)
-    response = _finished(result, outputs, asked) if isinstance(result, InferenceResponse) else _encoded(result, outputs, asked)
+    result = refuse_coroutine(result)
+    response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
-        response.outputs = _in_declared_order(response.outputs, outputs.declared)
+        response.outputs = _order(response.outputs, outputs.declared)
     elif len(response.outputs) > 1 and not _are_its_keys(response.outputs, result):
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -64,86 +63,28 @@ def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:
     return all(type(key) is str and tensor.name == key for tensor, key in zip(outputs, result, strict=True))
 
 
-def _encoded(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     request_codec = returned.request_codec or codecs.request_codec_of(result)
     specs = {spec.name: spec for spec in outputs.declared}
-    if request_codec is not None:
-        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        result, taken = _faults(request_codec.take_out, result, written_as | asked.keys())
-        named: Collection[tuple[str, Any]] = taken.items()
-        response = _faults(request_codec.encode_response, "", result)
-        if request_codec is not PandasCodec:  # what a user's codec made may be anything
-            response = _finished(response, outputs, asked)
-        annotated: Sequence[AnyInputCodec | None] = (None,) * len(named)
+    if request_codec is None:
+        response, named = InferenceResponse([]), _name(result, outputs)
     else:
-        response = InferenceResponse([])
-        named = _named(result, outputs)
-        annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.each,) * len(named)
+        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
+        result, taken = _call(request_codec.take_out, result, written_as | asked.keys())
+        response, named = _call(request_codec.encode_response, "", result), taken.items()
+        if request_codec is not PandasCodec:  # what a user's codec made may be anything
+            response = _recheck(response, outputs, asked)
+    annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.each,) * len(named)
     for (key, value), codec in zip(named, annotated, strict=True):
-        name = _sendable(key)
+        name = _check_name(key)
         if value is None:
             raise ModelFault("the model returned None: did you forget `return`?" if result is None else f"output {name!r} is None")
-        response.outputs.append(_output(name, value, codec, specs.get(name), asked.get(name), codecs))
+        response.outputs.append(_write(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 
 
-def _output(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
-    """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
-    value = _faults(without_torch, value)
-    if isinstance(value, ndarray):
-        _check_empty(name, value)
-    if spec is not None and spec.content_type is not None:
-        codec = codecs.inputs[spec.content_type]
-    if asked is None:
-        return _plainly(name, value, codec or codecs.tensor_codec_of(value), spec)
-    try:
-        tensor = _written(name, value, codecs.inputs[asked])
-    except ModelFault as error:
-        raise _refused(name, asked, error) from None
-    return _kept(tensor, asked, spec, lambda: _plainly(name, value, codec or codecs.tensor_codec_of(value), spec))
-
-
-def _plainly(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None) -> Tensor:
-    tensor = _tensor(name, value, codec)
-    array = tensor.array
-    if spec is None or tensor.parameters or array.ndim != 1 or not isinstance(value, (list, tuple)):
-        return tensor
-    # an empty list has no datatype and no further dimensions of its own
-    shape = (0, *(max(size, 0) for size in spec.shape[1:]))
-    tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
-    return tensor
-
-
-def _kept(tensor: Tensor, asked: str, spec: TensorSpec | None, plainly: Callable[[], Tensor]) -> Tensor:
-    """An output in the content type that the request asks for. It must be as declared too."""
-    if spec is None:
-        return tensor
-    try:
-        return _cast(tensor, spec)
-    except ModelFault as error:
-        _cast(plainly(), spec)  # if this raises too, the result itself is not as declared
-        raise _refused(tensor.name, asked, error) from None
-
-
-def _refused(name: str, content_type: str, error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
-
-
-def _finished(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """A response that a model or its codec made. Outputs are written again if the request asks for another content type."""
-    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
-    finished: list[Tensor] = []
-    for tensor in response.outputs:
-        made = _rechecked(tensor)
-        wanted = asked.get(tensor.name)
-        if wanted is not None and wanted != tensor.parameters.get("content_type"):
-            made = _kept(_anew(tensor, wanted, outputs.codecs), wanted, specs.get(tensor.name), partial(_rechecked, tensor))
-        finished.append(made)
-    return InferenceResponse(finished, _checked("the response", response.parameters))
-
-
-def _named(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
+def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return result.items() if type(result) is dict else list(result.items())
     declared = outputs.declared
@@ -155,21 +96,120 @@ def _named(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     return list(zip(names, values, strict=True))
 
 
-def _rechecked(tensor: Tensor) -> Tensor:
-    """A copy of a tensor that the model made, and may have changed to something invalid."""
-    made = _tensor(_sendable(tensor.name), tensor.array, None)
-    made.parameters = _checked(f"output {tensor.name!r}", tensor.parameters)
-    return made
+def _recheck(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+    """A copy of a response that a model or its codec made, and may have changed to something invalid."""
+    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
+    checked = [_recheck_tensor(tensor, specs.get(tensor.name), asked.get(tensor.name), outputs.codecs) for tensor in response.outputs]
+    return InferenceResponse(checked, _check_parameters("the response", response.parameters))
 
 
-def _sendable(name: Any) -> str:
+def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+    made = _to_tensor(_check_name(tensor.name), tensor.array)
+    made.parameters = _check_parameters(f"output {tensor.name!r}", tensor.parameters)
+    own = tensor.parameters.get("content_type")
+    if asked is None or asked == own:
+        return made
+    codec = codecs.inputs.get(str(own))
+    try:
+        value = tensor.array if codec is None else codec.decode_output(tensor)
+    except (InferenceError, ValueError) as error:
+        raise _refuse(tensor.name, asked, error) from None
+    return _write_as_asked(tensor.name, value, codecs.inputs[asked], spec, lambda: made)
+
+
+def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+    """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
+    value = _call(without_torch, value)
+    if isinstance(value, ndarray):
+        _check_empty(name, value)
+    if spec is not None and spec.content_type is not None:
+        codec = codecs.inputs[spec.content_type]
+
+    def write() -> Tensor:
+        known = codec or codecs.tensor_codec_of(value)
+        tensor = _to_tensor(name, value) if known is None else _write_by(known, name, value)
+        array = tensor.array
+        if spec is not None and not tensor.parameters and array.ndim == 1 and isinstance(value, (list, tuple)):
+            # an empty list has no datatype and no further dimensions of its own
+            shape = (0, *(max(size, 0) for size in spec.shape[1:]))
+            tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
+        return tensor
+
+    return write() if asked is None else _write_as_asked(name, value, codecs.inputs[asked], spec, write)
+
+
+def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpec | None, write: Callable[[], Tensor]) -> Tensor:
+    """An output in the content type that the request asks for. It must be as declared too; if it is not even by `write`, that is raised."""
+    try:
+        tensor = _write_by(codec, name, value)
+    except ModelFault as error:
+        raise _refuse(name, codec.content_type, error) from None
+    if spec is None:
+        return tensor
+    try:
+        return _cast(tensor, spec)
+    except ModelFault as error:
+        _cast(write(), spec)
+        raise _refuse(name, codec.content_type, error) from None
+
+
+def _write_by(codec: AnyInputCodec, name: str, value: Any) -> Tensor:
+    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
+    if codec.content_type == "np":
+        value = _call(as_array, value)
+    elif is_series(value):
+        value = value.tolist()
+    elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
+        tensor = _call(codec.encode_output, name, _list(name, _call(as_array, value).reshape(-1)))
+        if tensor.shape == value.shape[:1]:
+            tensor.array = tensor.array.reshape(value.shape)
+        return tensor
+    return _call(codec.encode_output, name, value)
+
+
+def _list(name: str, array: Array) -> Any:
+    if array.dtype.kind != "M":
+        return array.tolist()
+    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
+    if np.any((points != array) & ~np.isnat(array)):
+        raise ModelFault(f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a pandas.Series")
+    return points.tolist()
+
+
+def _to_tensor(name: str, value: Any) -> Tensor:
+    """An output as numpy makes an array of its value."""
+    if is_series(value):
+        return _call(column_to_tensor, name, value)
+    try:
+        array = wire_array(value)
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"output {name!r} is no tensor: {error}") from error
+    if array.ndim == 0 and not isinstance(value, ndarray):
+        array = array.reshape(1)
+    _check_empty(name, array)
+    return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+
+
+def _call(encode: Callable[..., T], *args: Any) -> T:
+    """Call an encoder. What it refuses is the model's fault."""
+    try:
+        return encode(*args)
+    except (TypeError, ValueError) as error:
+        raise ModelFault(f"the result cannot be encoded: {error}") from error
+
+
+def _refuse(name: str, content_type: str, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
+
+
+def _check_name(name: Any) -> str:
     if isinstance(name, str):
         with suppress(UnicodeEncodeError):
             return plain(name)
     raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
 
 
-def _checked(where: str, parameters: Parameters) -> Parameters:
+def _check_parameters(where: str, parameters: Parameters) -> Parameters:
     """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
     checked: Parameters = {}
     for name, given in parameters.items():
@@ -187,22 +227,6 @@ def _checked(where: str, parameters: Parameters) -> Parameters:
     return checked
 
 
-def _tensor(name: str, value: Any, codec: AnyInputCodec | None) -> Tensor:
-    """An output through a codec, or without one as numpy makes an array of its value."""
-    if codec is not None:
-        return _written(name, value, codec)
-    if is_series(value):
-        return _faults(column_to_tensor, name, value)
-    try:
-        array = wire_array(value)
-    except (TypeError, ValueError) as error:
-        raise ModelFault(f"output {name!r} is no tensor: {error}") from error
-    if array.ndim == 0 and not isinstance(value, ndarray):
-        array = array.reshape(1)
-    _check_empty(name, array)
-    return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
-
-
 def _check_empty(name: str, array: Array) -> None:
     if not array.size:
         try:
@@ -211,47 +235,7 @@ def _check_empty(name: str, array: Array) -> None:
             raise ModelFault(f"output {name!r} has {shown(array.shape)} as its shape: {error}") from None
 
 
-def _anew(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
-    """A tensor with another content type: it is decoded with its own, and encoded with the other one."""
-    own = codecs.inputs.get(str(tensor.parameters.get("content_type")))
-    try:
-        value = tensor.array if own is None else own.decode_output(tensor)
-        return _written(tensor.name, value, codecs.inputs[content_type])
-    except (InferenceError, ModelFault, ValueError) as error:
-        raise _refused(tensor.name, content_type, error) from None
-
-
-def _written(name: str, value: Any, codec: AnyInputCodec) -> Tensor:
-    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
-    if codec.content_type == "np":
-        value = _faults(as_array, value)
-    elif is_series(value):
-        value = value.tolist()
-    elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        tensor = _faults(codec.encode_output, name, _listed(name, _faults(as_array, value).reshape(-1)))
-        if tensor.shape == value.shape[:1]:
-            tensor.array = tensor.array.reshape(value.shape)
-        return tensor
-    return _faults(codec.encode_output, name, value)
-
-
-def _listed(name: str, array: Array) -> Any:
-    if array.dtype.kind != "M":
-        return array.tolist()
-    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
-    if np.any((points != array) & ~np.isnat(array)):
-        raise ModelFault(f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a pandas.Series")
-    return points.tolist()
-
-
-def _faults(encode: Callable[..., T], *args: Any) -> T:
-    try:
-        return encode(*args)
-    except (TypeError, ValueError) as error:
-        raise ModelFault(f"the result cannot be encoded: {error}") from error
-
-
-def _in_declared_order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
+def _order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
     if len(by_name) != len(outputs) or by_name.keys() != set(names):
@@ -272,10 +256,10 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         return tensor
     # the values no longer have the dtype that these parameters name
     parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
-    return Tensor(spec.name, _converted(array, tensor, spec), parameters)
+    return Tensor(spec.name, _convert(array, tensor, spec), parameters)
 
 
-def _converted(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
+def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     dtype = spec.dtype
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")

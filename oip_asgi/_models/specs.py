@@ -1,4 +1,4 @@
-"""Declared tensors, and the check of a request's inputs against them. Knows no callables and no wire forms.
+"""Declared tensors. Knows no callables and no wire forms.
 
 Specification: Model Metadata, `$metadata_tensor`.
 """
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._protocol.datatypes import MAX_RANK, Array, DType, dtype_of
-from .._protocol.errors import InvalidRequest, listed, shown
-from .._protocol.tensors import Tensor, known_tensor, plain_name
+from .._protocol.errors import InvalidRequest
+from .._protocol.tensors import plain_name
 
 
 class _Resolved:
@@ -125,66 +125,3 @@ class AnyShape(TensorSpec):
 
     def of_list(self, array: Array) -> Array:
         return array
-
-
-class InputNames:
-    """Which input tensors a model takes."""
-
-    def __init__(
-        self,
-        specs: Sequence[TensorSpec],
-        required: frozenset[str],
-        optional: frozenset[str] | None,
-        reserved: frozenset[str] = frozenset(),
-    ) -> None:
-        self._specs = {spec.name: spec for spec in specs}
-        self._required = required
-        self._known = None if optional is None else required | optional
-        self._reserved = reserved
-
-    def is_required(self, name: str) -> bool:
-        """Whether a request must have this input."""
-        return name in self._required
-
-    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
-        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
-        tensors: dict[str, Tensor] = {}
-        for tensor in inputs:
-            tensors[tensor.name] = tensor
-        if tensors.keys() != self._required or len(inputs) != len(tensors):
-            self._check_names([tensor.name for tensor in inputs])
-        if self._specs:
-            for name, tensor in tensors.items():
-                spec = self._specs.get(name)
-                if spec is None:
-                    continue
-                array = tensor.array
-                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
-                    array = spec.of_list(array)
-                dtype = array.dtype
-                if dtype is not spec.dtype and dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
-                if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
-                if array is not tensor.array:
-                    tensors[name] = known_tensor(name, array, tensor.parameters)
-        return tensors
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
-            seen.add(name)
-            if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
-            if name in self._reserved:
-                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
-        if not self._required <= seen:
-            raise InvalidRequest(
-                f"missing input {_named(self._required - seen)}: expected {_named(self._required)}, but got {_named(seen)}"
-            )
-
-
-def _named(names: frozenset[str] | set[str]) -> str:
-    return listed(sorted(names)) or "no inputs"

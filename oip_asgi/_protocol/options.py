@@ -50,23 +50,26 @@ class Field(NamedTuple):
     may_be_none: bool
 
 
-def integer(least: int) -> Check:
-    return Check(f"an integer, {least} or more", lambda value: type(value) is int and value >= least)
+def integer(least: int, expected: str = "", most: float = math.inf) -> Check:
+    return Check(expected or f"an integer, {least} or more", lambda value: type(value) is int and least <= value <= most)
+
+
+def number(expected: str, holds: Callable[[float], bool]) -> Check:
+    return Check(expected, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and holds(value))
 
 
 def one_of(*values: str) -> Check:
     return Check(" or ".join(f'"{value}"' for value in values), lambda value: value in values)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def instance_of(cls: type, example: str) -> Check:
+    return Check(f"a {cls.__name__}, such as {example}", lambda value: isinstance(value, cls), TypeError)
 
 
-BYTES: Final = Check("a number of bytes, 0 or more, or None for no limit", lambda value: type(value) is int and value >= 0)
+BYTES: Final = integer(0, "a number of bytes, 0 or more, or None for no limit")
 BOOLEAN: Final = Check("True or False", lambda value: type(value) is bool, TypeError)
 CALLABLE: Final = Check("a callable", callable, TypeError)
-SECONDS: Final = Check("a positive number of seconds, or None for no limit", lambda value: _is_number(value) and 0 < value < math.inf)
-SECONDS_OR_ZERO: Final = Check("a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
+SECONDS: Final = number("a positive number of seconds, or None for no limit", lambda value: 0 < value < math.inf)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .._codecs.registry import Codecs
 from .._extensions.shared_memory import Regions
-from .._models.hooks import call_hook
+from .._models.loader import call_hook
 from .._models.model import Model
 from .._models.registry import Registry
 from .._models.statistics import Statistics

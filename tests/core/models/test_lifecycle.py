@@ -205,6 +205,17 @@ def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
     assert state_of(lifecycle) == "ready"
 
 
+def test_an_unload_that_is_cancelled_while_a_load_runs_ends_after_it() -> None:
+    lifecycle = lifecycle_of(noting([]))
+    loading = begun(lifecycle.wait_until_loaded())
+    unloading = lifecycle.unload("unload")
+    assert unloading is not None
+    cancel(unloading)
+    assert state_of(lifecycle) == "unloading"
+    finish(loading)
+    assert state_of(lifecycle) == "unloaded"
+
+
 @pytest.mark.parametrize("load", [lambda: None, lambda: 1 / 0])
 def test_what_a_server_forgets_is_loaded_again(load: Callable[[], Any]) -> None:
     lifecycle = lifecycle_of(load)

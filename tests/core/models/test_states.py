@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, LoadParameters
@@ -229,6 +229,7 @@ def test_whatever_happens_all_that_was_loaded_is_unloaded_once_and_nobody_waits_
 
 @settings(max_examples=100, deadline=None)
 @given(WITH_LOSS, st.booleans())
+@example([("load", 0), ("run", 0), ("load", 0), ("load", 0), ("step", 0), ("step", 2), ("lose", 0)], True)  # lost after its load
 def test_a_model_whose_loads_are_lost_can_still_be_loaded(steps: list[tuple[str, int]], is_factory: bool) -> None:
     walk = Walk(is_factory=is_factory)
     for what, place in steps:
