@@ -80,8 +80,13 @@ class Wanted(msgspec.Struct, frozen=True):
         return Mismatch(f"data {problem}: expected {self}")
 
     def __str__(self) -> str:
-        flat = f"{self.size} in a flat array for shape {list(self.shape)}"
-        return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
+        return describe(self.shape)
+
+
+def describe(shape: tuple[int, ...]) -> str:
+    """What `data` of a shape should be."""
+    flat = f"{math.prod(shape)} in a flat array for shape {list(shape)}"
+    return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
 
 
 def _whole(text: str) -> int | float:
@@ -140,7 +145,7 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
         _check_nested(value, "", len(wanted.shape), wanted)
-        return _flattened(value, wanted)
+        return flatten(value, wanted.shape)
     for index, element in enumerate(value):
         _check(element, f"[{index}]", wanted)
     if len(value) != wanted.size:
@@ -159,12 +164,14 @@ def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
         _check_nested(item, f"{place}[{index}]", depth - 1, wanted)
 
 
-def _flattened(nested: list[Any], wanted: Wanted) -> list[Any]:
+def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
+    """The elements of lists that nest as deep as the shape."""
     level: list[Any] = [nested]
-    for axis, size in enumerate(wanted.shape):
-        for place, item in enumerate(level):
-            if len(item) != size:
-                raise InvalidRequest(f"data: array {place} of dimension {axis} has {len(item)} items, not {size}: expected {wanted}")
+    for axis, size in enumerate(shape):
+        if not set(map(len, level)) <= {size}:
+            place = next(place for place, item in enumerate(level) if len(item) != size)
+            problem = f"array {place} of dimension {axis} has {len(level[place])} items, not {size}"
+            raise InvalidRequest(f"data: {problem}: expected {describe(shape)}")
         level = list(chain.from_iterable(level))
     return level
 
