@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.numpy import NumpyCodec
+from .._codecs.plain import NumpyCodec
 from .._codecs.reader import Reader
 from .._codecs.registry import UNTYPED, Codecs
 from .._protocol.errors import InvalidRequest, shown
