@@ -26,7 +26,7 @@ from .._protocol.errors import InvalidRequest, shown
 from .._protocol.interpreter import yield_interpreter
 from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import object_array, shaped
+from .._protocol.tensors import object_array, to_shape
 from . import accelerators, elements
 from .text import ERRORS, mask_escapes
 
@@ -207,7 +207,7 @@ def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int 
         return object_array([element.encode() for element in flat], shape)
     else:
         array = np.array(flat, dtype) if kind == "b" else integer_array(flat, dtype, "data", first)
-    return shaped(array, shape)
+    return to_shape(array, shape)
 
 
 @lru_cache(256)  # lengths repeat from request to request

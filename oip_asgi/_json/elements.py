@@ -46,11 +46,6 @@ _MAX_DIGITS: Final = 20
 _MAX_INTEGER: Final = 300
 """Digits of an integer that a float surely reaches."""
 
-_EXACT_DIGITS: Final = 15
-"""Two different numbers with so many digits at most are two different floats. So a float that is whole was written as a whole number."""
-
-_EXACT_BELOW: Final = 10**_EXACT_DIGITS
-
 
 class Mismatch(InvalidRequest):
     """Long data do not have the shape. Where is not known."""
@@ -89,12 +84,10 @@ def describe(shape: tuple[int, ...]) -> str:
     return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
 
 
-def _whole(text: str) -> int | float:
+def _read_whole(text: str) -> int | float:
     """The integer that a number stands for, NaN if it is not whole."""
-    if len(text) <= _EXACT_DIGITS:
-        value = float(text)
-        if abs(value) < _EXACT_BELOW:
-            return int(value) if value.is_integer() and (value or _is_zero(text)) else math.nan
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
+        return int(text)
     try:
         number = Decimal(text)
         if number and number.adjusted() >= _MAX_DIGITS:
@@ -105,22 +98,17 @@ def _whole(text: str) -> int | float:
     return int(whole) if whole == number else math.nan
 
 
-def _is_zero(text: str) -> bool:
-    """Whether a number that is 0 as a float is 0 as it is written, and not 1e-400."""
-    return text.lower().partition("e")[0].strip("-0.") == ""
-
-
-def _integer(text: str) -> int | float:
+def _read_integer(text: str) -> int | float:
     return int(text) if len(text) <= _MAX_INTEGER else float(text)
 
 
-def _no_literal(_: str) -> NoReturn:
+def _refuse_literal(_: str) -> NoReturn:
     raise InvalidRequest(ONLY_FLOATS)
 
 
-_FLOATS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=str)
-_INTEGERS: Final = json.JSONDecoder(parse_float=_whole, parse_int=_whole, parse_constant=_no_literal)
-_OTHERS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_no_literal)
+_FLOATS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=str)
+_INTEGERS: Final = json.JSONDecoder(parse_float=_read_whole, parse_int=_read_whole, parse_constant=_refuse_literal)
+_OTHERS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=_refuse_literal)
 
 
 def _decode(text: bytes, wanted: Wanted) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from .codings import Coding, Decoder
 from .datatypes import Buffer
 from .errors import InvalidRequest, TooLarge
-from .memory import aligned
+
+_ALIGNMENT: Final = 16
 
 _TRUSTED: Final = 2**20
 """Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
@@ -95,7 +97,7 @@ class Body(msgspec.Struct, eq=False):
         if self.length is not None and self.coding is None:
             is_believed = self.length <= _TRUSTED or size > _TRUSTED
             room = max(size, self.length) if is_believed else min(room, self.length)
-        grown = aligned(room, self.head or 0)
+        grown = allocate_aligned(room, self.head or 0)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
             end = min(start + _TRUSTED, self._size)
@@ -111,3 +113,11 @@ class Body(msgspec.Struct, eq=False):
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
         return self._first if self._room is None else self._room[: self._size].toreadonly()
+
+
+def allocate_aligned(size: int, head: int) -> memoryview:
+    """So many bytes of memory, of which those after the head are aligned."""
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    address: int = memory.__array_interface__["data"][0]
+    start = -(address + head) % _ALIGNMENT
+    return memory.data[start : start + size]

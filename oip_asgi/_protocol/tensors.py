@@ -20,7 +20,6 @@ from .schemas import Parameters, RequestOutput
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
 
-
 CLASSIFICATION: Final = "classification"
 """The parameter of a requested output that asks for its largest elements."""
 
@@ -35,7 +34,6 @@ ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
-
 
 _NO_NUMBERS: Final = np.empty(0, np.float32)
 
@@ -61,18 +59,15 @@ def own_parameters(parameters: Parameters) -> Parameters:
 
 def wire_array(value: Any) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order."""
-    if type(value) is list and value and type(value[0]) in (str, bytes):
-        known = _as_bytes(value)
-        if known is not None:
-            return object_array(known, (len(known),))
+    if type(value) is list and value and set(map(type, value)) <= {str, bytes}:
+        return object_array(_encode(value), (len(value),))
     array = as_array(value)
-    kind = array.dtype.kind
-    if kind == "O":
-        return _bytes_array(array)
+    if array.dtype.kind in "OUS":
+        elements = array.ravel().tolist()
+        encoded = _encode(elements)
+        return array if encoded is elements and array.dtype.hasobject else object_array(encoded, array.shape)
     if datatype_of(array.dtype) is not None:
         return array
-    if kind in "US":
-        return _bytes_array(array.astype(object))
     wire = array.dtype.newbyteorder("<")
     if datatype_of(wire) is None:
         raise TypeError(f"the protocol has no datatype for numpy dtype {array.dtype}")
@@ -96,20 +91,12 @@ def _holds_text(value: Any) -> bool:
     return isinstance(value, (str, bytes))
 
 
-def _bytes_array(array: Array) -> Array:
-    elements = array.ravel().tolist()
-    known = _as_bytes(elements)
-    if known is elements:
-        return array
-    return object_array([_to_bytes(element) for element in elements] if known is None else known, array.shape)
-
-
-def _as_bytes(elements: list[Any]) -> list[bytes] | None:
-    """Elements as `bytes`, where all are `bytes`, or all are `str`: the same list where nothing has to change. None for others."""
+def _encode(elements: list[Any]) -> list[bytes]:
+    """Elements as `bytes`: the same list if they all are."""
     classes = set(map(type, elements))
-    if classes == {str}:
-        return list(map(str.encode, elements))
-    return elements if classes <= {bytes} else None
+    if classes <= {bytes}:
+        return elements
+    return list(map(str.encode if classes == {str} else _to_bytes, elements))
 
 
 def _to_bytes(element: object) -> bytes:
@@ -122,10 +109,10 @@ def _to_bytes(element: object) -> bytes:
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
-    return shaped(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
+    return to_shape(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
 
 
-def shaped(array: Array, shape: tuple[int, ...]) -> Array:
+def to_shape(array: Array, shape: tuple[int, ...]) -> Array:
     """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
     if len(shape) == 1:
         return array
@@ -233,7 +220,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such input.
         """
-        return _named(self.inputs, name, "input")
+        return _find(self.inputs, name, "input")
 
     def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
         """The request as any HTTP client sends it, to `models/{name}/infer`.
@@ -280,7 +267,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such output.
         """
-        return _named(self.outputs, name, "output")
+        return _find(self.outputs, name, "output")
 
     @classmethod
     def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
@@ -305,7 +292,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return from_http(headers, body, status)
 
 
-def _named(tensors: list[Tensor], name: str, what: str) -> Array:
+def _find(tensors: list[Tensor], name: str, what: str) -> Array:
     for tensor in tensors:
         if tensor.name == name:
             return tensor.array
