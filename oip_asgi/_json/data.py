@@ -198,10 +198,12 @@ def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int 
     """Elements of the right types as an array. `first` is the index of the first of them in the whole, for errors."""
     kind = dtype.kind
     if kind == "f":
-        with suppress(struct.error, OverflowError):
+        try:
             # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
             return ndarray(shape, dtype, _packer(len(flat), dtype)(*flat))
-    if kind in "fV":
+        except (struct.error, OverflowError):
+            array = _to_floats(flat, dtype, first)
+    elif kind == "V":
         array = _to_floats(flat, dtype, first)
     elif kind == "O":
         return object_array([element.encode() for element in flat], shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -38,31 +38,19 @@ _decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 T = TypeVar("T")
 
 
-class Request(msgspec.Struct, frozen=True, eq=False):
-    """The document of a request.
-
-    Args:
-        id: Its `id`.
-        parameters: Its parameters.
-        outputs: The outputs that it asks for.
-        inputs: Its inputs, to be gone through once. If there are many, each is decoded in its turn: `InvalidRequest` names the place.
-    """
-
-    id: str | None
-    parameters: schemas.Parameters | None
-    outputs: Sequence[schemas.RequestOutput] | None
-    inputs: Iterable[schemas.RequestInput]
+Request: TypeAlias = tuple[str | None, schemas.Parameters | None, Sequence[schemas.RequestOutput] | None, Iterable[schemas.RequestInput]]
+"""The `id`, the parameters, the outputs and the inputs of a request. The inputs are to be gone through once."""
 
 
 def read_request(text: Buffer) -> Request:
-    """The JSON of a request as a document."""
+    """The JSON of a request as a document. If it is long, each input is decoded in its turn."""
     if len(text) <= LOOP_BYTES:
         try:
             short = _decode_short(text)
         except ERRORS:
             pass  # such as unknown fields, which are rare
         else:
-            return Request(short.id, short.parameters, short.outputs, short.inputs)
+            return short.id, short.parameters, short.outputs, short.inputs
     check_members(text, _MAX_MEMBERS, "the JSON has")
     parts = _decode(text, _decode_parts, lambda parts: parts.inputs)
     parameters = _Parameters()
@@ -71,7 +59,7 @@ def read_request(text: Buffer) -> Request:
         for place, output in enumerate(parts.outputs or ())
     ]
     check_numbers(len(parts.inputs), len(outputs))
-    return Request(parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(parts.inputs, parameters))
+    return parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(parts.inputs, parameters)
 
 
 class _Parameters:

@@ -1,6 +1,6 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-Specification: HTTP/REST Inference, Binary Tensor Data Extension.
+Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 from .._json import documents
 from .._json.data import from_json, to_json
 from .._protocol import schemas
-from .._protocol.datatypes import Buffer, dtype_of, name_of
+from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import from_raw, view_raw
+from .._protocol.tensor_bytes import count, from_raw, view_raw
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -26,6 +26,7 @@ from .._protocol.tensors import (
     check_supported,
     known_tensor,
     lend_nothing,
+    object_array,
     own_parameters,
 )
 
@@ -46,15 +47,43 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     text, behind = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    document = documents.read_request(text)
-    inputs = _decode_tensors(document.inputs, "inputs", behind, lend)
-    outputs, parameters = [*(document.outputs or ())], document.parameters or {}
-    for place, output in enumerate(outputs):
+    request_id, parameters, outputs, inputs = documents.read_request(text)
+    tensors = _decode_tensors(inputs, "inputs", behind, lend)
+    for place, output in enumerate(outputs or ()):
         if output.parameters:
             _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
-    return InferenceRequest(inputs, document.id, parameters, outputs)
+    return InferenceRequest(tensors, request_id, parameters or {}, list(outputs or ()))
+
+
+def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
+    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary."""
+    dtype = dtype_of(datatype)
+    try:
+        deduced = _deduce_shape(shape, len(body), dtype)
+        # the only element of BYTES is the body itself, without the length that frames each of several
+        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
+    return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
+
+
+def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
+    if dtype.hasobject:
+        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
+        if count(one) != 1:
+            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
+        return one
+    free = shape.count(-1)
+    if free == 0:
+        return shape
+    if free > 1:
+        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
+    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
+    if row == 0 or size % row:
+        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
+    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
