@@ -129,7 +129,7 @@ class _Nothing:
 
 
 def _class(name: str) -> type:
-    """A class of pandas; where nobody has imported pandas, a class that nothing is."""
+    """A class of pandas; if nobody has imported pandas, a class without instances."""
     found: type = getattr(sys.modules.get("pandas"), name, _Nothing)
     return found
 

@@ -256,7 +256,7 @@ def _may_be_flat(model: Model) -> bool:
 
 
 def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
-    """The inputs of an example: those that a request must have, or a guess where it may have any."""
+    """The inputs of an example: those that a request must have, or a guess if it may have any."""
     required, optional, is_open = model.shown
     return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
 

@@ -64,7 +64,7 @@ _MANY: Final = 2**9
 """Elements above which an optional library writes them: it is quick with many."""
 
 _NULL: Final = b"n"
-"""What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
+"""The letter of null, which infinities are written as at first: without it in a text, nothing is infinite."""
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -1,4 +1,4 @@
-"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the bytes behind the JSON.
+"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data after the JSON.
 
 A short text is read by a decoder that knows all its types. If it refuses, or the text is long, what may be large is decoded part by part:
 so no call makes many objects at once, and the error names the place.
@@ -121,7 +121,7 @@ def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], 
 
 
 def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
-    """The masked text tells where the data are. The text without them must be JSON."""
+    """The masked text shows the places of the data. The text without them must be JSON."""
     try:
         found = tensors(decode(masked))
     except ERRORS as error:

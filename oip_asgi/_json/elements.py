@@ -1,6 +1,6 @@
 """JSON `data` that a decoder which knows its type has refused: read by Python's json, and looked at element by element.
 
-Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Says what is wrong, and where.
+Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Names what is wrong, and its place.
 """
 
 from __future__ import annotations

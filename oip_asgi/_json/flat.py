@@ -48,7 +48,7 @@ def read_members(text: bytes) -> dict[str, msgspec.Raw]:
     else:
         _check_names(text, members)
         return members
-    # the masked text tells where the values are, and the text without them their names
+    # the masked text shows the places of the values, and the text without them their names
     members = _decode(masked)
     _check_names(masked, members)
     places = [place_of(masked, value) for value in members.values()]
@@ -94,7 +94,7 @@ def shape_of(text: bytes) -> tuple[int, ...] | None:
 
 
 def kind_of(text: bytes) -> Kind | None:
-    """Of what kind the elements of a JSON value are, in any arrays; "float" where there are none, None where they are of several."""
+    """The kind of the elements of a JSON value, in any arrays; "float" if there are none, None if they are of several kinds."""
     plain = text.replace(b"Infinity", b"NaN")
     characters = set(b"").union(*outside_strings(plain))
     is_number, is_literal = bool(characters & set(b"0123456789")), b"N"[0] in characters

@@ -22,14 +22,14 @@ class Body(msgspec.Struct, eq=False):
     """Collects the chunks of a body.
 
     Args:
-        length: The announced length in bytes, None where none was announced.
+        length: The announced length in bytes, None if none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
-        coding: How it is compressed, None where it is not.
-        head: How many bytes of it are JSON in front of binary data; None if all are. Where the body comes in more than one chunk, it is
-            laid out so that the bytes behind the JSON are aligned and can be an array without a copy.
+        coding: How it is compressed, None if it is not.
+        head: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
+            laid out so that the bytes after the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
         json_limit: The most bytes of JSON that are taken; None for no limit.
-        whole: The length of a first chunk that is all of the body, and need not be fed; -1 where it is always to be fed.
+        whole: The length of a first chunk that is all of the body, and need not be fed; -1 if it is always to be fed.
     """
 
     length: int | None
@@ -62,7 +62,7 @@ class Body(msgspec.Struct, eq=False):
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
     def wanted(self, most: int) -> int:
-        """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
+        """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 
     def feed(self, chunk: Buffer) -> None:
@@ -105,7 +105,7 @@ class Body(msgspec.Struct, eq=False):
         self._first, self._room = b"", grown
 
     def finish(self, *, cut_off: bool = False) -> Buffer:
-        """The whole body, without a copy where it came in one chunk."""
+        """The whole body, without a copy if it came in one chunk."""
         if cut_off or self.length not in (None, self._received):
             expected = "more" if self.length is None else self.length
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")

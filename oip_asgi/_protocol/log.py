@@ -27,7 +27,7 @@ def log_raised(level: int, error: BaseException, message: str, *values: object, 
     path, line, function, _ = _logger.findCaller(stacklevel=2)
     raised = (type(error), error, error.__traceback__)
     record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function, extra)
-    # logging's own formatter prints this where it is there, instead of making it of exc_info
+    # logging's own formatter prints this, if it is there, instead of a text made of exc_info
     record.exc_text = escaped_traceback(error)
     _logger.handle(record)
 

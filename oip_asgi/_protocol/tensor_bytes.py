@@ -39,7 +39,7 @@ def count(shape: tuple[int, ...]) -> int:
 
 
 def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Raw bytes as an array, which is a view of `data` where its alignment allows."""
+    """Raw bytes as an array, which is a view of `data` if its alignment allows."""
     elements, kind = count(shape), dtype.kind
     if kind == "O":
         return object_array(_cut(data, elements), shape)
@@ -53,7 +53,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
-    if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
+    if type(data) is bytes:  # which nobody moves, and which begin at an address for any dtype
         return ndarray(shape, dtype, data)
     array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
     if not array.flags.aligned:
@@ -62,7 +62,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def view_raw(array: Array) -> Buffer:
-    """The same as `to_raw`, as a view of the array where that is possible and takes less time than a copy."""
+    """The same as `to_raw`, as a view of the array if that is possible and takes less time than a copy."""
     if array.dtype.hasobject:
         return _join(array.flat)
     if array.nbytes <= _SMALL:

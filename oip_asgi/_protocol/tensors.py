@@ -39,7 +39,7 @@ _NO_NUMBERS: Final = np.empty(0, np.float32)
 
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
-    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
+    """Refuse parameters that place a tensor's data elsewhere, or ask for something else than a tensor: to ignore one would be a wrong
     answer."""
     for name in ELSEWHERE:
         if name in parameters and name not in supported:
@@ -59,7 +59,7 @@ def own_parameters(parameters: Parameters) -> Parameters:
 
 def wire_array(value: Any) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order."""
-    if type(value) is list and value and set(map(type, value)) <= {str, bytes}:
+    if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
     array = as_array(value)
     if array.dtype.kind in "OUS":
@@ -158,7 +158,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     Args:
         name: The tensor's name.
         array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are converted
-            where nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
+            if nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
         parameters: The tensor's parameters, without `binary_data_size`, which belongs to the transfer.
 
     Raises:
@@ -199,7 +199,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
     Args:
         inputs: The input tensors, in the request's order. Arrays of received requests are read-only.
-        id: The request's identifier, None where it has none.
+        id: The request's identifier, None if it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
         decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
@@ -226,7 +226,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
         """The request as any HTTP client sends it, to `models/{name}/infer`.
 
         Args:
-            binary: Whether the inputs go as bytes behind the JSON, not in it. Outputs come back so where the request's parameter
+            binary: Whether the inputs go as bytes after the JSON, not in it. Outputs come back so if the request's parameter
                 `binary_data_output` is true.
 
         Returns:
@@ -248,7 +248,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
     Args:
         outputs: The output tensors.
         parameters: The response's parameters.
-        id: The identifier of the request, None where it had none.
+        id: The identifier of the request, None if it had none.
         model_name: The model that answered.
         model_version: Its version, None for a model without versions.
 
@@ -279,7 +279,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
             status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
 
         Returns:
-            Tensors whose arrays are views of the body where it is binary.
+            Tensors whose arrays are views of the body if it is binary.
 
         Raises:
             ErrorResponse: It is an error, with its `text` and `response_status`.
@@ -303,7 +303,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
 
     Args:
-        id: The request's identifier, None where it has none.
+        id: The request's identifier, None if it has none.
         headers: The request's headers, or its metadata over gRPC; names in lower case.
         parameters: The request's parameters.
         model_name: The name the model was called by.

@@ -43,12 +43,12 @@ _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of byt
 
 
 def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
-    """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary."""
-    text, behind = (body, None) if header_length is None else _split(body, header_length)
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary."""
+    text, binary = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     request_id, parameters, outputs, inputs = documents.read_request(text)
-    tensors = _decode_tensors(inputs, "inputs", behind, lend)
+    tensors = _decode_tensors(inputs, "inputs", binary, lend)
     for place, output in enumerate(outputs or ()):
         if output.parameters:
             _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
@@ -89,7 +89,7 @@ def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int,
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
     """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`."""
     try:
-        text, behind = (body, None) if header_length is None else _split(body, header_length)
+        text, binary = (body, None) if header_length is None else _split(body, header_length)
         document = documents.read_response(bytes(text))
         if document.error is not None:
             raise ErrorResponse(document.error)
@@ -98,7 +98,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         items = [
             schemas.RequestInput(item.name, item.shape, item.datatype, _drop_nulls(item.parameters), item.data) for item in document.outputs
         ]
-        outputs = _decode_tensors(items, "outputs", behind, lend_nothing)
+        outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
@@ -121,7 +121,7 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
     return whole[:header_length], whole[header_length:]
 
 
-def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, lend: Lend) -> list[Tensor]:
+def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: Buffer | None, lend: Lend) -> list[Tensor]:
     """Tensors of a body. Each binary one takes its bytes from the front of what is left of the binary data."""
     tensors: list[Tensor] = []
     position = 0
@@ -133,7 +133,7 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: B
             if "binary_data_size" in parameters:
                 if not is_absent:
                     raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-                content = _take(behind, position, parameters["binary_data_size"])
+                content = _take(binary, position, parameters["binary_data_size"])
                 position += len(content)
                 parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
                 array = from_raw(content, dtype, item.shape)
@@ -148,24 +148,24 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: B
             tensors.append(make(item.name, array, parameters))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
-    left = 0 if behind is None else len(behind) - position
+    left = 0 if binary is None else len(binary) - position
     if left:
         raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
     return tensors
 
 
-def _take(behind: Buffer | None, position: int, size: object) -> Buffer:
+def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
     """The next bytes of the binary data."""
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-    if behind is None:
+    if binary is None:
         if size:
             raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
         return b""
-    left = len(behind) - position
+    left = len(binary) - position
     if size > left:
         raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
-    return behind[position : position + size]
+    return binary[position : position + size]
 
 
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:
@@ -196,7 +196,7 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 def _encode_tensors(
     tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
 ) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
-    """Tensors as their documents, and the bytes behind the JSON."""
+    """Tensors as their documents, and their binary data."""
     written: list[schemas.ResponseOutput] = []
     binary: list[Buffer] = []
     for tensor in tensors:

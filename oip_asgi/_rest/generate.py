@@ -103,7 +103,7 @@ def _read_id(text: msgspec.Raw) -> str | None:
 
 
 def _name_no_scalar(text: Buffer) -> str | None:
-    """What a value that is no scalar is called; None for a scalar. Such a value is not decoded, as that may be dear."""
+    """What a value that is no scalar is called; None for a scalar. Such a value is not decoded, as it may be long."""
     return _NO_SCALAR.get(memoryview(text)[0])
 
 
