@@ -49,7 +49,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
-        return is_frame_class(annotation)
+        return annotation is _class("DataFrame")
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
@@ -104,10 +104,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         places = {name: place for place, name in enumerate(names_of(payload)) if name in names}
         left = [place for place in range(payload.shape[1]) if place not in places.values()]
         return payload.iloc[:, left], {name: payload.iloc[:, place] for name, place in places.items()}
-
-
-def is_frame_class(annotation: object) -> bool:
-    return annotation is _class("DataFrame")
 
 
 def is_series_class(annotation: object) -> bool:
