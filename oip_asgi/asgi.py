@@ -17,7 +17,7 @@ import msgspec
 
 from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
 from ._dependencies import add_routes
-from ._docs.openapi import basis, merged
+from ._docs.openapi import basis, merge
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
 from ._http.paths import behind, encoded, prefix_of
@@ -179,7 +179,7 @@ class OIPApp:
             registered = basis(engine)
             if made_of != registered:  # FastAPI asks for each GET, on the event loop
                 made_of, ours = registered, server.openapi(path)
-            return merged(host_openapi(), ours)
+            return merge(host_openapi(), ours)
 
         app.openapi = openapi
 

@@ -10,11 +10,9 @@ Specification: Content Types (and Codecs).
 """
 
 from ._codecs.base import InputCodec, RequestCodec
-from ._codecs.base64 import Base64Codec
 from ._codecs.datetime import DatetimeCodec
-from ._codecs.numpy import NumpyCodec, NumpyRequestCodec
 from ._codecs.pandas import PandasCodec
-from ._codecs.string import StringCodec, StringRequestCodec
+from ._codecs.plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
 from ._codecs.torch import TorchCodec
 
 __all__ = [

@@ -32,7 +32,7 @@ class Codec(Generic[T]):
     """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated` chooses it."""
 
     needs_pandas: ClassVar[bool] = False
-    """Whether it works only where pandas is installed."""
+    """Whether it needs pandas."""
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
@@ -172,7 +172,7 @@ class RequestCodec(Codec[T]):
 
 @contextmanager
 def of_response() -> Iterator[None]:
-    """Raise `InvalidRequest` as `InvalidResponse`: where a response is wrong, the server that sent it is at fault."""
+    """Raise `InvalidRequest` as `InvalidResponse`: if a response is wrong, the server that sent it is at fault."""
     try:
         yield
     except InvalidRequest as error:

@@ -14,12 +14,10 @@ from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, shown
 from .._protocol.tensors import Tensor, object_array
 from .base import bytes_of, rows_of
-from .base64 import Base64Codec
-from .categories import of_text
-from .datetime import are_in_calendar, read_points
-from .pandas_dtypes import CATEGORIES, DTYPE, DTYPES, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime
+from .datetime import are_between, are_in_calendar, read_points
+from .pandas_dtypes import CATEGORIES, DTYPE, DTYPES, MASKED, has_fixed_zone, has_known_zone, has_str_dtype, is_datetime, read_categories
 from .pandas_json import PandasJSONCodec
-from .string import StringCodec
+from .plain import Base64Codec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,15 +33,11 @@ def series_of(tensor: Tensor, content_type: str | None, decoders: Mapping[str, D
     """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name."""
     import pandas as pd
 
-    return pd.Series(_column_of(tensor, content_type, decoders), name=tensor.name, copy=True)
+    return pd.Series(column_of(tensor, content_type, decoders), name=tensor.name, copy=True)
 
 
-def column_of(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+def column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
     """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
-    return _column_of(tensor, tensor.parameters.get("content_type"), decoders)
-
-
-def _column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
     if content_type in decoders:
         column: Any = _decode_with(decoders[content_type], tensor, content_type)
     elif content_type in _COLUMNS:
@@ -51,7 +45,7 @@ def _column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]
     else:
         known = ", ".join([*filter(None, _COLUMNS), *decoders])
         raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
-    return _with_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
+    return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
 
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
@@ -77,14 +71,6 @@ def _objects(values: list[Any]) -> Any:
     return pd.Series(object_array(values, (len(values),)), dtype=object)
 
 
-def _by_datatype(tensor: Tensor) -> Any:
-    return _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd")
-
-
-def _elements(tensor: Tensor) -> Any:
-    return _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np")
-
-
 def _numbers(tensor: Tensor, wanted: str) -> Array:
     rows: Array = rows_of(tensor, wanted)
     # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
@@ -96,10 +82,6 @@ def _strings(tensor: Tensor) -> Any:
 
     texts: list[Any] = StringCodec.decode_input(tensor)
     return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
-
-
-def _bytes(tensor: Tensor) -> Any:
-    return _objects(Base64Codec.decode_input(tensor))
 
 
 def _json(tensor: Tensor) -> Any:
@@ -130,21 +112,20 @@ def _datetimes(tensor: Tensor) -> Any:
 
 def are_for_nanoseconds(points: Array) -> bool:
     """Whether 64 bits of nanoseconds reach all dates that are not missing."""
-    years = points[~np.isnat(points)].astype("M8[Y]")
-    return bool(((years >= _FIRST_YEAR) & (years <= _LAST_YEAR)).all())
+    return are_between(points, _FIRST_YEAR, _LAST_YEAR)
 
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
-    None: _by_datatype,
-    "np": _elements,
+    None: lambda tensor: _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd"),
+    "np": lambda tensor: _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np"),
     "str": _strings,
-    "base64": _bytes,
+    "base64": lambda tensor: _objects(Base64Codec.decode_input(tensor)),
     "datetime": _datetimes,
     "pd_json": _json,
 }
 
 
-def _with_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
     """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
     import pandas as pd
 
@@ -158,14 +139,14 @@ def _with_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> 
         )
     series = pd.Series(column)
     if dtype == "category" and CATEGORIES in tensor.parameters:
-        return _with_categories(series, tensor, decoders)
+        return _to_categories(series, tensor, decoders)
     if str(series.dtype) == dtype:
         return series
     if not _can_become(series, dtype):
         raise InvalidRequest(f"{cannot}: its values are {series.dtype}")
     try:
         if ", " in dtype:
-            series = _zoned(series, dtype)
+            series = _localize(series, dtype)
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"
@@ -187,7 +168,7 @@ def _can_become(series: pd.Series[Any], dtype: str) -> bool:
     return series.dtype.kind == "M" if is_datetime(dtype) else True
 
 
-def _zoned(series: pd.Series[Any], dtype: str) -> pd.Series[Any]:
+def _localize(series: pd.Series[Any], dtype: str) -> pd.Series[Any]:
     """Dates in UTC, after a check that they can be converted to the zone of a dtype."""
     zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
     points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
@@ -198,17 +179,17 @@ def _zoned(series: pd.Series[Any], dtype: str) -> pd.Series[Any]:
     return zoned
 
 
-def _with_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
     """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
     import pandas as pd
 
-    described, ordered = of_text(tensor.parameters[CATEGORIES], tensor.name)
-    values = column_of(described, decoders)
+    described, ordered = read_categories(tensor.parameters[CATEGORIES], tensor.name)
+    values = column_of(described, described.parameters.get("content_type"), decoders)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
             raise ValueError("one of them is there twice")
-        codes = _codes(series, categories)
+        codes = _find_codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is not one of them")
@@ -219,7 +200,7 @@ def _with_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[s
         raise InvalidRequest(f"column {shown(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
 
 
-def _codes(series: pd.Series[Any], categories: Any) -> Array:
+def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
     """The place of each value among the categories, and -1 for values that are not among them."""
     if series.isna().all():
         return np.full(len(series), -1)

@@ -13,12 +13,10 @@ import numpy as np
 
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor, known_tensor, object_array
-from .base64 import Base64Codec
-from .categories import MOST_CATEGORIES, to_text
 from .datetime import DatetimeCodec, are_in_calendar
-from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, default_dtype, is_zoned, zoned_dtype
+from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, MOST_CATEGORIES, default_dtype, is_zoned, write_categories, zoned_dtype
 from .pandas_json import PandasJSONCodec
-from .string import StringCodec
+from .plain import Base64Codec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,13 +37,13 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     if dtype in ("str", "string", "object"):
         tensor = _write_objects(name, series)
         is_clear = dtype == default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
-        return tensor if is_clear else _with_dtype(tensor, dtype)
+        return tensor if is_clear else _add_dtype(tensor, dtype)
     if dtype in MASKED:
-        return _with_dtype(_write_masked(name, series, MASKED[dtype]), dtype)
+        return _add_dtype(_write_masked(name, series, MASKED[dtype]), dtype)
     if dtype == "category":
-        return _with_dtype(_write_categories(name, series), dtype)
+        return _add_dtype(_write_categories(name, series), dtype)
     if dtype.startswith("datetime64["):
-        return _with_dtype(_write_datetimes(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
+        return _add_dtype(_write_datetimes(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
     raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
 
 
@@ -55,7 +53,7 @@ def string_parameters(dtype: str) -> Parameters:
     return parameters if dtype == default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
 
 
-def _with_dtype(tensor: Tensor, dtype: str) -> Tensor:
+def _add_dtype(tensor: Tensor, dtype: str) -> Tensor:
     return known_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
@@ -116,18 +114,18 @@ def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
     if len(categories) > max(MOST_CATEGORIES, len(series)):
         return _write_categories(name, series.cat.remove_unused_categories())
     tensor = column_to_tensor(f"the categories of {name}", pd.Series(categories, dtype=categories.dtype))
-    text = to_text(tensor, ordered=bool(series.cat.ordered))
+    text = write_categories(tensor, ordered=bool(series.cat.ordered))
     if text is None and len((used := series.cat.remove_unused_categories()).cat.categories) < len(categories):
         return _write_categories(name, used)
     codes = series.cat.codes.to_numpy()
-    values = _with_missing(name, tensor, categories) if (codes < 0).any() else tensor
+    values = _add_missing(name, tensor, categories) if (codes < 0).any() else tensor
     parameters = {key: value for key, value in values.parameters.items() if key == "content_type"}
     if text is not None:
         parameters[CATEGORIES] = text
     return known_tensor(name, values.array[codes], parameters)
 
 
-def _with_missing(name: str, tensor: Tensor, categories: pd.Index[Any]) -> Tensor:
+def _add_missing(name: str, tensor: Tensor, categories: pd.Index[Any]) -> Tensor:
     """Categories followed by a missing value, which then has the index -1, its code."""
     array, content_type = tensor.array, tensor.parameters.get("content_type")
     if array.dtype.kind == "f":

@@ -170,5 +170,10 @@ def are_in_calendar(points: Array) -> bool:
     """Whether all of an array's `datetime64`, except NaT, are in the years 1 to 9999, the only ones that ISO 8601 and Python have."""
     if np.datetime_data(points.dtype)[0] == "ns":
         return True  # 1677 to 2262
+    return are_between(points, _FIRST_YEAR, _LAST_YEAR)
+
+
+def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> bool:
+    """Whether all of an array's `datetime64`, except NaT, are from the first of two years to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
-    return bool(((years >= _FIRST_YEAR) & (years <= _LAST_YEAR)).all())
+    return bool(((years >= first) & (years <= last)).all())

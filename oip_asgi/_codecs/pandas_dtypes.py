@@ -1,4 +1,9 @@
-"""The dtypes that a column may have, and the parameters that name a dtype which the values do not show. Knows no columns."""
+"""The dtypes that a column may have, and the parameters that say what its values do not show. Knows no columns.
+
+The parameter `pd_categories` is the text of a JSON object that describes categories as a tensor: `datatype`, `data` and, if there are any,
+its parameters `content_type` and `pd_dtype`, here called `dtype`. `ordered` says whether their order has a meaning. The column itself is
+sent as its values, so that clients who do not know this parameter can read it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,16 @@ import zoneinfo
 from contextlib import suppress
 from datetime import timezone
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+import msgspec
 import numpy as np
 
-from .base64 import Base64Codec
+from .._protocol.datatypes import dtype_of, integer_array
+from .._protocol.errors import InvalidRequest, shown
+from .._protocol.tensors import Tensor, object_array
 from .datetime import DatetimeCodec
+from .plain import Base64Codec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +30,7 @@ DTYPE: Final = "pd_dtype"
 """Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor read it."""
 
 CATEGORIES: Final = "pd_categories"
-"""Parameter with the categories of a column whose `pd_dtype` is `category`; see the module `categories`."""
+"""Parameter with the categories of a column whose `pd_dtype` is `category`."""
 
 MASKED: Final = {
     "boolean": np.dtype("?"),
@@ -33,6 +42,12 @@ MASKED: Final = {
 
 DTYPES: Final = (*MASKED, "string", "str", "object", "category")
 """What `pd_dtype` may be, beside the names of dates' dtypes."""
+
+_MOST_BYTES: Final = 2**16
+"""The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
+
+MOST_CATEGORIES: Final = _MOST_BYTES // 2
+"""No text holds more categories: each takes one byte at least, and a comma."""
 
 _DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
 _FIXED_ZONE: Final = re.compile("(?:UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?")
@@ -105,3 +120,53 @@ def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
             if is_datetime(called) and has_known_zone(called) and str(pd.DatetimeTZDtype(dtype.unit, name).tz) == name:
                 return called
     return f"datetime64[{dtype.unit}, UTC]"
+
+
+class _Categories(msgspec.Struct, omit_defaults=True):
+    datatype: str
+    data: msgspec.Raw
+    content_type: str | None = None
+    dtype: str | None = None
+    ordered: bool = False
+
+
+_ELEMENTS: Final = {"O": list[str], "b": list[bool], "f": list[float], "i": list[int], "u": list[int]}
+"""What the data of categories are in JSON, by the kind of their dtype."""
+
+
+def write_categories(categories: Tensor, *, ordered: bool) -> str | None:
+    """The text that describes categories; None if they are too many, or not all of them are finite."""
+    array, parameters = categories.array, categories.parameters
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return None
+    data = msgspec.Raw(msgspec.json.encode([element.decode() for element in array] if array.dtype.hasobject else array.tolist()))
+    hints: dict[str, Any] = {"content_type": parameters.get("content_type"), "dtype": parameters.get(DTYPE)}
+    text = msgspec.json.encode(_Categories(categories.datatype, data, **hints, ordered=ordered))
+    return text.decode() if len(text) <= _MOST_BYTES else None
+
+
+def read_categories(text: object, name: str) -> tuple[Tensor, bool]:
+    """The categories that the parameter of a column describes, and whether they are ordered. Their values are not checked."""
+    try:
+        if not isinstance(text, str):
+            raise ValueError("expected the text of a JSON object")
+        described = msgspec.json.decode(text, type=_Categories)
+        if described.dtype == "category":
+            raise ValueError("categories cannot have the dtype category")
+        dtype = dtype_of(described.datatype)
+        if dtype.kind not in _ELEMENTS:
+            raise ValueError(f"no categories have the datatype {described.datatype}")
+        elements: Any = msgspec.json.decode(described.data, type=_ELEMENTS[dtype.kind])
+        if dtype.kind == "O":
+            array = object_array([element.encode() for element in elements], (len(elements),))
+        elif dtype.kind in "iu":
+            array = integer_array(elements, dtype, f"the {CATEGORIES} of column {shown(name)}")
+        else:
+            with np.errstate(over="ignore"):
+                array = np.array(elements, dtype)
+        if dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"one of them is out of range for {described.datatype}")
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidRequest(f"column {shown(name)} has the {CATEGORIES} {shown(text)}, which is not valid: {error}") from None
+    parameters = {"content_type": described.content_type, DTYPE: described.dtype}
+    return Tensor(name, array, {key: value for key, value in parameters.items() if value is not None}), described.ordered

@@ -5,21 +5,19 @@ MLServer writes columns of Python objects like this, although its documentation 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from .._protocol.errors import shown
+from .._json.text import MAX_DEPTH, check_unseen
+from .._protocol.errors import InvalidRequest, shown
 from .._protocol.tensors import Tensor, object_array
 from .base import InputCodec, bytes_of, decode_elements
-
-_DEEPEST: Final = 100
-"""How deep the JSON in a column may nest, so that a model can copy, compare and return the value."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -58,7 +56,7 @@ def _simple_values(texts: list[bytes]) -> list[Any] | None:
 
 def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
     if set(map(type, values)) <= {str, int, bool, type(None)}:
-        with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate; the loop below names its row
+        with suppress(UnicodeEncodeError):  # a lone surrogate; the loop below names its row
             return list(map(_encode, values))
     texts: list[bytes] = []
     for row, value in enumerate(values):
@@ -94,20 +92,12 @@ _to_json: Final = json.JSONEncoder(default=_refuse, allow_nan=False, ensure_asci
 def _from_text(text: bytes) -> Any:
     try:
         value = _decode(text)
+        if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+            check_unseen(text)  # so that a model can copy, compare and return the value
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    except InvalidRequest:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
-    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(value):
-        raise ValueError(f"it is nested more than {_DEEPEST} deep")
     return value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        insides = [outer.values() if isinstance(outer, dict) else outer for outer in level if isinstance(outer, (list, dict))]
-        level = [inner for inside in insides for inner in inside]
-        if not level:
-            return False
-    return True

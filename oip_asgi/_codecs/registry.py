@@ -18,14 +18,12 @@ from .._protocol.errors import InvalidRequest, shown
 from .._protocol.log import log_raised
 from .._protocol.tensors import Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
-from .base64 import Base64Codec
 from .column_reading import series_of
 from .datetime import DatetimeCodec
-from .numpy import NumpyCodec, NumpyRequestCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
+from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
 from .reader import SCALARS, Decode, Reader, RequestReader, array_of, scalar_of
-from .string import StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec

@@ -65,7 +65,7 @@ def is_torch(value: object) -> bool:
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """A tensor's values as an array, which shares its memory where that is possible."""
+    """A tensor's values as an array, which shares its memory if that is possible."""
     import torch
 
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()

@@ -1,53 +1,53 @@
 """The OpenAPI document of what is registered at one moment. Knows no requests and no HTTP.
 
-Specification: OpenAPI 3.1.
+Specification: OpenAPI 3.1; a component's name has letters, digits, dots, hyphens and underscores only.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from .._models.model import Model
 from .._serving.engine import Engine
-from .components import Shared
-from .names import namespace, unique
-from .operations import Shown, control_operations, model_operations, model_schemas, path_of, server_operations
+from .operations import ModelPath, Operations, path_of
 from .schemas import STRING
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 """A parameter in the path of a mount, as Starlette writes it."""
 
+_NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
+
 
 def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
     """The document of a server and all its models."""
-    shared = _shared(engine, prefix)
-    all_shown = _all_shown(engine.models.all())
-    paths = server_operations(shared)
+    operations, model_paths = _operations(engine, prefix), _model_paths(engine.models.all())
+    paths = operations.server()
     if engine.model_control:
-        keys = {shown.model.name: shown.key for shown in reversed(all_shown)}
+        keys = {at.model.name: at.key for at in reversed(model_paths)}
         for name, key in keys.items():
-            paths.update(control_operations(shared, name, key))
-    document = _document(engine, shared, all_shown, paths)
-    document["paths"] = _under(prefix, document["paths"])
+            paths.update(operations.control(name, key))
+    document = _document(engine, operations, model_paths, paths)
+    document["paths"] = _add_prefix(prefix, document["paths"])
     return document
 
 
-def _under(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
-    """Paths with a prefix, whose parameters, such as `{tenant}`, each of them has."""
-    names = _PARAMETER.findall(prefix)
-    prefix = _PARAMETER.sub(r"{\1}", prefix)
-    shared = {"parameters": [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]} if names else {}
-    return {prefix if prefix and path == "/" else prefix + path: {**shared, **methods} for path, methods in paths.items()}
+def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
+    """The document of one model."""
+    model_paths = _model_paths([(model, engine.models.named(model.name, None))])
+    if version is not None:
+        model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
+    return _document(engine, _operations(engine, ""), model_paths, {})
 
 
-def merged(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """A host's document with a server's in it. Where both have a path, it is the host's; a host's of OpenAPI 3.0 stays as it is."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
-    components, own = dict(host.get("components", {})), ours["components"]
-    for section in own:
-        components[section] = {**components.get(section, {}), **own[section]}
+    components = {**host.get("components", {})}
+    for section, own in ours["components"].items():
+        components[section] = {**components.get(section, {}), **own}
     known = {tag["name"] for tag in host.get("tags", ())}
     tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in known)]
     paths = {**host.get("paths", {})}
@@ -65,44 +65,61 @@ def basis(engine: Engine) -> list[object]:
     ]
 
 
-def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
-    """The document of one model."""
-    shown = _all_shown([(model, engine.models.named(model.name, None))])
-    if version is not None:
-        shown = [each for each in shown if each.path == path_of(model.name, model.version)]
-    return _document(engine, _shared(engine, ""), shown, {})
-
-
-def _all_shown(models: list[tuple[Model, list[Model]]]) -> list[Shown]:
-    """Each model at each of its paths: one with versions also is at the path without."""
-    named: list[tuple[Model, str | None]] = []
-    for default, versions in models:
-        named.append((default, None))
-        named += [(model, model.version) for model in versions if model.version is not None]
-    keys = unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
-    of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}  # the last, which has the version
-    return [
-        Shown(model, path_of(model.name, version), key, of_models[id(model)]) for (model, version), key in zip(named, keys, strict=True)
-    ]
-
-
-def _shared(engine: Engine, prefix: str) -> Shared:
-    return Shared(namespace(prefix), {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
-
-
-def _document(engine: Engine, shared: Shared, all_shown: list[Shown], paths: dict[str, Any]) -> dict[str, Any]:
-    schemas: dict[str, Any] = {}
-    for shown in all_shown:
-        paths.update(model_operations(shared, shown))
-        schemas.update(model_schemas(shared, shown))
-    components = shared.components()
-    components["schemas"].update((shared.namespace + name, schema) for name, schema in schemas.items())
-    tags = [{"name": "server"}] if "/health/live" in paths else []
-    tags += [{"name": f"model {name}"} for name in dict.fromkeys(shown.model.name for shown in all_shown)]
+def _document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
+    tags = [{"name": "server"}] if paths else []
+    tags += [{"name": f"model {name}"} for name in dict.fromkeys(at.model.name for at in model_paths)]
+    for at in model_paths:
+        paths.update(operations.model(at))
     return {
         "openapi": "3.1.0",
         "info": {"title": engine.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
         "tags": tags,
         "paths": paths,
-        "components": components,
+        "components": operations.components(),
     }
+
+
+def _operations(engine: Engine, prefix: str) -> Operations:
+    # the names begin with the prefix, as a document may hold several servers at different paths
+    words = "" if prefix in ("", "/v2") else _identifier(prefix)
+    namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
+    return Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
+
+
+def _model_paths(models: list[tuple[Model, list[Model]]]) -> list[ModelPath]:
+    """Each model at each of its paths: one with versions also is at the path without."""
+    named: list[tuple[Model, str | None]] = []
+    for default, versions in models:
+        named.append((default, None))
+        named += [(model, model.version) for model in versions if model.version is not None]
+    keys = _unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
+    of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}  # the last, which has the version
+    return [
+        ModelPath(model, path_of(model.name, version), key, of_models[id(model)]) for (model, version), key in zip(named, keys, strict=True)
+    ]
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    """Each text as an identifier, followed by a number if another one has it already."""
+    found: dict[str, None] = {}
+    for text in texts:
+        key = word = _identifier(text)
+        number = 2
+        while key in found:
+            key = f"{word}_{number}"
+            number += 1
+        found[key] = None
+    return list(found)
+
+
+def _identifier(text: str) -> str:
+    """A text in letters, digits and underscores."""
+    return _NO_WORD.sub("_", text).strip("_") or "_"
+
+
+def _add_prefix(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
+    """Paths with a prefix, whose parameters, such as `{tenant}`, each of them has."""
+    names = _PARAMETER.findall(prefix)
+    prefix = _PARAMETER.sub(r"{\1}", prefix)
+    shared = {"parameters": [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]} if names else {}
+    return {prefix if prefix and path == "/" else prefix + path: {**shared, **methods} for path, methods in paths.items()}

@@ -1,20 +1,54 @@
-"""The operations of one model, and of the server, in an OpenAPI document. Knows no document around them.
+"""The operations of a server and its models, and the components that they share, in an OpenAPI document. Knows no document around them.
 
-Specification: OpenAPI 3.1, Operation Object; HTTP/REST API.
+Specification: OpenAPI 3.1, Operation Object, Components Object; HTTP/REST API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+import msgspec
+
+from .._extensions import config, repository, statistics
 from .._models.model import Model
 from .._models.specs import TensorSpec
+from .._protocol import schemas as documents
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
-from . import examples, schemas
-from .components import HEADER_LENGTH, Shared
+from . import schemas
 from .schemas import Schema
+
+_DOCUMENTS: Final = (
+    documents.ServerMetadata,
+    documents.ServerLive,
+    documents.ServerReady,
+    documents.ModelList,
+    documents.ModelMetadata,
+    documents.ModelReady,
+    repository.ModelIndex,
+    repository.IndexRequest,
+    repository.ControlRequest,
+    statistics.Statistics,
+    config.ModelConfig,
+)
+
+_ERRORS: Final = {
+    "400": "The request is wrong. The text says what was wrong, where, and what was expected.",
+    "404": "There is no such model or version.",
+    "413": "The body is larger than the server takes.",
+    "415": "The body has a content coding that the server cannot decode.",
+    "500": "The model failed.",
+    "503": "The model is not ready, or too many requests wait for it.",
+    "504": "The model took too long.",
+}
+
+_HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+
+_BINARY_BODY: Final = (
+    "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, each as many as its parameter "
+    "`binary_data_size` says. With 0, the body is the only input's bytes."
+)
 
 _UNDECLARED: Final = (
     "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model is registered, such as `{how}`."
@@ -27,7 +61,7 @@ _BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"co
 _STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": schemas.STRING}}}
 
 
-class Shown(NamedTuple):
+class ModelPath(NamedTuple):
     """A model at one path.
 
     Args:
@@ -49,80 +83,170 @@ def path_of(name: str, version: str | None = None) -> str:
     return path if version is None else f"{path}/versions/{quote(version, safe='')}"
 
 
-def server_operations(shared: Shared) -> dict[str, dict[str, Any]]:
-    """The operations of the server, by path and method."""
+class Operations:
+    """Makes operations by path and method, and the components that they refer to.
 
-    def get(name: str, summary: str, document: str, *errors: str) -> dict[str, Any]:
-        described = {"200": shared.json(document), **shared.errors(*errors)} if errors else {"200": shared.json(document)}
-        return {"get": _operation(shared, name, "server", summary, described)}
+    Args:
+        namespace: What the names of operations and components begin with.
+        content_types: The datatype that each content type of the server needs.
+    """
 
-    ready = get("server_ready", "Whether every model is ready", "ServerReady")
-    ready["get"]["responses"]["503"] = shared.json("ServerReady", "A model is not ready.")
-    entries = {"type": "array", "items": shared.schema("ModelIndex")}
-    listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **shared.errors("400")}
-    index = _operation(shared, "server_index", "server", "The models and their states", listed)
-    index["requestBody"] = {"content": {"application/json": {"schema": shared.schema("IndexRequest"), "example": {"ready": False}}}}
-    return {
-        "/": get("server_metadata", "The server's name, version and extensions", "ServerMetadata"),
-        "/health/live": get("server_live", "Whether the server is alive", "ServerLive"),
-        "/health/ready": ready,
-        "/models": get("server_models", "The names of the models", "ModelList"),
-        "/models/stats": get("server_stats", "The statistics of all models", "Statistics"),
-        "/repository/index": {"post": index},
-    }
+    def __init__(self, namespace: str, content_types: Mapping[str, str | None]) -> None:
+        self._namespace = namespace
+        self._content_types = content_types
+        self._element_of = f"#/components/schemas/{namespace}"
+        self._datatypes: set[str] = set()
+        self._model_schemas: dict[str, Schema] = {}
 
-
-def control_operations(shared: Shared, name: str, key: str) -> dict[str, dict[str, Any]]:
-    """The operations that load and unload a model, by path and method."""
-    body = {"content": {"application/json": {"schema": shared.schema("ControlRequest")}}}
-    described = {"200": {"description": "Done."}, **shared.errors("400", "404", "500", "503")}
-    return {
-        f"/repository{path_of(name)}/{action}": {
-            "post": {
-                **_operation(shared, f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", described),
-                "requestBody": body,
-            }
+    def components(self) -> dict[str, Any]:
+        """What the operations that were made refer to."""
+        _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
+        for schema in structs.values():
+            schema.pop("description", None)  # it speaks to who reads the code
+        elements = {datatype: schemas.element(datatype) for datatype in sorted(self._datatypes)}
+        all_schemas = {**structs, "Error": schemas.ERROR, "Tensor": schemas.ANY_TENSOR, **elements, **self._model_schemas}
+        length = {"name": _HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
+        return {
+            "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
+            "responses": {f"{self._namespace}Error{status}": self._json("Error", text) for status, text in _ERRORS.items()},
+            "parameters": {f"{self._namespace}HeaderLength": length},
         }
-        for action in ("load", "unload")
-    }
 
+    def _schema(self, name: str) -> Schema:
+        return {"$ref": self._element_of + name}
 
-def model_operations(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
-    """The operations of a model, by path and method. Only those are there that answer it whole: streams, or one response."""
-    model = shown.model
+    def _json(self, name: str, description: str = "OK") -> dict[str, Any]:
+        """A response that is a document with this schema."""
+        return {"description": description, "content": {"application/json": {"schema": self._schema(name)}}}
 
-    def get(action: str, summary: str, document: str) -> dict[str, Any]:
-        described = {"200": shared.json(document), **shared.errors("404")}
-        return {"get": _operation(shared, f"{action}_{shown.key}", f"model {model.name}", summary, described)}
+    def _errors(self, *statuses: str) -> dict[str, Any]:
+        return {status: {"$ref": f"#/components/responses/{self._namespace}Error{status}"} for status in statuses}
 
-    ready = get("ready", "Whether the model is ready", "ModelReady")
-    ready["get"]["responses"]["503"] = shared.json("ModelReady", "The model is not ready.")
-    paths = {
-        "": get("metadata", "The model's metadata", "ModelMetadata"),
-        "/ready": ready,
-        "/stats": get("stats", "The model's statistics", "Statistics"),
-        "/config": get("config", "The model's configuration", "ModelConfig"),
-    }
-    inference = _of_stream(shared, shown) if model.streams else _of_one_response(shared, shown)
-    return {shown.path + action: operations for action, operations in {**paths, **inference}.items()}
+    def _operation(self, name: str, tag: str, summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"operationId": f"{self._namespace.lower()}_{name}", "tags": [tag], "summary": summary, "responses": responses, **more}
 
+    def _get(self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = "") -> dict[str, Any]:
+        responses = {"200": self._json(schema), **self._errors(*errors)}
+        if not_ready:
+            responses["503"] = self._json(schema, not_ready)
+        return {"get": self._operation(name, tag, summary, responses)}
 
-def _of_one_response(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
-    model, whole = shown.model, _whole(shared, shown)
-    answer = shared.json(f"Response_{shown.of_model}")
-    answer["content"].update(_BINARY)
-    answer["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
-    if model.outputs and examples.are_small(model.outputs):
-        versioned = {} if model.version is None else {"model_version": model.version}
-        example = {"model_name": model.name, **versioned, "outputs": examples.tensors(model.outputs)}
-        answer["content"]["application/json"]["example"] = example
-    infer = _inference(shared, shown, "infer", "Infer", {**whole, "content": {**whole["content"], **_BINARY}}, answer)
-    operations = {"/infer": {"post": {**infer, "parameters": [shared.header_length()]}}}
-    if _may_be_flat(model):
-        generated = shared.json(f"GenerateResponse_{shown.of_model}")
-        flat = _inference(shared, shown, "generate", "Infer, with flat JSON objects", _flat(shared, shown), generated)
-        operations["/generate"] = {"post": flat}
-    return operations
+    def server(self) -> dict[str, dict[str, Any]]:
+        """The operations of the server."""
+        entries = {"type": "array", "items": self._schema("ModelIndex")}
+        listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **self._errors("400")}
+        body = {"content": {"application/json": {"schema": self._schema("IndexRequest"), "example": {"ready": False}}}}
+        index = self._operation("server_index", "server", "The models and their states", listed, requestBody=body)
+        ready = self._get("server_ready", "server", "Whether every model is ready", "ServerReady", not_ready="A model is not ready.")
+        return {
+            "/": self._get("server_metadata", "server", "The server's name, version and extensions", "ServerMetadata"),
+            "/health/live": self._get("server_live", "server", "Whether the server is alive", "ServerLive"),
+            "/health/ready": ready,
+            "/models": self._get("server_models", "server", "The names of the models", "ModelList"),
+            "/models/stats": self._get("server_stats", "server", "The statistics of all models", "Statistics"),
+            "/repository/index": {"post": index},
+        }
+
+    def control(self, name: str, key: str) -> dict[str, dict[str, Any]]:
+        """The operations that load and unload a model."""
+        body = {"content": {"application/json": {"schema": self._schema("ControlRequest")}}}
+        responses = {"200": {"description": "Done."}, **self._errors("400", "404", "500", "503")}
+        operations = {
+            action: self._operation(f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", responses, requestBody=body)
+            for action in ("load", "unload")
+        }
+        return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
+
+    def model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
+        """The operations of a model. It has only those that answer it whole: streams, or one response."""
+        model, tag = at.model, f"model {at.model.name}"
+        self._add_schemas(at)
+        not_ready = "The model is not ready."
+        paths = {
+            "": self._get(f"metadata_{at.key}", tag, "The model's metadata", "ModelMetadata", "404"),
+            "/ready": self._get(f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready),
+            "/stats": self._get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
+            "/config": self._get(f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"),
+        }
+        whole = self._body(at, "Request", lambda specs: {"inputs": schemas.example_tensors(specs)})
+        flat = self._body(at, "GenerateRequest", schemas.example_members)
+        if model.streams:
+            paths["/infer_stream"] = self._post(at, "inferStream", "Infer, with a stream of responses", whole, _STREAM)
+            paths["/generate_stream"] = self._post(at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
+        else:
+            whole["content"].update(_BINARY)
+            length = [{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}]
+            paths["/infer"] = self._post(at, "infer", "Infer", whole, self._response(at), parameters=length)
+            if _may_be_flat(model):
+                generated = self._json(f"GenerateResponse_{at.of_model}")
+                paths["/generate"] = self._post(at, "generate", "Infer, with flat JSON objects", flat, generated)
+        return {at.path + action: operations for action, operations in paths.items()}
+
+    def _post(
+        self, at: ModelPath, action: str, summary: str, body: dict[str, Any], response: dict[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        responses, body = {"200": response, **self._errors(*_ERRORS)}, {"required": True, **body}
+        operation = self._operation(f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more)
+        return {"post": operation}
+
+    def _body(self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]) -> dict[str, Any]:
+        """The body of a request to a model, with an example unless that is large."""
+        specs = _example_inputs(at.model)
+        content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
+        if schemas.count(specs) <= schemas.MAX_ELEMENTS:
+            content["example"] = example(specs)
+        body, description = {"content": {"application/json": content}}, _describe(at.model, specs)
+        return {"description": description, **body} if description else body
+
+    def _response(self, at: ModelPath) -> dict[str, Any]:
+        """The response of a model, with an example if its outputs are declared and small."""
+        model, response = at.model, self._json(f"Response_{at.of_model}")
+        response["content"].update(_BINARY)
+        response["headers"] = {_HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
+        if model.outputs and schemas.count(model.outputs) <= schemas.MAX_ELEMENTS:
+            versioned = {} if model.version is None else {"model_version": model.version}
+            example = {"model_name": model.name, **versioned, "outputs": schemas.example_tensors(model.outputs)}
+            response["content"]["application/json"]["example"] = example
+        return response
+
+    def _add_schemas(self, at: ModelPath) -> None:
+        model, required = at.model, at.model.shown.required
+        named = (*required, *model.shown.optional)
+        declared = {spec.name for spec in model.inputs}
+        self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
+        inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._undeclared(spec.name) for spec in named]
+        outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
+        any_tensor = self._schema("Tensor")
+        taken: Schema = {"type": "array", "minItems": len(required)}
+        if model.shown.is_open:
+            taken["items"] = any_tensor
+        else:
+            taken.update(maxItems=len(inputs), items=schemas.one_of(inputs) if inputs else any_tensor)
+        made: Schema = {"type": "array", "items": schemas.one_of(outputs) if outputs else any_tensor}
+        flat_inputs = {spec.name: schemas.flat_member(spec, self._element_of) if spec.name in declared else {} for spec in named}
+        flat_outputs = {spec.name: schemas.flat_member(spec, self._element_of) for spec in model.outputs}
+        self._model_schemas.update(
+            {
+                f"Request_{at.of_model}": schemas.request(taken, [spec.name for spec in model.outputs]),
+                f"Response_{at.of_model}": schemas.response(model.name, model.version, made),
+                f"GenerateRequest_{at.of_model}": {
+                    "type": "object",
+                    "properties": {"id": schemas.STRING, **flat_inputs},
+                    "required": [spec.name for spec in required],
+                },
+                f"GenerateResponse_{at.of_model}": {
+                    "type": "object",
+                    "properties": {"model_name": {"const": model.name}, **flat_outputs},
+                    "required": ["model_name"],
+                },
+            }
+        )
+
+    def _tensor(self, spec: TensorSpec, *, has_data: bool) -> Schema:
+        return schemas.tensor(spec, self._content_types, self._element_of, has_data=has_data)
+
+    def _undeclared(self, name: str) -> Schema:
+        return {"allOf": [self._schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
 
 
 def _may_be_flat(model: Model) -> bool:
@@ -131,102 +255,13 @@ def _may_be_flat(model: Model) -> bool:
     return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 
 
-def _of_stream(shared: Shared, shown: Shown) -> dict[str, dict[str, Any]]:
-    whole, flat = _whole(shared, shown), _flat(shared, shown)
-    return {
-        "/infer_stream": {"post": _inference(shared, shown, "inferStream", "Infer, with a stream of responses", whole, _STREAM)},
-        "/generate_stream": {
-            "post": _inference(shared, shown, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
-        },
-    }
-
-
-def model_schemas(shared: Shared, shown: Shown) -> dict[str, Schema]:
-    """The components that `model_operations` refers to."""
-    model, inputs = shown.model, shown.model.shown
-    named = (*inputs.required, *inputs.optional)
-    declared = {spec.name for spec in model.inputs}
-    for spec in (*named, *model.outputs):
-        shared.use(spec.datatype)
-    taken = [
-        schemas.input_tensor(spec, shared.content_types, shared.element_of) if spec.name in declared else _undeclared(shared, spec.name)
-        for spec in named
-    ]
-    made = [schemas.output_tensor(spec, shared.content_types, shared.element_of) for spec in model.outputs]
-    flat_inputs = {spec.name: schemas.flat_member(spec, shared.element_of) if spec.name in declared else {} for spec in named}
-    flat_outputs = {spec.name: schemas.flat_member(spec, shared.element_of) for spec in model.outputs}
-    any_tensor = shared.schema("Tensor")
-    outputs: Schema = {"type": "array", "items": schemas.one_of(made) if made else any_tensor}
-    return {
-        f"Request_{shown.of_model}": schemas.request(_inputs(shown, taken, any_tensor), [spec.name for spec in model.outputs]),
-        f"Response_{shown.of_model}": schemas.response(model.name, model.version, outputs),
-        f"GenerateRequest_{shown.of_model}": {
-            "type": "object",
-            "properties": {"id": schemas.STRING, **flat_inputs},
-            "required": [spec.name for spec in inputs.required],
-        },
-        f"GenerateResponse_{shown.of_model}": {
-            "type": "object",
-            "properties": {"model_name": {"const": model.name}, **flat_outputs},
-            "required": ["model_name"],
-        },
-    }
-
-
-def _inputs(shown: Shown, taken: Sequence[Schema], any_tensor: Schema) -> Schema:
-    required, _, is_open = shown.model.shown
-    listed: Schema = {"type": "array", "minItems": len(required)}
-    if is_open:
-        return {**listed, "items": any_tensor}
-    return {**listed, "maxItems": len(taken), "items": schemas.one_of(taken) if taken else any_tensor}
-
-
-def _undeclared(shared: Shared, name: str) -> Schema:
-    return {"allOf": [shared.schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
-
-
-def _operation(shared: Shared, name: str, tag: str, summary: str, responses: dict[str, Any]) -> dict[str, Any]:
-    return {"operationId": shared.namespace.lower() + "_" + name, "tags": [tag], "summary": summary, "responses": responses}
-
-
-def _inference(shared: Shared, shown: Shown, action: str, summary: str, body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    described = {"200": answer, **shared.errors()}
-    return {
-        **_operation(shared, f"{action}_{shown.key}", f"model {shown.model.name}", summary, described),
-        "requestBody": {"required": True, **body},
-    }
-
-
-def _whole(shared: Shared, shown: Shown) -> dict[str, Any]:
-    """The body that is an inference request."""
-    specs = _exemplary(shown.model)
-    content: dict[str, Any] = {"schema": shared.schema(f"Request_{shown.of_model}")}
-    if examples.are_small(specs):
-        content["example"] = {"inputs": examples.tensors(specs)}
-    return _body(content, _described(shown.model, specs))
-
-
-def _flat(shared: Shared, shown: Shown) -> dict[str, Any]:
-    """The body that is a flat object of the generate extension."""
-    specs = _exemplary(shown.model)
-    content: dict[str, Any] = {"schema": shared.schema(f"GenerateRequest_{shown.of_model}")}
-    if examples.are_small(specs):
-        content["example"] = examples.members(specs)
-    return _body(content, _described(shown.model, specs))
-
-
-def _body(content: dict[str, Any], description: str) -> dict[str, Any]:
-    body = {"content": {"application/json": content}}
-    return {"description": description, **body} if description else body
-
-
-def _exemplary(model: Model) -> tuple[TensorSpec, ...]:
-    """The inputs of an example: those that a request must have, or a guess where it may have any."""
+def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
+    """The inputs of an example: those that a request must have, or a guess if it may have any."""
     required, optional, is_open = model.shown
     return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
 
 
-def _described(model: Model, specs: Sequence[TensorSpec]) -> str:
+def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
     """What to declare, and why there is no example."""
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
@@ -237,13 +272,14 @@ def _described(model: Model, specs: Sequence[TensorSpec]) -> str:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:
-        how = ", ".join(f"{what}=[{', '.join(map(_written, tensors))}]" for what, tensors in missing.items())
+        how = ", ".join(f"{what}=[{', '.join(map(_declaration, tensors))}]" for what, tensors in missing.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
-    if not examples.are_small(specs):
-        sentences.append(_TOO_LARGE.format(elements=examples.count(specs)))
+    elements = schemas.count(specs)
+    if elements > schemas.MAX_ELEMENTS:
+        sentences.append(_TOO_LARGE.format(elements=elements))
     return " ".join(sentences)
 
 
-def _written(spec: TensorSpec) -> str:
+def _declaration(spec: TensorSpec) -> str:
     return f'TensorSpec("{spec.name}", "{spec.datatype}", {list(spec.shape)})'

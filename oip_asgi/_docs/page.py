@@ -1,6 +1,6 @@
-"""The files of the page that shows the models, and what a browser is told of them. Knows no requests and does not read them.
+"""The files of the page that shows the models, and the headers that a browser needs. Knows no requests and does not read them.
 
-The page's own script asks the same paths as any client, relative to its own address, so it works behind each prefix and proxy.
+The page's own script asks the same paths as any client, relative to its own address, so it works with each prefix and proxy.
 """
 
 from __future__ import annotations

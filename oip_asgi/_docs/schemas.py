@@ -1,10 +1,11 @@
-"""Declared tensors -> JSON Schemas of requests and responses. Knows no models and no documents around them.
+"""Declared tensors -> JSON Schemas of requests and responses, and bodies that serve as examples. Knows no models and no operations.
 
 Specification: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +15,9 @@ from .._models.specs import TensorSpec
 from .._protocol.datatypes import DTYPES, FLOATING, dtype_of
 
 Schema: TypeAlias = dict[str, Any]
+
+MAX_ELEMENTS: Final = 4096
+"""How many elements an example may have in all: one of an image would be megabytes of zeros."""
 
 STRING: Final[Schema] = {"type": "string"}
 
@@ -34,6 +38,9 @@ ANY_TENSOR: Final[Schema] = {
 }
 """A tensor of which nothing is declared."""
 
+_TEXTS: Final = {"base64": "dGV4dA==", "datetime": "2026-01-31T12:00:00", "pd_json": '"text"'}
+"""An element of BYTES that each content type can read. Any other is a plain text."""
+
 
 def element(datatype: str) -> Schema:
     """One element of a tensor in JSON."""
@@ -47,8 +54,8 @@ def element(datatype: str) -> Schema:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
-def _tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
-    """One declared tensor."""
+def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str, *, has_data: bool) -> Schema:
+    """One declared tensor. `element_of` is where the schemas of elements are; a response may have its data after the JSON."""
     item: Schema = {"$ref": element_of + spec.datatype}
     flat: Schema = {"type": "array", "items": item}
     nested = flat
@@ -65,17 +72,8 @@ def _tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_o
             "data": flat if len(spec.shape) == 1 else {"anyOf": [flat, nested if spec.shape else item]},
             "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": known}}},
         },
+        "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
-
-
-def input_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
-    """A declared input; the arguments are those of `_tensor`."""
-    return {**_tensor(spec, content_types, element_of), "required": ["name", "datatype", "shape", "data"]}
-
-
-def output_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str) -> Schema:
-    """A declared output, whose data may be behind the JSON; the arguments are those of `_tensor`."""
-    return {**_tensor(spec, content_types, element_of), "required": ["name", "datatype", "shape"]}
 
 
 def _shape(shape: Sequence[int]) -> Schema:
@@ -120,3 +118,30 @@ def response(model: str, version: str | None, outputs: Schema) -> Schema:
         "properties": {"model_name": {"const": model}, **versioned, "id": STRING, "parameters": PARAMETERS, "outputs": outputs},
         "required": ["model_name", *versioned, "outputs"],
     }
+
+
+def count(specs: Iterable[TensorSpec]) -> int:
+    """How many elements an example of these tensors has in all."""
+    return sum(math.prod(_example_shape(spec)) for spec in specs)
+
+
+def example_tensors(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    """The tensors of an inference request or response. Each dimension of any size is 1."""
+    return [
+        {"name": spec.name, "shape": _example_shape(spec), "datatype": spec.datatype, "data": _example_elements(spec)} for spec in specs
+    ]
+
+
+def example_members(specs: Iterable[TensorSpec]) -> dict[str, Any]:
+    """The members of a flat object of the generate extension: one element is a scalar, several are a flat list."""
+    found = {spec.name: _example_elements(spec) for spec in specs}
+    return {name: elements[0] if len(elements) == 1 else elements for name, elements in found.items()}
+
+
+def _example_shape(spec: TensorSpec) -> list[int]:
+    return [1 if size == -1 else size for size in spec.shape]
+
+
+def _example_elements(spec: TensorSpec) -> list[Any]:
+    zeros = {"BYTES": _TEXTS.get(spec.content_type or "", "text"), "BOOL": False}
+    return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

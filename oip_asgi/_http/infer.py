@@ -11,7 +11,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
-from .._rest.raw_request import raw_request
+from .._rest.body import raw_request
 from .request import HEADER_LENGTH, Incoming
 from .response import BINARY, JSON, Response, respond
 

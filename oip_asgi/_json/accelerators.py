@@ -1,4 +1,4 @@
-"""The libraries of the extra `[fast]`, where they are installed: pysimdjson and orjson. Knows no shapes and no errors.
+"""The libraries of the extra `[fast]`, if they are installed: pysimdjson and orjson. Knows no shapes and no errors.
 
 Whatever is not plainly right is left to msgspec: so all ways give the same arrays, and refuse the same.
 """
@@ -44,7 +44,7 @@ def read(text: bytes, dtype: DType) -> Array | None:
 
 
 def write(array: Array) -> bytes | None:
-    """A flat array of numbers as a JSON array, infinities as null; None where there is no library for it."""
+    """A flat array of numbers as a JSON array, infinities as null; None if there is no library for it."""
     if array.dtype.kind not in "fiub" or array.dtype == np.float16 or (orjson := _library("orjson")) is None:
         return None
     text: bytes = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)

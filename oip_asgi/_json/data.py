@@ -1,7 +1,7 @@
 """JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
 
-Nearly all data is read by decoders that know its type: a short text as it nests; a long one in flat pieces, while its brackets and commas
-are compared with those that the shape implies. What these decoders refuse is read by `elements`, which names what is wrong.
+A short text is decoded as it nests. A long one is decoded in flat pieces: its brackets are taken out, and compared with those of the shape
+at the end. `elements` reads what these decoders refuse, and names what is wrong.
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -13,8 +13,8 @@ import struct
 import time
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
@@ -26,9 +26,9 @@ from .._protocol.errors import InvalidRequest, shown
 from .._protocol.interpreter import yield_interpreter
 from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import object_array, shaped
+from .._protocol.tensors import object_array, to_shape
 from . import accelerators, elements
-from .text import without_escapes
+from .text import ERRORS, mask_escapes
 
 _FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
 
@@ -42,19 +42,14 @@ _TYPES: Final[dict[str, Any]] = {
 }
 """For each kind of dtype: what msgspec decodes an element as."""
 
-_SHORT: Final = LOOP_BYTES
-"""Bytes of text up to which it is decoded as it nests: its lists are small, however many they are."""
-
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
 _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
-_OPENING: Final = re.compile(rb"(?:[ \t\r\n]*\[)+")
-_SPACE: Final = b" \t\r\n"
 
 _NO_SKELETON: Final = bytes(set(range(256)) - set(b"[],"))
 _BLANK: Final = bytes.maketrans(b"[]", b"  ")
 
 _SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
-"""A number that takes msgspec and pysimdjson 8 microseconds, and Python's json a fraction of one."""
+"""A number that takes msgspec and pysimdjson 12 microseconds, and Python's json a fraction of one."""
 
 _FEW: Final = 2**6
 """Bytes of text up to which it does not matter how slow its numbers are."""
@@ -69,40 +64,30 @@ _MANY: Final = 2**9
 """Elements above which an optional library writes them: it is quick with many."""
 
 _NULL: Final = b"n"
-"""What only null has of all that stands for numbers: where it is not in a text, nothing is infinite."""
+"""The letter of null, which infinities are written as at first: without it in a text, nothing is infinite."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """The JSON text of `data` as an array."""
-    size = count(shape)
-    if len(text) > _SHORT and _LIST.match(text) is not None:
-        wanted = elements.Wanted(dtype, shape, size)
-        try:
-            return _read_long(memoryview(text), wanted)
-        except elements.Mismatch:
-            if len(text) > LOOP_BYTES:
-                raise
-        return _to_array(elements.read(bytes(text), wanted), dtype, shape)  # which names the place
+    size, kind, flat = count(shape), dtype.kind, None
+    if len(text) > LOOP_BYTES and _LIST.match(text):
+        return _read_long(memoryview(text), elements.Wanted(dtype, shape, size))
     try:
-        flat = _read_short(text, dtype.kind, shape)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if len(text) > _FEW and _is_slow(bytes(text), kind):
+            pass
+        elif _NESTED.match(text):
+            flat = elements.flatten(_decoder(kind, len(shape) or 1).decode(text), shape)
+        elif shape or _LIST.match(text):
+            flat = _FLAT[kind].decode(text)
+        else:
+            flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
+    except ERRORS:
         flat = None
     if flat is None or len(flat) != size:
         flat = elements.read(bytes(text), elements.Wanted(dtype, shape, size))
     return _to_array(flat, dtype, shape)
-
-
-def _read_short(text: Buffer, kind: str, shape: tuple[int, ...]) -> list[Any] | None:
-    """The elements of a short text; None if they do not have the shape, or are slow to decode."""
-    if len(text) > _FEW and _is_slow(bytes(text), kind):
-        return None
-    if _NESTED.match(text):
-        return _flattened(_decoder(kind, len(shape) or 1).decode(text), shape)
-    if shape or _LIST.match(text):
-        return _FLAT[kind].decode(text)  # type: ignore[no-any-return]
-    return [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
 
 
 @cache  # bounded: 6 kinds, 65 depths
@@ -117,85 +102,45 @@ _FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
 """The decoders of flat arrays, which nearly all `data` is."""
 
 
-def _flattened(nested: list[Any], shape: tuple[int, ...]) -> list[Any] | None:
-    """The elements of nested lists; None if they do not have the shape."""
-    level: list[Any] = [nested]
-    for size in shape:
-        if any(len(item) != size for item in level):
-            return None
-        level = list(chain.from_iterable(level))
-    return level
+def _is_slow(text: bytes, kind: str) -> bool:
+    """Whether a text has a number that is slow to read."""
+    return kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text) is not None
 
 
 def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
-    """Long data as an array, in pieces. It has the right brackets if its skeleton is that of the shape, as it is known to be JSON."""
-    shape, size = wanted.shape, wanted.size
-    if not size:
-        _check_empty(text, wanted)
-        return np.empty(shape, wanted.dtype)
+    """Long data as an array, in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
+    size, strings, is_nested = wanted.size, wanted.dtype.hasobject, _NESTED.match(text) is not None
     if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
         raise wanted.mismatch(0)
-    opening = _OPENING.match(text)
-    assert opening is not None  # it is a list
-    depth = opening[0].count(b"[")
-    is_flat = depth == 1 or (depth == len(shape) and shape[-1] == size)
-    if is_flat:
-        text = text[opening.end() : _end_of_flat(text)]
     array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
     since = time.monotonic()
-    for chunk in _chunks(text, strings=wanted.dtype.hasobject):
-        if not is_flat:
-            chunk, brackets = _flat_chunk(chunk, strings=wanted.dtype.hasobject)
-            skeleton.append(brackets)
+    for chunk in _cut(text, strings=strings) if size else ():
         if time.monotonic() - since > _TURN:
             yield_interpreter()
             since = time.monotonic()
-        values = _decode(b"[%b]" % chunk, wanted, filled, is_nested=depth > 1)
+        brackets = None
+        if b"[" in chunk or b"]" in chunk:
+            chunk, brackets = _take_brackets(chunk, strings=strings)
+        values = _decode(b"[%b]" % chunk, wanted, filled, is_nested=is_nested)
         end = filled + len(values)
         if end > size:
             raise wanted.mismatch(filled, is_long=True)
         array[filled:end] = values
         filled = end
-    if filled != size or (not is_flat and not _has_skeleton(b",".join(skeleton), shape)):
+        skeleton.append(b"," * (len(values) - 1) if brackets is None else brackets)
+    found = b",".join(skeleton) if size else bytes(text).translate(None, b" \t\r\n")
+    if filled != size or not (_has_skeleton(found, (size,)) or _has_skeleton(found, wanted.shape)):
         raise wanted.mismatch(filled)
-    return array.reshape(shape)
+    return array.reshape(wanted.shape)
 
 
-def _end_of_flat(text: memoryview) -> int:
-    """Where the closing brackets at the end of a text begin."""
-    end = len(text)
-    while end and text[end - 1] in b"] \t\r\n":
-        end -= 1
-    return end
-
-
-def _check_empty(text: memoryview, wanted: elements.Wanted) -> None:
-    """Look at long data of a tensor without elements."""
-    squeezed = bytes(text).translate(None, _SPACE)
-    if squeezed != b"[]" and not _has_skeleton(squeezed, wanted.shape):
-        raise wanted.mismatch(0)
-
-
-def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
-    """Whether a text has exactly the brackets and commas of arrays that nest as a shape."""
-    length = 0
-    for size in reversed(shape):
-        length = max(size * (length + 1) - 1, 0) + 2
-    if length != len(skeleton):  # before it is made: a shape may be of any size
-        return False
-    expected = b""
-    for size in reversed(shape):
-        expected = b"[%b]" % ((expected + b",") * size)[:-1]
-    return expected == skeleton
-
-
-def _chunks(text: memoryview, *, strings: bool) -> Iterator[bytes]:
-    """A text in pieces, which end at commas between elements: no element is cut."""
+def _cut(text: memoryview, *, strings: bool) -> Iterator[bytes]:
+    """A text in pieces, which end at commas between elements."""
     start, size = 0, PIECE
     while start < len(text):
         chunk = bytes(text[start : start + size])
         if start + size < len(text):
-            comma = _last_comma(chunk) if strings else chunk.rfind(b",")
+            comma = _find_last_comma(chunk) if strings else chunk.rfind(b",")
             if comma < 0:
                 size *= 2
                 continue
@@ -204,17 +149,17 @@ def _chunks(text: memoryview, *, strings: bool) -> Iterator[bytes]:
         start, size = start + len(chunk) + 1, PIECE
 
 
-def _last_comma(chunk: bytes) -> int:
+def _find_last_comma(chunk: bytes) -> int:
     """The last comma outside strings, -1 if there is none."""
-    plain = without_escapes(chunk)
+    plain = mask_escapes(chunk)
     comma = plain.rfind(b",")
     if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string: the one before that string is not
         comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
     return comma
 
 
-def _flat_chunk(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
-    """A piece without the brackets between its elements, and its skeleton: these brackets and the commas."""
+def _take_brackets(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
+    """A piece without the brackets between its elements, and these brackets with the commas."""
     if not strings:
         return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
     if b"\\" in chunk:  # the same strings, with quotes at their ends only
@@ -225,25 +170,28 @@ def _flat_chunk(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
     return b'"'.join(parts), skeleton
 
 
-def _decode(flat: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array | list[bytes]:
-    """One flat JSON array of elements, the first of which has this index, as an array or as BYTES elements."""
-    dtype, kind = wanted.dtype, wanted.dtype.kind
-    is_slow = _is_slow(flat, kind)
-    array = None if is_slow else accelerators.read(flat, dtype)
-    if array is not None:
-        return array
-    try:
-        values = None if is_slow else _FLAT[kind].decode(flat)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        values = None
+def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
+    """Whether brackets and commas are those of arrays that nest as a shape."""
+    expected = b""
+    for size in reversed(shape[: shape.index(0) + 1] if 0 in shape else shape):
+        if size * len(expected) > len(skeleton):  # before it is made: a shape may be of any size
+            return False
+        expected = b"[%b]" % ((expected + b",") * size)[:-1]
+    return expected == skeleton
+
+
+def _decode(flat: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array:
+    """One flat JSON array of elements, the first of which has this index."""
+    values, dtype = None, wanted.dtype
+    if not _is_slow(flat, dtype.kind):
+        array = accelerators.read(flat, dtype)
+        if array is not None:
+            return array
+        with suppress(*ERRORS):
+            values = _FLAT[dtype.kind].decode(flat)
     if values is None:
         values = elements.read_flat(flat, wanted, first, is_nested=is_nested)
-    return list(map(str.encode, values)) if kind == "O" else _to_array(values, dtype, (len(values),), first)
-
-
-def _is_slow(text: bytes, kind: str) -> bool:
-    """Whether a text has a number that is slow to read."""
-    return kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text) is not None
+    return _to_array(values, dtype, (len(values),), first)
 
 
 def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
@@ -254,14 +202,14 @@ def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int 
             # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
             return ndarray(shape, dtype, _packer(len(flat), dtype)(*flat))
         except (struct.error, OverflowError):
-            return shaped(_to_floats(flat, dtype, first), shape)
-    if kind == "V":
-        return shaped(_to_floats(flat, dtype, first), shape)
-    if kind == "O":
+            array = _to_floats(flat, dtype, first)
+    elif kind == "V":
+        array = _to_floats(flat, dtype, first)
+    elif kind == "O":
         return object_array([element.encode() for element in flat], shape)
-    if kind == "b":
-        return shaped(np.array(flat, dtype), shape)
-    return shaped(integer_array(flat, dtype, "data", first), shape)
+    else:
+        array = np.array(flat, dtype) if kind == "b" else integer_array(flat, dtype, "data", first)
+    return to_shape(array, shape)
 
 
 @lru_cache(256)  # lengths repeat from request to request
@@ -295,7 +243,7 @@ def _write(flat: Array, first: int) -> bytes:
     """A piece of a flat array, whose first element has this index, as a JSON array."""
     kind = flat.dtype.kind
     if kind == "O":
-        return _encode(_strings(flat.tolist(), first))
+        return _encode(_decode_strings(flat.tolist(), first))
     text = (accelerators.write(flat) if len(flat) > _MANY else None) or _encode(flat.tolist())
     if kind != "f" or text.find(_NULL) < 0 or not np.isinf(flat).any():
         return text
@@ -305,7 +253,7 @@ def _write(flat: Array, first: int) -> bytes:
     return _encode(values)
 
 
-def _strings(elements: list[bytes], first: int) -> list[str]:
+def _decode_strings(elements: list[bytes], first: int) -> list[str]:
     strings: list[str] = []
     try:
         strings.extend(map(bytes.decode, elements))

@@ -1,7 +1,7 @@
-"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the bytes behind the JSON.
+"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data after the JSON.
 
-A short text is read by a decoder that knows all its types. If it refuses, or the text is long, the parts are read one by one: so no call
-makes many objects at once, and the error names the place.
+A short text is read by a decoder that knows all its types. If it refuses, or the text is long, what may be large is decoded part by part:
+so no call makes many objects at once, and the error names the place.
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.limits import LOOP_BYTES, MAX_TENSORS, check_numbers
-from .text import NO_JSON, ONLY_FLOATS, blanked, check_members, check_unseen, mask_literals, place_of
+from .text import ERRORS, NO_JSON, ONLY_FLOATS, check_members, check_unseen, mask_literals, place_of, refuse, replace_parts
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters a request may have, those of its tensors included. Each takes ten times its text."""
@@ -26,131 +26,88 @@ MAX_PARAMETERS: Final = 100_000
 _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
 """How many members all objects of a request may have: five of each input, two of each output, and parameters."""
 
-ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise."""
-
-_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
+_NO_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What is no value of a parameter."""
 
-_short_request: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
-_request: Final = msgspec.json.Decoder(schemas.RequestParts).decode
-_input: Final = msgspec.json.Decoder(schemas.InputParts).decode
-_outputs: Final = msgspec.json.Decoder(list[schemas.OutputParts] | None).decode
-_name: Final = msgspec.json.Decoder(str).decode
-_shape: Final = msgspec.json.Decoder(tuple[schemas.Dimension, ...]).decode
-_id: Final = msgspec.json.Decoder(str | None).decode
-_parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
-_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
+_decode_short: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+_decode_parts: Final = msgspec.json.Decoder(schemas.RequestParts).decode
+_decode_shape: Final = msgspec.json.Decoder(tuple[schemas.Dimension, ...]).decode
+_decode_parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
+_decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
 T = TypeVar("T")
 
 
-class Request(msgspec.Struct, frozen=True, eq=False):
-    """The document of a request.
-
-    Args:
-        id: Its `id`.
-        parameters: Its parameters.
-        outputs: The outputs that it asks for.
-        inputs: Its inputs, to be gone through once. If there are many, each is decoded in its turn: `InvalidRequest` names the place.
-    """
-
-    id: str | None
-    parameters: schemas.Parameters | None
-    outputs: list[schemas.RequestOutput]
-    inputs: Iterable[schemas.RequestInput]
+Request: TypeAlias = tuple[str | None, schemas.Parameters | None, Sequence[schemas.RequestOutput] | None, Iterable[schemas.RequestInput]]
+"""The `id`, the parameters, the outputs and the inputs of a request. The inputs are to be gone through once."""
 
 
-def request_document(text: Buffer) -> Request:
-    """The JSON of a request as a document."""
+def read_request(text: Buffer) -> Request:
+    """The JSON of a request as a document. If it is long, each input is decoded in its turn."""
     if len(text) <= LOOP_BYTES:
         try:
-            short = _short_request(text)
+            short = _decode_short(text)
         except ERRORS:
             pass  # such as unknown fields, which are rare
         else:
-            return Request(short.id, short.parameters, [*short.outputs] if short.outputs else [], short.inputs)
-    return request_in_parts(text)
-
-
-def request_in_parts(text: Buffer) -> Request:
-    """`request_document` for any text, part by part."""
+            return short.id, short.parameters, short.outputs, short.inputs
     check_members(text, _MAX_MEMBERS, "the JSON has")
-    parts = _document(text, _request, lambda parts: parts.inputs, _is_floating)
-    counted = _Counted()
+    parts = _decode(text, _decode_parts, lambda parts: parts.inputs)
+    parameters = _Parameters()
     outputs = [
-        schemas.RequestOutput(output.name, counted.parameters(output.parameters, f"outputs[{place}]."))
-        for place, output in enumerate(_part(_outputs, parts.outputs, "outputs") or ())
+        schemas.RequestOutput(output.name, parameters.read(output.parameters, f"outputs[{place}]."))
+        for place, output in enumerate(parts.outputs or ())
     ]
     check_numbers(len(parts.inputs), len(outputs))
-    parameters = counted.parameters(parts.parameters, "")
-    return Request(_part(_id, parts.id, "id"), parameters, outputs, _each(parts.inputs, counted))
+    return parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(parts.inputs, parameters)
 
 
-class _Counted:
+class _Parameters:
     """Decodes parameters, and counts those of one request."""
 
     def __init__(self) -> None:
         self._left = MAX_PARAMETERS
 
-    def parameters(self, text: msgspec.Raw, where: str) -> schemas.Parameters | None:
-        """The parameters of what `where` names."""
+    def read(self, text: msgspec.Raw, place: str) -> schemas.Parameters | None:
+        if not len(text):
+            return None
         check_members(text, MAX_PARAMETERS, "the request has")
-        found = _part(_parameters, text, f"{where}parameters")
+        found: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{place}parameters")
         for value in (found or {}).values():
-            if type(value) in _VALUES:
-                raise InvalidRequest(f"{where}parameters[...]: expected bool | float | int | str, got {_VALUES[type(value)]}")
+            if type(value) in _NO_VALUES:
+                raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_NO_VALUES[type(value)]}")
             if type(value) is float and math.isinf(value):
-                raise InvalidRequest(f"{where}parameters[...]: number out of range")
+                raise InvalidRequest(f"{place}parameters[...]: number out of range")
         self._left -= len(found or ())
         if self._left < 0:
             raise InvalidRequest(f"the request has more than {MAX_PARAMETERS} parameters")
         return found
 
 
-def _each(inputs: list[schemas.InputParts], counted: _Counted) -> Iterator[schemas.RequestInput]:
+def _read_inputs(inputs: list[schemas.InputParts], parameters: _Parameters) -> Iterator[schemas.RequestInput]:
     """The inputs one after the other. The parts of one are let go before the next."""
     inputs.reverse()
-    for place in range(len(inputs)):
-        yield _typed(inputs.pop(), f"inputs[{place}]", counted)
+    for number in range(len(inputs)):
+        parts, place = inputs.pop(), f"inputs[{number}]"
+        if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
+            raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
+        shape = _decode_part(_decode_shape, parts.shape, f"{place}.shape")
+        yield schemas.RequestInput(parts.name, shape, parts.datatype, parameters.read(parts.parameters, f"{place}."), parts.data)
 
 
-def _typed(parts: schemas.InputParts, place: str, counted: _Counted) -> schemas.RequestInput:
-    if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
-        raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
-    return schemas.RequestInput(
-        _given(_name, parts.name, f"{place}.name"),
-        _given(_shape, parts.shape, f"{place}.shape"),
-        _given(_name, parts.datatype, f"{place}.datatype"),
-        counted.parameters(parts.parameters, f"{place}."),
-        parts.data,
-    )
-
-
-def _part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T | None:
-    """A part of a request, None if it is absent."""
-    return _given(decode, text, place) if len(text) else None
-
-
-def _given(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str) -> T:
+def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str, hint: str = "") -> T:
     try:
         return decode(text)
     except ERRORS as error:
-        refuse(error, place, text)
+        refuse(error, place, text, hint)
 
 
-def _is_floating(parts: schemas.InputParts, place: int) -> bool:
-    return _typed(parts, f"inputs[{place}]", _Counted()).datatype in FLOATING
-
-
-def response_document(text: bytes) -> schemas.ReceivedResponse:
+def read_response(text: bytes) -> schemas.ReceivedResponse:
     """The JSON of a response, or of an error, as a document."""
-    return _document(text, _response, lambda document: document.outputs or (), lambda output, _: output.datatype in FLOATING)
+    return _decode(text, _decode_response, lambda document: document.outputs or ())
 
 
-def _document(
-    text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]], is_floating: Callable[[Any, int], bool]
-) -> T:
+def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
     """A text as a document. The `data` of floating-point tensors may have literals that are no JSON."""
     try:
         document = decode(text)
@@ -158,42 +115,27 @@ def _document(
         masked = None if isinstance(error, msgspec.ValidationError) else mask_literals(text)
         if masked is None:
             refuse(error, "", text)
-        document = _with_literals(text, masked, decode, tensors, is_floating)
+        document = _decode_literals(text, masked, decode, tensors)
     check_unseen(text)
     return document
 
 
-def _with_literals(
-    text: Buffer,
-    masked: bytes,
-    decode: Callable[[Buffer], T],
-    tensors: Callable[[T], Sequence[Any]],
-    is_floating: Callable[[Any, int], bool],
-) -> T:
-    """The masked text tells where the data are. The text without them must be JSON."""
+def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
+    """The masked text shows the places of the data. The text without them must be JSON."""
     try:
         found = tensors(decode(masked))
-        data = [place_of(masked, item.data) if len(item.data) and is_floating(item, place) else None for place, item in enumerate(found)]
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{error} ({NO_JSON})") from None
     except ERRORS as error:
         refuse(error, "", text, f" ({NO_JSON})")
+    places = {number: place_of(masked, item.data) for number, item in enumerate(found) if len(item.data) and item.datatype in FLOATING}
     try:
-        document = decode(blanked(text, [place for place in data if place is not None]))
+        document = decode(replace_parts(text, list(places.values())))
     except ERRORS:
         check_unseen(text)
+        for number, item in enumerate(found):
+            if isinstance(item.shape, msgspec.Raw):  # it may be here
+                _decode_part(_decode_shape, item.shape, f"inputs[{number}].shape", f" ({NO_JSON})")
         raise InvalidRequest(ONLY_FLOATS) from None
-    for item, place in zip(tensors(document), data, strict=True):
-        if place is not None:
-            item.data = msgspec.Raw(memoryview(text)[place])
+    items = tensors(document)
+    for number, place in places.items():
+        items[number].data = msgspec.Raw(memoryview(text)[place])
     return document
-
-
-def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoReturn:
-    """Say what a decoder found wrong in a text, or in the part of it that has a place."""
-    check_unseen(text)
-    if not isinstance(error, msgspec.ValidationError):
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
-    problem, _, path = str(error).replace("`", "").partition(" - at $")
-    where = f"{place}{path}".lstrip(".") or "the body"
-    raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None

@@ -1,6 +1,6 @@
 """JSON `data` that a decoder which knows its type has refused: read by Python's json, and looked at element by element.
 
-Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Says what is wrong, and where.
+Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Names what is wrong, and its place.
 """
 
 from __future__ import annotations
@@ -46,11 +46,6 @@ _MAX_DIGITS: Final = 20
 _MAX_INTEGER: Final = 300
 """Digits of an integer that a float surely reaches."""
 
-_EXACT_DIGITS: Final = 15
-"""Two different numbers with so many digits at most are two different floats. So a float that is whole was written as a whole number."""
-
-_EXACT_BELOW: Final = 10**_EXACT_DIGITS
-
 
 class Mismatch(InvalidRequest):
     """Long data do not have the shape. Where is not known."""
@@ -80,16 +75,19 @@ class Wanted(msgspec.Struct, frozen=True):
         return Mismatch(f"data {problem}: expected {self}")
 
     def __str__(self) -> str:
-        flat = f"{self.size} in a flat array for shape {list(self.shape)}"
-        return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
+        return describe(self.shape)
 
 
-def _whole(text: str) -> int | float:
+def describe(shape: tuple[int, ...]) -> str:
+    """What `data` of a shape should be."""
+    flat = f"{math.prod(shape)} in a flat array for shape {list(shape)}"
+    return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
+
+
+def _read_whole(text: str) -> int | float:
     """The integer that a number stands for, NaN if it is not whole."""
-    if len(text) <= _EXACT_DIGITS:
-        value = float(text)
-        if abs(value) < _EXACT_BELOW:
-            return int(value) if value.is_integer() and (value or _is_zero(text)) else math.nan
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
+        return int(text)
     try:
         number = Decimal(text)
         if number and number.adjusted() >= _MAX_DIGITS:
@@ -100,22 +98,17 @@ def _whole(text: str) -> int | float:
     return int(whole) if whole == number else math.nan
 
 
-def _is_zero(text: str) -> bool:
-    """Whether a number that is 0 as a float is 0 as it is written, and not 1e-400."""
-    return text.lower().partition("e")[0].strip("-0.") == ""
-
-
-def _integer(text: str) -> int | float:
+def _read_integer(text: str) -> int | float:
     return int(text) if len(text) <= _MAX_INTEGER else float(text)
 
 
-def _no_literal(_: str) -> NoReturn:
+def _refuse_literal(_: str) -> NoReturn:
     raise InvalidRequest(ONLY_FLOATS)
 
 
-_FLOATS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=str)
-_INTEGERS: Final = json.JSONDecoder(parse_float=_whole, parse_int=_whole, parse_constant=_no_literal)
-_OTHERS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_no_literal)
+_FLOATS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=str)
+_INTEGERS: Final = json.JSONDecoder(parse_float=_read_whole, parse_int=_read_whole, parse_constant=_refuse_literal)
+_OTHERS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=_refuse_literal)
 
 
 def _decode(text: bytes, wanted: Wanted) -> Any:
@@ -140,7 +133,7 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
         _check_nested(value, "", len(wanted.shape), wanted)
-        return _flattened(value, wanted)
+        return flatten(value, wanted.shape)
     for index, element in enumerate(value):
         _check(element, f"[{index}]", wanted)
     if len(value) != wanted.size:
@@ -159,12 +152,14 @@ def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
         _check_nested(item, f"{place}[{index}]", depth - 1, wanted)
 
 
-def _flattened(nested: list[Any], wanted: Wanted) -> list[Any]:
+def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
+    """The elements of lists that nest as deep as the shape."""
     level: list[Any] = [nested]
-    for axis, size in enumerate(wanted.shape):
-        for place, item in enumerate(level):
-            if len(item) != size:
-                raise InvalidRequest(f"data: array {place} of dimension {axis} has {len(item)} items, not {size}: expected {wanted}")
+    for axis, size in enumerate(shape):
+        if not set(map(len, level)) <= {size}:
+            place = next(place for place, item in enumerate(level) if len(item) != size)
+            problem = f"array {place} of dimension {axis} has {len(level[place])} items, not {size}"
+            raise InvalidRequest(f"data: {problem}: expected {describe(shape)}")
         level = list(chain.from_iterable(level))
     return level
 

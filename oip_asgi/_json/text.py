@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+import msgspec
 import numpy as np
 
 from .._protocol.datatypes import Buffer
@@ -20,6 +21,9 @@ MAX_DEPTH: Final = 100
 
 NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point data only"
+
+ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise."""
 
 _MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
 """What Python's json writes for non-finite numbers -> a number of the same length."""
@@ -36,12 +40,12 @@ def outside_strings(text: Buffer) -> Iterator[bytes]:
         if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2 and len(chunk) > 1:
             chunk = chunk[:-1]  # an escape is not cut
         start += len(chunk)
-        parts = without_escapes(chunk).split(b'"')
+        parts = mask_escapes(chunk).split(b'"')
         yield b"".join(parts[is_inside::2])
         is_inside ^= len(parts) % 2 == 0
 
 
-def without_escapes(text: bytes) -> bytes:
+def mask_escapes(text: bytes) -> bytes:
     """A text of the same length in which each quote begins or ends a string."""
     return text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
 
@@ -77,6 +81,16 @@ def check_unseen(text: Buffer) -> None:
                 raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
 
 
+def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoReturn:
+    """Say what a decoder found wrong in a text, or in the part of it that has a place."""
+    check_unseen(text)
+    if not isinstance(error, msgspec.ValidationError):
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    problem, _, path = str(error).replace("`", "").partition(" - at $")
+    where = f"{place}{path}".lstrip(".") or "the body"
+    raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
+
+
 def mask_literals(text: Buffer) -> bytes | None:
     """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may be changed too."""
     masked = whole = bytes(text)
@@ -85,13 +99,13 @@ def mask_literals(text: Buffer) -> bytes | None:
     return None if masked == whole else masked
 
 
-def place_of(text: Any, part: Any) -> slice:
+def place_of(text: Buffer, part: msgspec.Raw) -> slice:
     """Where a part that a decoder gave stands in its text."""
     start = _address(part) - _address(text)
     return slice(start, start + len(part))
 
 
-def blanked(text: Buffer, places: list[slice]) -> bytes:
+def replace_parts(text: Buffer, places: list[slice]) -> bytes:
     """A text with a number in the place of some parts, which are in order."""
     view, parts, end = memoryview(text), list[Buffer](), 0
     for place in places:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyRequestCodec
-from .._codecs.numpy import NumpyCodec
+from .._codecs.plain import NumpyCodec
 from .._codecs.reader import Reader, RequestReader, array_of
 from .._codecs.registry import UNTYPED, Codecs
 from .._protocol.errors import InvalidRequest, shown

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from .codings import Coding, Decoder
 from .datatypes import Buffer
 from .errors import InvalidRequest, TooLarge
-from .memory import aligned
+
+_ALIGNMENT: Final = 16
 
 _TRUSTED: Final = 2**20
 """Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
@@ -20,14 +22,14 @@ class Body(msgspec.Struct, eq=False):
     """Collects the chunks of a body.
 
     Args:
-        length: The announced length in bytes, None where none was announced.
+        length: The announced length in bytes, None if none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
-        coding: How it is compressed, None where it is not.
-        head: How many bytes of it are JSON in front of binary data; None if all are. Where the body comes in more than one chunk, it is
-            laid out so that the bytes behind the JSON are aligned and can be an array without a copy.
+        coding: How it is compressed, None if it is not.
+        head: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
+            laid out so that the bytes after the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
         json_limit: The most bytes of JSON that are taken; None for no limit.
-        whole: The length of a first chunk that is all of the body, and need not be fed; -1 where it is always to be fed.
+        whole: The length of a first chunk that is all of the body, and need not be fed; -1 if it is always to be fed.
     """
 
     length: int | None
@@ -60,7 +62,7 @@ class Body(msgspec.Struct, eq=False):
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
     def wanted(self, most: int) -> int:
-        """How many bytes to read next, at most `most`; 0 where all that was announced is there."""
+        """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 
     def feed(self, chunk: Buffer) -> None:
@@ -95,7 +97,7 @@ class Body(msgspec.Struct, eq=False):
         if self.length is not None and self.coding is None:
             is_believed = self.length <= _TRUSTED or size > _TRUSTED
             room = max(size, self.length) if is_believed else min(room, self.length)
-        grown = aligned(room, self.head or 0)
+        grown = allocate_aligned(room, self.head or 0)
         held = self._first if self._room is None else self._room
         for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
             end = min(start + _TRUSTED, self._size)
@@ -103,7 +105,7 @@ class Body(msgspec.Struct, eq=False):
         self._first, self._room = b"", grown
 
     def finish(self, *, cut_off: bool = False) -> Buffer:
-        """The whole body, without a copy where it came in one chunk."""
+        """The whole body, without a copy if it came in one chunk."""
         if cut_off or self.length not in (None, self._received):
             expected = "more" if self.length is None else self.length
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
@@ -111,3 +113,11 @@ class Body(msgspec.Struct, eq=False):
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
         return self._first if self._room is None else self._room[: self._size].toreadonly()
+
+
+def allocate_aligned(size: int, head: int) -> memoryview:
+    """So many bytes of memory, of which those after the head are aligned."""
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    address: int = memory.__array_interface__["data"][0]
+    start = -(address + head) % _ALIGNMENT
+    return memory.data[start : start + size]

@@ -30,7 +30,7 @@ _MAX_MEMBERS: Final = 10_000
 
 
 def coding_of(value: str) -> Coding | None:
-    """The coding that a `Content-Encoding` names, None where there is none."""
+    """The coding that a `Content-Encoding` names, None if there is none."""
     names = [name for part in value.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if not names:
         return None
@@ -66,7 +66,7 @@ class Decoder:
 
     def _decode(self, data: memoryview | bytes) -> Iterator[bytes]:
         piece = b""
-        while data or len(piece) == _PIECE:  # a full piece may have left more behind, with all of the data read
+        while data or len(piece) == _PIECE:  # a full piece may not be the last, with all of the data read
             assert self._inflate is not None  # feed has made it
             if self._inflate.eof:
                 self._inflate = self._next_member()

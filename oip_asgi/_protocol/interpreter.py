@@ -1,7 +1,7 @@
 """Lets other threads run between two parts of long work. Knows nothing of the work.
 
 A thread that computes keeps the interpreter for five milliseconds each time that another one wants it, and an event loop wants it again
-after each system call. So health waited for 120 ms behind a million numbers that were read one by one, and for 10 to 17 ms with this.
+after each system call. So health waited for 120 ms while a million numbers were read one by one, and for 10 to 17 ms with this.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def log_raised(level: int, error: BaseException, message: str, *values: object, 
     path, line, function, _ = _logger.findCaller(stacklevel=2)
     raised = (type(error), error, error.__traceback__)
     record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function, extra)
-    # logging's own formatter prints this where it is there, instead of making it of exc_info
-    record.exc_text = escaped_traceback(error)
+    # logging's own formatter prints this, if it is there, instead of a text made of exc_info
+    record.exc_text = format_traceback(error)
     _logger.handle(record)
 
 
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
     return _NO_ASCII_TEXT.sub(_escaped, text)
 
 
-def escaped_traceback(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable."""
     text = "".join(traceback.format_exception(error))
     return "\n".join(_INDENT + escaped(line) for line in text.rstrip("\n").split("\n"))

@@ -64,11 +64,11 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InputParts(msgspec.Struct, gc=False):
-    """`RequestInput` with any other fields, its parts as text."""
+    """`RequestInput` with any other fields, and as text what may be large."""
 
-    name: Raw
+    name: str
     shape: Raw
-    datatype: Raw
+    datatype: str
     parameters: Raw = Raw()
     data: Raw = Raw()
 
@@ -81,12 +81,12 @@ class OutputParts(msgspec.Struct, gc=False):
 
 
 class RequestParts(msgspec.Struct):
-    """`InferenceRequest` with any other fields, its parts as text: none of them is decoded before its size is known."""
+    """`InferenceRequest` with any other fields, and as text what is not decoded before its size is known."""
 
     inputs: list[InputParts]
-    id: Raw = Raw()
+    id: str | None = None
     parameters: Raw = Raw()
-    outputs: Raw = Raw()
+    outputs: list[OutputParts] | None = None
 
 
 class ResponseOutput(msgspec.Struct, omit_defaults=True):

@@ -5,6 +5,8 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -12,10 +14,12 @@ from typing import Final
 import numpy as np
 from numpy import ndarray
 
-from .bytes_elements import cut, join
 from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
 from .tensors import object_array
+
+_LENGTH: Final = struct.Struct("<I")
+"""What stands in front of each element of BYTES: its length."""
 
 _SMALL: Final = 4096
 """Bytes up to which an array is copied in less time than a view of it is made."""
@@ -35,10 +39,10 @@ def count(shape: tuple[int, ...]) -> int:
 
 
 def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Raw bytes as an array, which is a view of `data` where its alignment allows."""
+    """Raw bytes as an array, which is a view of `data` if its alignment allows."""
     elements, kind = count(shape), dtype.kind
     if kind == "O":
-        return object_array(cut(data, elements), shape)
+        return object_array(_cut(data, elements), shape)
     size = elements * dtype.itemsize
     if len(data) != size:
         raise InvalidRequest(
@@ -49,7 +53,7 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
-    if type(data) is bytes:  # which nobody moves, and which begin where any dtype may
+    if type(data) is bytes:  # which nobody moves, and which begin at an address for any dtype
         return ndarray(shape, dtype, data)
     array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
     if not array.flags.aligned:
@@ -58,9 +62,9 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def view_raw(array: Array) -> Buffer:
-    """The same as `to_raw`, as a view of the array where that is possible and takes less time than a copy."""
+    """The same as `to_raw`, as a view of the array if that is possible and takes less time than a copy."""
     if array.dtype.hasobject:
-        return join(array.flat)
+        return _join(array.flat)
     if array.nbytes <= _SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -68,4 +72,34 @@ def view_raw(array: Array) -> Buffer:
 
 def to_raw(array: Array) -> bytes:
     """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
-    return bytes(join(array.flat)) if array.dtype.hasobject else array.tobytes()
+    return bytes(_join(array.flat)) if array.dtype.hasobject else array.tobytes()
+
+
+def _cut(data: Buffer, elements: int) -> list[bytes]:
+    """The elements of BYTES."""
+    whole = bytes(data)  # whose slices are the elements: those of a view would be copied once more
+    found: list[bytes] = []
+    position, end = 0, len(whole)
+    while position < end and len(found) < elements:
+        start = position + _LENGTH.size
+        if start > end:
+            raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data")
+        (length,) = _LENGTH.unpack_from(whole, position)
+        position = start + length
+        if position > end:
+            raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
+        found.append(whole[start:position])
+    if len(found) != elements:
+        raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
+    if position != end:
+        raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
+    return found
+
+
+def _join(elements: Iterable[bytes]) -> bytearray:
+    """The elements, each after its 4-byte little-endian length; the inverse of `_cut`."""
+    data = bytearray()
+    for element in elements:
+        data += len(element).to_bytes(_LENGTH.size, "little")
+        data += element
+    return data

@@ -20,7 +20,6 @@ from .schemas import Parameters, RequestOutput
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
 
-
 CLASSIFICATION: Final = "classification"
 """The parameter of a requested output that asks for its largest elements."""
 
@@ -36,12 +35,11 @@ ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 _FEW: Final = 2**6
 """Elements of an array up to which another array object would take as much memory as they do."""
 
-
 _NO_NUMBERS: Final = np.empty(0, np.float32)
 
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
-    """Refuse parameters that say where else a tensor's data are, or ask for something else than a tensor: to ignore one would be a wrong
+    """Refuse parameters that place a tensor's data elsewhere, or ask for something else than a tensor: to ignore one would be a wrong
     answer."""
     for name in ELSEWHERE:
         if name in parameters and name not in supported:
@@ -61,18 +59,15 @@ def own_parameters(parameters: Parameters) -> Parameters:
 
 def wire_array(value: Any) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order."""
-    if type(value) is list and value and type(value[0]) in (str, bytes):
-        known = _as_bytes(value)
-        if known is not None:
-            return object_array(known, (len(known),))
+    if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
+        return object_array(_encode(value), (len(value),))
     array = as_array(value)
-    kind = array.dtype.kind
-    if kind == "O":
-        return _bytes_array(array)
+    if array.dtype.kind in "OUS":
+        elements = array.ravel().tolist()
+        encoded = _encode(elements)
+        return array if encoded is elements and array.dtype.hasobject else object_array(encoded, array.shape)
     if datatype_of(array.dtype) is not None:
         return array
-    if kind in "US":
-        return _bytes_array(array.astype(object))
     wire = array.dtype.newbyteorder("<")
     if datatype_of(wire) is None:
         raise TypeError(f"the protocol has no datatype for numpy dtype {array.dtype}")
@@ -96,20 +91,12 @@ def _holds_text(value: Any) -> bool:
     return isinstance(value, (str, bytes))
 
 
-def _bytes_array(array: Array) -> Array:
-    elements = array.ravel().tolist()
-    known = _as_bytes(elements)
-    if known is elements:
-        return array
-    return object_array([_to_bytes(element) for element in elements] if known is None else known, array.shape)
-
-
-def _as_bytes(elements: list[Any]) -> list[bytes] | None:
-    """Elements as `bytes`, where all are `bytes`, or all are `str`: the same list where nothing has to change. None for others."""
+def _encode(elements: list[Any]) -> list[bytes]:
+    """Elements as `bytes`: the same list if they all are."""
     classes = set(map(type, elements))
-    if classes == {str}:
-        return list(map(str.encode, elements))
-    return elements if classes <= {bytes} else None
+    if classes <= {bytes}:
+        return elements
+    return list(map(str.encode if classes == {str} else _to_bytes, elements))
 
 
 def _to_bytes(element: object) -> bytes:
@@ -122,10 +109,10 @@ def _to_bytes(element: object) -> bytes:
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
-    return shaped(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
+    return to_shape(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
 
 
-def shaped(array: Array, shape: tuple[int, ...]) -> Array:
+def to_shape(array: Array, shape: tuple[int, ...]) -> Array:
     """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
     if len(shape) == 1:
         return array
@@ -171,7 +158,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     Args:
         name: The tensor's name.
         array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are converted
-            where nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
+            if nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
         parameters: The tensor's parameters, without `binary_data_size`, which belongs to the transfer.
 
     Raises:
@@ -212,7 +199,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
     Args:
         inputs: The input tensors, in the request's order. Arrays of received requests are read-only.
-        id: The request's identifier, None where it has none.
+        id: The request's identifier, None if it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
         decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
@@ -233,13 +220,13 @@ class InferenceRequest(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such input.
         """
-        return _named(self.inputs, name, "input")
+        return _find(self.inputs, name, "input")
 
     def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
         """The request as any HTTP client sends it, to `models/{name}/infer`.
 
         Args:
-            binary: Whether the inputs go as bytes behind the JSON, not in it. Outputs come back so where the request's parameter
+            binary: Whether the inputs go as bytes after the JSON, not in it. Outputs come back so if the request's parameter
                 `binary_data_output` is true.
 
         Returns:
@@ -261,7 +248,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
     Args:
         outputs: The output tensors.
         parameters: The response's parameters.
-        id: The identifier of the request, None where it had none.
+        id: The identifier of the request, None if it had none.
         model_name: The model that answered.
         model_version: Its version, None for a model without versions.
 
@@ -280,7 +267,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such output.
         """
-        return _named(self.outputs, name, "output")
+        return _find(self.outputs, name, "output")
 
     @classmethod
     def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
@@ -292,7 +279,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
             status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
 
         Returns:
-            Tensors whose arrays are views of the body where it is binary.
+            Tensors whose arrays are views of the body if it is binary.
 
         Raises:
             ErrorResponse: It is an error, with its `text` and `response_status`.
@@ -305,7 +292,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return from_http(headers, body, status)
 
 
-def _named(tensors: list[Tensor], name: str, what: str) -> Array:
+def _find(tensors: list[Tensor], name: str, what: str) -> Array:
     for tensor in tensors:
         if tensor.name == name:
             return tensor.array
@@ -316,7 +303,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
 
     Args:
-        id: The request's identifier, None where it has none.
+        id: The request's identifier, None if it has none.
         headers: The request's headers, or its metadata over gRPC; names in lower case.
         parameters: The request's parameters.
         model_name: The name the model was called by.

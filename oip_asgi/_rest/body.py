@@ -1,11 +1,10 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-Specification: HTTP/REST Inference, Binary Tensor Data Extension.
+Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,10 +13,10 @@ import msgspec
 from .._json import documents
 from .._json.data import from_json, to_json
 from .._protocol import schemas
-from .._protocol.datatypes import Buffer, dtype_of, name_of
+from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import from_raw, view_raw
+from .._protocol.tensor_bytes import count, from_raw, view_raw
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -27,17 +26,13 @@ from .._protocol.tensors import (
     check_supported,
     known_tensor,
     lend_nothing,
+    object_array,
     own_parameters,
 )
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _encode: Final = msgspec.json.Encoder().encode
-
-_DECIMAL: Final = re.compile("[0-9]{1,18}")
-
-_MARK: Final = b"\0"
-"""What stands in JSON for a text that is put there later. JSON has it nowhere."""
 
 _FEW: Final = 2**12
 """Bytes of a body up to which parts of it are copied in less time than views of them are made."""
@@ -48,115 +43,129 @@ _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of byt
 
 
 def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
-    """The body of an infer request as tensors. Each input becomes an array once: a view of the body where it is binary."""
-    text, behind = (body, None) if header_length is None else _split(body, header_length)
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary."""
+    text, binary = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    document = documents.request_document(text)
-    inputs = _decode_tensors(document.inputs, "inputs", behind, lend)
-    if document.outputs:
-        for place, output in enumerate(document.outputs):
-            if output.parameters:
-                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
-    parameters = document.parameters or {}
+    request_id, parameters, outputs, inputs = documents.read_request(text)
+    tensors = _decode_tensors(inputs, "inputs", binary, lend)
+    for place, output in enumerate(outputs or ()):
+        if output.parameters:
+            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
-    return InferenceRequest(inputs, document.id, parameters, document.outputs)
+    return InferenceRequest(tensors, request_id, parameters or {}, list(outputs or ()))
+
+
+def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
+    """A raw binary request: the body is the only input's bytes, and all outputs are to be binary."""
+    dtype = dtype_of(datatype)
+    try:
+        deduced = _deduce_shape(shape, len(body), dtype)
+        # the only element of BYTES is the body itself, without the length that frames each of several
+        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
+    return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
+
+
+def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
+    if dtype.hasobject:
+        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
+        if count(one) != 1:
+            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
+        return one
+    free = shape.count(-1)
+    if free == 0:
+        return shape
+    if free > 1:
+        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
+    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
+    if row == 0 or size % row:
+        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
+    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
     """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`."""
     try:
-        text, behind = (body, None) if header_length is None else _split(body, header_length)
-        document = documents.response_document(bytes(text))
+        text, binary = (body, None) if header_length is None else _split(body, header_length)
+        document = documents.read_response(bytes(text))
         if document.error is not None:
             raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
         items = [
-            schemas.RequestInput(item.name, item.shape, item.datatype, _given(item.parameters), item.data) for item in document.outputs
+            schemas.RequestInput(item.name, item.shape, item.datatype, _drop_nulls(item.parameters), item.data) for item in document.outputs
         ]
-        outputs = _decode_tensors(items, "outputs", behind, lend_nothing)
+        outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only what views the body is no one's to change
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
-    return InferenceResponse(outputs, _given(document.parameters), document.id, document.model_name or "", document.model_version)
+    parameters = _drop_nulls(document.parameters)
+    return InferenceResponse(outputs, parameters, document.id, document.model_name or "", document.model_version)
 
 
-def _given(parameters: schemas.ReceivedParameters | None) -> Parameters:
+def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Parameters:
     """Parameters without those that are null, as that says no more than leaving them out."""
     return {name: value for name, value in (parameters or {}).items() if value is not None}
 
 
 def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
-    """The JSON of a body, and what is behind it."""
+    """The JSON of a body, and the binary data after it."""
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
     whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
 
 
-class _BinaryData:
-    """The bytes behind the JSON, taken from the front by each binary input in turn."""
-
-    def __init__(self, data: Buffer) -> None:
-        self._data = data
-        self._position = 0
-
-    def take(self, size: int) -> Buffer:
-        start = self._position
-        left = len(self._data) - start
-        if size > left:
-            raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
-        self._position = start + size
-        return self._data[start : self._position]
-
-    def finish(self) -> None:
-        left = len(self._data) - self._position
-        if left:
-            raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
-
-
-def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, behind: Buffer | None, lend: Lend) -> list[Tensor]:
-    binary = None if behind is None else _BinaryData(behind)
+def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: Buffer | None, lend: Lend) -> list[Tensor]:
+    """Tensors of a body. Each binary one takes its bytes from the front of what is left of the binary data."""
     tensors: list[Tensor] = []
+    position = 0
     for item in items:
         try:
-            tensors.append(_decode_tensor(item, binary, lend))
+            dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
+            make = known_tensor if dtype.hasobject else Tensor
+            is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
+            if "binary_data_size" in parameters:
+                if not is_absent:
+                    raise InvalidRequest("both data and binary_data_size are given: expected one of them")
+                content = _take(binary, position, parameters["binary_data_size"])
+                position += len(content)
+                parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
+                array = from_raw(content, dtype, item.shape)
+            elif not is_absent:
+                array = from_json(data, dtype, item.shape)
+            elif REGION in parameters:
+                array = from_raw(lend(parameters), dtype, item.shape)
+                parameters = own_parameters(parameters)
+            else:
+                check_supported(parameters, "it")
+                raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+            tensors.append(make(item.name, array, parameters))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
-    if binary is not None:
-        binary.finish()
+    left = 0 if binary is None else len(binary) - position
+    if left:
+        raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
     return tensors
 
 
-def _decode_tensor(item: schemas.RequestInput, binary: _BinaryData | None, lend: Lend) -> Tensor:
-    dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
-    make = known_tensor if dtype.hasobject else Tensor
-    is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
-    if "binary_data_size" not in parameters:
-        if is_absent:
-            if REGION in parameters:
-                return make(item.name, from_raw(lend(parameters), dtype, item.shape), own_parameters(parameters))
-            check_supported(parameters, "it")
-            raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-        return make(item.name, from_json(data, dtype, item.shape), parameters)
-    if not is_absent:
-        raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-    size = binary_size(parameters)
-    if size and binary is None:
-        raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
-    array = from_raw(b"" if binary is None else binary.take(size), dtype, item.shape)
-    return make(item.name, array, {name: value for name, value in parameters.items() if name != "binary_data_size"})
-
-
-def binary_size(parameters: Mapping[str, object]) -> int:
-    size = parameters["binary_data_size"]
+def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
+    """The next bytes of the binary data."""
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
-    return size
+    if binary is None:
+        if size:
+            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+        return b""
+    left = len(binary) - position
+    if size > left:
+        raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
+    return binary[position : position + size]
 
 
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:
@@ -187,7 +196,7 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 def _encode_tensors(
     tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
 ) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
-    """Tensors as their documents, and the bytes behind the JSON."""
+    """Tensors as their documents, and their binary data."""
     written: list[schemas.ResponseOutput] = []
     binary: list[Buffer] = []
     for tensor in tensors:

@@ -26,10 +26,10 @@ _SHOWN: Final = 500
 
 def from_http(headers: Headers, body: Buffer, status: int | None = None) -> InferenceResponse:
     """Headers, body and status as a response. `InferenceResponse.from_http` says more."""
-    pairs = [(_text(name).lower(), _text(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
+    pairs = [(_decode(name).lower(), _decode(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
     if status is not None and not 200 <= status <= 299:
         target = next((value for name, value in pairs if name == "location"), None) if 300 <= status <= 399 else None
-        raise ErrorResponse(_error_in(body) if target is None else f"a redirect to {_cut(target)}", status)
+        raise ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
     lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]
     if len(lengths) > 1 or (lengths and not _DECIMAL.fullmatch(lengths[0])):
         raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
@@ -38,45 +38,45 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
     except ErrorResponse as error:
         raise ErrorResponse(error.text, status) from None
     except InvalidResponse:
-        text = _member_of(_json(body))
+        text = _find_error(_read_json(body))
         if text is None:
             raise
         raise ErrorResponse(text, status) from None
 
 
-def _text(part: str | bytes) -> str:
+def _decode(part: str | bytes) -> str:
     return part.decode("latin-1") if isinstance(part, bytes) else part
 
 
-def _json(body: Buffer) -> Any:
+def _read_json(body: Buffer) -> Any:
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         return msgspec.json.decode(body)
     return None
 
 
-def _error_in(body: Buffer) -> str:
-    """The text of an error in the body of a response that says by its status that it is one."""
-    document = _json(body)
-    text = document if isinstance(document, str) else _member_of(document)
+def _read_error(body: Buffer) -> str:
+    """The text of an error in the body of a response whose status says that it is one."""
+    document = _read_json(body)
+    text = document if isinstance(document, str) else _find_error(document)
     return text or _cut(bytes(body[: 4 * _SHOWN]).decode(errors="replace").strip())
 
 
-def _member_of(document: Any) -> str | None:
-    """The text of an error in a JSON object; None where it has none."""
+def _find_error(document: Any) -> str | None:
+    """The text of an error in a JSON object; None if it has none."""
     if not isinstance(document, dict) or "outputs" in document:
         return None
     for name in _MEMBERS:
         value = document.get(name)
         if isinstance(value, dict):
-            value = _member_of(value) or msgspec.json.encode(value).decode()
+            value = _find_error(value) or msgspec.json.encode(value).decode()
         if isinstance(value, list):
-            value = "; ".join(map(_item, value))
+            value = "; ".join(map(_describe, value))
         if isinstance(value, str) and value:
             return _cut(value)
     return None
 
 
-def _item(item: Any) -> str:
+def _describe(item: Any) -> str:
     """One of several errors, as FastAPI lists them."""
     if not isinstance(item, dict) or "msg" not in item:
         return str(item)

@@ -35,9 +35,9 @@ _DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES"
 """The datatype of an input that is not declared, by what stands in the JSON."""
 
 _NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
-"""What a value is that is no scalar, by the character that it begins with."""
+"""What a value that is no scalar is called, by its first character."""
 
-_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
+_decode_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -63,56 +63,53 @@ def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[
 def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
     """A flat object as a request."""
     members = dict(request)
-    request_id = _id(members.pop("id")) if "id" in members else None
-    for name, value in _parameters(members.pop("parameters", None)).items():
+    request_id = _read_id(members.pop("id")) if "id" in members else None
+    for name, value in _read_parameters(members.pop("parameters", None)).items():
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in declared or name in named:
-            text = bytes(value)
-            made.inputs.append(Tensor(name, _declared_array(name, text, declared[name]) if name in declared else _plain_array(name, text)))
-        else:
-            made.parameters[name] = _parameter(name, value)
+            made.inputs.append(Tensor(name, _read_input(name, bytes(value), declared.get(name))))
+            continue
+        what = _name_no_scalar(value)
+        if what is not None:
+            raise InvalidRequest(
+                f"parameter {shown(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
+                f"input {shown(name)}"
+            )
+        made.parameters[name] = _read_scalar(f"parameter {shown(name)}", value)
     return made
 
 
-def _parameters(text: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+def _read_parameters(text: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
     if text is None or bytes(text) == b"null":
         return {}
     try:
-        return flat.members_of(bytes(text))
+        return flat.read_members(bytes(text))
     except msgspec.ValidationError:
         raise InvalidRequest("parameters: expected an object") from None
 
 
-def _id(text: msgspec.Raw) -> str | None:
-    got = _no_scalar(text)
-    value = None if got == "null" else _scalar_of("id", text) if got is None else got
-    if got in (None, "null") and (value is None or isinstance(value, str)):
+def _read_id(text: msgspec.Raw) -> str | None:
+    what = _name_no_scalar(text)
+    if what == "null":
+        return None
+    value = None if what else _read_scalar("id", text)
+    if isinstance(value, str):
         return value
-    raise InvalidRequest(f"id is {got or shown(value)}: expected a string")
+    raise InvalidRequest(f"id is {what or shown(value)}: expected a string")
 
 
-def _parameter(name: str, text: msgspec.Raw) -> str | int | float | bool:
-    got = _no_scalar(text)
-    if got is None:
-        return _scalar_of(f"parameter {shown(name)}", text)
-    raise InvalidRequest(
-        f"parameter {shown(name)} is {got}: expected a string, a number, true or false; for a list, the model has to declare an input "
-        f"{shown(name)}"
-    )
-
-
-def _no_scalar(text: Buffer) -> str | None:
-    """What a value is that is no scalar, and so need not be decoded, which may be dear; None for a scalar."""
+def _name_no_scalar(text: Buffer) -> str | None:
+    """What a value that is no scalar is called; None for a scalar. Such a value is not decoded, as it may be long."""
     return _NO_SCALAR.get(memoryview(text)[0])
 
 
-def _scalar_of(what: str, text: msgspec.Raw) -> str | int | float | bool:
+def _read_scalar(what: str, text: msgspec.Raw) -> str | int | float | bool:
     try:
-        scalar: str | int | float | bool = _scalar(text)
+        scalar: str | int | float | bool = _decode_scalar(text)
     except msgspec.DecodeError as error:
         if not isinstance(error, msgspec.ValidationError):  # all is JSON but for the literals
             raise InvalidRequest(ONLY_FLOATS) from None
@@ -120,49 +117,41 @@ def _scalar_of(what: str, text: msgspec.Raw) -> str | int | float | bool:
     return scalar
 
 
-def _declared_array(name: str, text: bytes, spec: Declared) -> Array:
-    shape = flat.shape_of(text)
-    _check_scalar(name, text)
-    if shape is None or len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-        text, shape = (b"[%b]" % text, (1,)) if shape is None else (text, shape)
-        shape = _deduced(name, shape[0], spec.shape)
-    elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
-        raise InvalidRequest(f"input {shown(name)} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
-    return _array(name, text, spec.datatype, shape)
+def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
+    """A member as an array. If its input is not declared, its elements decide the datatype."""
+    here, what, shape = f"input {shown(name)}", _name_no_scalar(text), flat.shape_of(text)
+    if what not in (None, "a list"):
+        raise InvalidRequest(f"{here} is {what}: expected a scalar or a list, or leave it out")
+    if shape is None:
+        text, shape = b"[%b]" % text, (1,)
+    if spec is None:
+        kind = flat.kind_of(text)
+        if kind is None:
+            raise InvalidRequest(f"{here} has elements of several types: expected strings, numbers, or true and false")
+        datatype = _DATATYPES[kind]
+    else:
+        datatype = spec.datatype
+        if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
+            shape = _deduce(here, shape[0], spec.shape)
+        elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
+            raise InvalidRequest(f"{here} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
+    try:
+        return from_json(text, dtype_of(datatype), shape)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{here}: {error}") from None
 
 
-def _plain_array(name: str, text: bytes) -> Array:
-    shape, kind = flat.shape_of(text), flat.kind_of(text)
-    _check_scalar(name, text)
-    if kind is None:
-        raise InvalidRequest(f"input {shown(name)} has elements of several types: expected strings, numbers, or true and false")
-    return _array(name, b"[%b]" % text if shape is None else text, _DATATYPES[kind], shape or (1,))
-
-
-def _check_scalar(name: str, text: bytes) -> None:
-    got = _no_scalar(text)
-    if got is not None and got != "a list":
-        raise InvalidRequest(f"input {shown(name)} is {got}: expected a scalar or a list, or leave it out")
-
-
-def _deduced(name: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
+def _deduce(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
-        raise InvalidRequest(f"input {shown(name)} has {elements} elements, which do not fit the shape {list(declared)}")
+        raise InvalidRequest(f"{here} has {elements} elements, which do not fit the shape {list(declared)}")
     left, shape = elements // fixed if fixed else 0, list(declared)
     for axis in reversed(range(len(shape))):
         if shape[axis] == -1:
             shape[axis], left = left, 1
     return tuple(shape)
-
-
-def _array(name: str, text: bytes, datatype: str, shape: tuple[int, ...]) -> Array:
-    try:
-        return from_json(text, dtype_of(datatype), shape)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"input {shown(name)}: {error}") from None
 
 
 def encode_head(response: InferenceResponse) -> bytes:
@@ -175,14 +164,16 @@ def encode_head(response: InferenceResponse) -> bytes:
 
 def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     """A response as a flat object."""
+    if response.parameters or any(tensor.name in RESERVED_OUTPUTS for tensor in response.outputs):
+        _check_names(response)
     parts = [head]
     for tensor in response.outputs:
-        if tensor.name in RESERVED_OUTPUTS:
-            _check_names(response)
-        parts.append(b"%b:%b" % (_encode(tensor.name), _flat(tensor)))
-    if response.parameters:
-        _check_names(response)
-        parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
+        try:
+            text = to_json(tensor.array)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
+        parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text))
+    parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
     return b",".join(parts) + b"}"
 
 
@@ -193,11 +184,3 @@ def _check_names(response: InferenceResponse) -> None:
             if name in names:
                 raise InvalidRequest(f"the {what} {shown(name)} has the name of another member: use infer or infer_stream")
             names.add(name)
-
-
-def _flat(tensor: Tensor) -> bytes:
-    try:
-        text = to_json(tensor.array)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
-    return text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, final
 
+from .._protocol.body import allocate_aligned
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, shown
-from .._protocol.memory import aligned
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""
@@ -93,7 +93,7 @@ class Segment:
 
     def read(self, offset: int, size: int) -> Buffer:
         """A copy of so many bytes, in aligned memory; fewer where the segment ends before."""
-        memory = aligned(size, 0)
+        memory = allocate_aligned(size, 0)
         done = 0
         while done < size:
             read = self._called(os.preadv, [memory[done:]], offset + done)
