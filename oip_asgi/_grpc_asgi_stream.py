@@ -13,7 +13,7 @@ from ._grpc.method import Reply, refusal
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, attended, until_gone
+from ._runtime.waiting import ClientGone, attend, until_gone
 from .asgi import ClientOf
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def in_turns(put: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Corou
 async def ending(answering: Coroutine[Any, Any, Reply], requests: Requests, deadline: float) -> Reply:
     """Wait until a call has been answered, and return how it ended."""
     try:
-        reply = await attended(answering, deadline, requests.is_gone)
+        reply = await attend(answering, deadline, requests.is_gone)
     except DeadlinePassed:
         return TOO_LATE
     except ClientGone:

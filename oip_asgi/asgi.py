@@ -5,7 +5,6 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -27,7 +26,7 @@ from ._protocol.effects import Fed, Piece, Run, Start
 from ._routes import check_reachable
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, until_gone
+from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -102,11 +101,8 @@ class OIPApp:
             answer = await advance_async(exchange(engine, head), runtime, client.read, client.is_gone, client.write)
         except ClientGone:
             answer = CLIENT_GONE
-        finally:
-            if client.watch is not None:
-                await client.leave(client.watch)
         assert type(answer) is Response  # `write` takes the pieces
-        if client.watch is None:
+        if not client.has_begun:
             await _send(answer, send)
         elif answer is STREAMED:
             with suppress(OSError):  # how servers say that the client has gone
@@ -337,17 +333,17 @@ class ClientOf(msgspec.Struct, eq=False):
 
 
 class _StreamClient(ClientOf):
-    """A client that may be sent its answer in pieces. From the first one on, it is watched all the time."""
+    """A client that may be sent its answer in pieces."""
 
     send: Send
-    watch: asyncio.Task[None] | None = None
+    has_begun: bool = False
+    is_stuck: bool = False
 
     async def write(self, piece: Piece) -> None:
         """Send a piece."""
-        if self.watch is None:
-            self.watch = asyncio.create_task(until_gone(super().is_gone))
-        elif self.watch.done():  # fast items never wait, so nobody else would look
+        if self.is_stuck:  # part of the one before may have left
             raise ClientGone
+        self.has_begun = self.is_stuck = True
         try:
             if type(piece) is Start:
                 await self.send({"type": "http.response.start", "status": piece.status, "headers": [*piece.headers]})
@@ -355,17 +351,7 @@ class _StreamClient(ClientOf):
                 await self.send({"type": "http.response.body", "body": piece.piece, "more_body": True})
         except OSError:  # how servers say it
             raise ClientGone from None
-
-    async def is_gone(self) -> bool:
-        if self.watch is None:
-            return await super().is_gone()
-        await asyncio.wait([self.watch])
-        return True
-
-    async def leave(self, watch: asyncio.Task[None]) -> None:
-        """Watch no longer."""
-        watch.cancel()
-        await asyncio.wait([watch])
+        self.is_stuck = False
 
 
 async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:

@@ -35,10 +35,9 @@ from ._http.paths import encoded
 from ._http.request import Head
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start
-from ._runtime.drive import advance_async
-from ._runtime.pieces import pieces_async
+from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import Gone, signalled
+from ._runtime.waiting import wait_until_set
 from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
@@ -184,11 +183,11 @@ class _RequestThread:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def run(self, effect: Run, _: Gone | None = None) -> Any:
+    async def run(self, effect: Run) -> Any:
         if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
             return await self._runtime.run(effect)
         if effect.after is not None:
-            await signalled(effect.after)
+            await wait_until_set(effect.after)
         return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 

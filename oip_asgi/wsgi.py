@@ -20,11 +20,9 @@ from ._http.exchange import exchange
 from ._http.paths import behind, encoded, prefix_of
 from ._http.request import Head
 from ._http.response import Response
-from ._protocol.effects import Fed, Start, Steps
+from ._protocol.effects import Fed, Start
 from ._protocol.errors import InvalidRequest
-from ._runtime.drive import advance
-from ._runtime.pieces import pieces
-from ._runtime.runtime import Runtime
+from ._runtime.blocking import Driver, pieces
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -121,14 +119,13 @@ class Streamed:
 
     Args:
         start: The response's head.
-        steps: What hands on the pieces.
-        runtime: What carries out the rest.
+        driver: What makes the pieces.
     """
 
-    def __init__(self, start: Start, steps: Steps[Response], runtime: Runtime) -> None:
+    def __init__(self, start: Start, driver: Driver[Response]) -> None:
         self.status = start.status
         self.headers = start.headers
-        self._pieces = pieces(steps, runtime, start)
+        self._pieces = pieces(driver, start)
         next(self._pieces)  # the head
 
     def __iter__(self) -> Streamed:
@@ -146,12 +143,12 @@ class Streamed:
 def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
     """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
     engine, runtime = server._inside
-    steps = exchange(engine, head)
-    answer = advance(steps, runtime, read)
+    driver = Driver(exchange(engine, head), runtime, read)
+    answer = driver.advance()
     if type(answer) is Response:
         return answer
     assert type(answer) is Start  # before any piece
-    return Streamed(answer, steps, runtime)
+    return Streamed(answer, driver)
 
 
 def respond(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
@@ -167,7 +164,7 @@ def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
 
 def has_type(response: Response | Streamed) -> bool:
     """Whether a response says what its body is. One that is empty does not, and frameworks call that HTML."""
-    return any(name == b"content-type" for name, _ in response.headers)
+    return b"content-type" in dict(response.headers)
 
 
 def messages(response: Response | Streamed) -> Iterator[bytes]:

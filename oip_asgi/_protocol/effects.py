@@ -100,38 +100,25 @@ class Run(msgspec.Struct, frozen=True):
     late: Callable[[BaseException], None] | None = None
 
 
-def _nothing() -> None:
-    pass
-
-
-@final
-class SharedTask:
-    """A task that awaits coroutines one after the other, as those of an asynchronous generator: what that opens around a `yield`, such as
-    `asyncio.timeout`, belongs to the task. They see the context variables of the first of them."""
-
-    __slots__ = ("end", "kept")
-
-    def __init__(self) -> None:
-        self.kept: Any = None
-        self.end: Callable[[], object] = _nothing
-
-
 @final
 class Await(msgspec.Struct, frozen=True):
-    """Call a coroutine function on an event loop, await it, and send its result.
+    """Call a coroutine function on an event loop, await it, and send its result. All that are `for_client` are awaited in one task.
 
-    All that have the same `shared_task` are awaited in it. At `deadline`, or when the client has gone, the coroutine is cancelled
-    and awaited to its end. Then `DeadlinePassed` is thrown, whose cause is what the coroutine raised meanwhile, or the generator is closed.
+    At `deadline`, or when the client has gone, the coroutine is cancelled and awaited to its end. Then `DeadlinePassed` is thrown, whose
+    cause is what the coroutine raised meanwhile, or the generator is closed.
     """
 
     function: Callable[[], Coroutine[Any, Any, Any]]
     deadline: float = math.inf
     for_client: bool = False
-    shared_task: SharedTask | None = None
 
 
 def _never() -> bool:
     return False
+
+
+def _nothing() -> None:
+    pass
 
 
 @final

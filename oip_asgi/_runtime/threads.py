@@ -7,20 +7,17 @@ is awake, further jobs wait for it a millisecond before another thread is woken,
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final, Protocol, final
 
-from .forks import call_after_fork
-
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
-
-_IDLE_SECONDS: Final = 10.0
-"""How long a worker thread waits for more to do before it ends."""
 
 _END_SECONDS: Final = 1.0
 """How long the end of threads is waited for. Calls have had their time by then."""
@@ -38,7 +35,7 @@ class Receiver(Protocol):
 
 @final
 class WorkerThreads:
-    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
+    """Threads that start when they are needed, and wait for more until `stop`. They are daemons: none keeps the process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -116,39 +113,31 @@ class WorkerThreads:
 
     def _work(self, worker: _Worker) -> None:
         self._idents.add(threading.get_ident())
-        try:
-            self._do_jobs(worker)
-        finally:
-            self._idents.discard(threading.get_ident())
-
-    def _do_jobs(self, worker: _Worker) -> None:
         while True:
+            receiver: Receiver | None = None
             with self._lock:
                 if self._jobs:
                     _, run, function, receiver = self._jobs.popleft()
                     worker.since = time.monotonic()
                 elif self._is_stopping:
                     self._workers.discard(worker)
+                    self._idents.discard(threading.get_ident())
                     return
                 else:
                     self._idle.append(worker)
                     worker.is_awake = False
-                    receiver = None
-            if receiver is not None:
-                _do(run, function, receiver)
-                del run, function, receiver  # an idle thread holds no request's arrays
-            elif not worker.wake.acquire(True, _IDLE_SECONDS) and self._is_retired(worker):
-                return
-
-    def _is_retired(self, worker: _Worker) -> bool:
-        """Whether a thread that nobody has woken for long may end."""
-        with self._lock:
-            if worker.is_awake:
-                worker.wake.acquire()  # somebody has woken it just now
-                return False
-            self._idle.remove(worker)
-            self._workers.discard(worker)
-            return True
+            if receiver is None:
+                worker.wake.acquire()
+                continue
+            if not receiver.is_gone():
+                try:
+                    result = run(function)
+                except BaseException as error:
+                    receiver.receive(None, error)
+                else:
+                    receiver.receive(result, None)
+                    del result
+            del run, function, receiver  # an idle thread holds no request's arrays, and what was raised knows this frame
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""
@@ -178,16 +167,21 @@ class _Worker:
         self.wake.acquire()
 
 
-def _do(run: Callable[..., Any], function: Callable[[], Any], receiver: Receiver) -> None:
-    if receiver.is_gone():
+def call_after_fork(method: Callable[[], None]) -> None:
+    """Call a method in each process forked from this one, where no thread is left: gunicorn's workers with --preload, for one.
+
+    Its object is not kept alive.
+    """
+    if sys.platform == "win32":
         return
-    try:
-        result = run(function)
-    except BaseException as error:
-        receiver.receive(None, error)
-        del receiver  # the exception knows this frame: together they would live until the next garbage collection
-    else:
-        receiver.receive(result, None)
+    kept = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = kept()
+        if found is not None:
+            found()
+
+    os.register_at_fork(after_in_child=call)
 
 
 def cpus() -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from oip_asgi._protocol.effects import DeadlinePassed, Run, Signal
 from oip_asgi._runtime.runtime import Inbox, Runtime
-from oip_asgi._runtime.waiting import ClientGone
+from oip_asgi._runtime.waiting import ClientGone, Gone, Watch
 
 
 @pytest.fixture
@@ -172,6 +172,14 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
     assert ran == [0]
 
 
+async def attended(runtime: Runtime, effect: Run, gone: Gone | None = None) -> Any:
+    watch = Watch(gone)
+    try:
+        return await watch.attend(runtime.run(effect), effect.deadline, for_client=effect.for_client)
+    finally:
+        await watch.end()
+
+
 @pytest.mark.parametrize("way", ["loop", "thread"])
 def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: str) -> None:
     leave = threading.Event()
@@ -184,7 +192,7 @@ def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: 
 
     effect = Run(late, "model", deadline=time.monotonic() + 0.3, late=told.append)  # it has begun until then, also on a busy machine
     with pytest.raises(DeadlinePassed):
-        asyncio.run(runtime.run(effect)) if way == "loop" else runtime.call(effect)
+        asyncio.run(attended(runtime, effect)) if way == "loop" else runtime.call(effect)
     assert told == []
     leave.set()
     runtime.stop()  # waits for the thread; the event loop has ended meanwhile
@@ -202,5 +210,5 @@ def test_a_client_that_goes_ends_the_waiting(runtime: Runtime, way: str) -> None
     effect = Run(lambda: leave.wait(20), "model", for_client=True)
     threading.Timer(0.05, gone.set).start()
     with pytest.raises(ClientGone):
-        asyncio.run(runtime.run(effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
+        asyncio.run(attended(runtime, effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
     leave.set()

@@ -29,8 +29,8 @@ from oip_asgi._models.uses import Uses
 from oip_asgi._protocol.datatypes import Buffer
 from oip_asgi._protocol.effects import Fed, Run, Work
 from oip_asgi._rest import body as rest
-from oip_asgi._runtime.drive import drive, drive_async
-from oip_asgi._runtime.waiting import Gone
+from oip_asgi._runtime.blocking import drive
+from oip_asgi._runtime.drive import drive_async
 
 T = TypeVar("T")
 
@@ -214,9 +214,9 @@ class _Noted:
         self._runtime = server._inside.runtime
         self.trips: list[Work] = []
 
-    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+    async def run(self, effect: Run) -> Any:
         self.trips.append(effect.work)
-        return await self._runtime.run(effect, gone)
+        return await self._runtime.run(effect)
 
 
 # Where a test steps in
