@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import unquote
 
-from ._checks import check_server, drops_trailers
 from ._grpc.http import CANCELLED, Answer, Call, begin
 from ._grpc.method import Reply
 from ._grpc.protocols import Fields, metadata, protocol_of, timeout_of
 from ._grpc_asgi_stream import Requests, ending, in_turns
+from ._hosts import check_server, drops_trailers
 from ._http.request import Head
 from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async

@@ -10,7 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from ._checks import needs
+from ._hosts import needs
 
 try:
     from google.protobuf.descriptor import FileDescriptor, MethodDescriptor

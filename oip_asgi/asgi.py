@@ -14,16 +14,24 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
-from ._dependencies import add_routes
 from ._docs.openapi import basis, merged
+from ._hosts import (
+    add_routes,
+    check_asgi,
+    check_installs_in,
+    check_reachable,
+    check_server,
+    dependencies_around,
+    dependencies_of,
+    inner_applications,
+    is_framework,
+)
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
 from ._http.paths import behind, encoded, prefix_of
 from ._http.request import Head
 from ._http.response import CLIENT_GONE, Response, not_under
 from ._protocol.effects import Fed, Piece, Run, Start
-from ._routes import check_reachable
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from asgiref.sync import sync_to_async

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from flask import Blueprint, Response, request, stream_with_context

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ._checks import called, check_server
 from ._grpc.exchange import exchange
 from ._grpc.method import Method
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
+from ._hosts import called, check_server
 from ._protocol.effects import Signal
 from ._runtime.blocking import drive, written
 from ._runtime.drive import drive_async

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram

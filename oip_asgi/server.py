@@ -14,6 +14,7 @@ import msgspec
 from . import _docs
 from ._codecs.registry import AnyCodec, Codecs
 from ._docs.openapi import openapi
+from ._hosts import check_mounts
 from ._http.paths import prefix_of
 from ._models.callables import kind_of
 from ._models.loader import LoadParameters
@@ -24,7 +25,6 @@ from ._protocol.effects import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
-from ._routes import check_mounts
 from ._runtime.blocking import Driver, drive, pieces
 from ._runtime.drive import drive_async, pieces_async
 from ._runtime.faults import call_here

@@ -15,7 +15,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._checks import check_server, check_wsgi
+from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
 from ._http.paths import behind, encoded, prefix_of
 from ._http.request import Head

@@ -35,7 +35,7 @@ from .._protocol.effects import (
 )
 from .background import BackgroundLoop
 from .faults import as_failure, is_for_the_host
-from .waiting import ClientGone, Gone, Turns, Watch, running_loop, wait_until_set
+from .waiting import ClientGone, Gone, Watch, give_way, running_loop, wait_until_set
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ async def advance_async(
         background: The loop that this runs on, if it is not the host's. If it is stopped, `steps` may go on elsewhere.
     """
     watch: Watch | None = None
-    turns: Turns | None = None
+    since = 0.0
     try:
         if effect is None:
             effect = next(steps) if error is None else steps.throw(error)
@@ -105,10 +105,7 @@ async def advance_async(
                         is_piece = True
                         watch.begin()
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
-                        if turns is None:
-                            turns = Turns()
-                        elif turns.is_over():
-                            await turns.pass_on()
+                        since = await give_way(since or time.monotonic())
                     else:
                         work: Coroutine[Any, Any, Any]
                         if type(effect) is Run:

@@ -91,25 +91,14 @@ async def wait_until_set(signal: Signal) -> bool:
     return True
 
 
-@final
-class Turns:
-    """Makes a task that never waits let others run: other tasks, and worker threads, which could wait for the interpreter for seconds, as
-    an event loop takes it back at once."""
-
-    __slots__ = ("_since",)
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether others should run now, as `pass_on` lets them."""
-        return time.monotonic() - self._since >= _TURN_SECONDS
-
-    async def pass_on(self) -> None:
-        """Let others run; then another turn begins."""
-        yield_interpreter()
-        await asyncio.sleep(0)
-        self._since = time.monotonic()
+async def give_way(since: float) -> float:
+    """Let others run if this task has run for long: other tasks, and worker threads, which could wait for the interpreter for seconds, as
+    an event loop takes it back at once. Returns since when this task has run."""
+    if time.monotonic() - since < _TURN_SECONDS:
+        return since
+    yield_interpreter()
+    await asyncio.sleep(0)
+    return time.monotonic()
 
 
 @final
