@@ -23,7 +23,7 @@ except ImportError as error:
 
 from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
 from ._grpc.http import Calls
-from ._grpc.method import Method, Reply
+from ._grpc.messages import Method, Reply
 from ._grpc.stream import STREAM, Receive, Write, stream_exchange
 from ._protocol.datatypes import Buffer
 from ._protocol.effects import Steps

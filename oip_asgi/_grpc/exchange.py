@@ -24,10 +24,8 @@ from .._serving.faults import own_fault
 from .._serving.pipeline import answered, opened
 from .._serving.record import record_unknown
 from . import repository, shared_memory
-from .documents import fill
 from .infer import GRPCForm
-from .messages import encode_metadata
-from .method import Method, Reply, refusal
+from .messages import Method, Reply, encode_metadata, fill, refusal
 from .stream import Receive, Write
 from .wire import has_more_fields
 

@@ -24,7 +24,7 @@ from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .exchange import respond
 from .frames import FrameReader, frame_head, trailers_frame
-from .method import Method, Reply, refusal
+from .messages import Method, Reply, refusal
 from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
 
 _NO_TRAILERS: Final = (
@@ -83,10 +83,9 @@ class Call(Incoming, kw_only=True):
         """One message of several, as it travels."""
         return b"".join(self._written([frame_head(len(message)), message]))
 
-    def ending(self, reply: Reply) -> tuple[bytes, Fields | None]:
-        """What the body has behind several messages, as it travels, and the trailers."""
-        fields = status_fields(reply.code, reply.details)
-        return (b"", fields) if self.protocol.has_trailers else (b"".join(self._written([trailers_frame(fields)])), None)
+    def end(self, reply: Reply) -> Answer:
+        """What is left of an answer after several messages."""
+        return self._ended([], [], 0, reply)
 
     def _written(self, parts: list[Buffer]) -> list[Buffer]:
         """Parts of the body as they travel."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._protocol.effects import Run, Steps
 from .._serving.engine import Engine
-from .documents import fill
+from .messages import fill
 
 
 def status(engine: Engine, request: Any, response: Any) -> Steps[None]:

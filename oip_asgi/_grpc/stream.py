@@ -24,7 +24,7 @@ from .._serving.faults import own_fault
 from .._serving.record import record_unknown
 from .._serving.stream import Stream, handed_to
 from .infer import GRPCForm
-from .method import Method, Reply, as_text, refusal
+from .messages import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2_grpc
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from tests.support.grpc_ways import Client
 from tests.table.vectors import Vector
 

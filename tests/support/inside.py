@@ -16,7 +16,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from oip_asgi._grpc import exchange as grpc_exchange
 from oip_asgi._grpc import infer as grpc_infer
 from oip_asgi._grpc import messages as grpc_messages
-from oip_asgi._grpc.method import Method, Reply
+from oip_asgi._grpc.messages import Method, Reply
 from oip_asgi._grpc.stream import stream_exchange
 from oip_asgi._http import exchange as http_exchange
 from oip_asgi._http.request import Head

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi._json.data import from_json
 from oip_asgi._protocol.datatypes import dtype_of
 from oip_asgi._protocol.errors import InferenceError

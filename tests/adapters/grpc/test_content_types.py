@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi._protocol.datatypes import dtype_of
 from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
 from tests.support.asking import error

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from tests.support.grpc_demo import TWO_FLOATS, fp32, logged
 from tests.support.grpc_ways import SERVICE, Client, Serving, wire_request
 from tests.support.inside import break_encoding

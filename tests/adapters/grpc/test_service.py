@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi.grpc import add_to_server
 from tests.support.grpc_demo import TWO_FLOATS, demo_server, fp32, health_of, raw_input, typed_input
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, Serving, blocking, made, wire_request

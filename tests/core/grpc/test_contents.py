@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi._grpc.wire import bytes_head
 from oip_asgi._protocol.datatypes import Buffer
 from oip_asgi._protocol.limits import MAX_QUESTION

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi._protocol.datatypes import DTYPES, dtype_of
 from oip_asgi._protocol.tensor_bytes import to_raw
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer
-from oip_asgi._grpc.contents import TYPED
+from oip_asgi._grpc.messages import TYPED
 from oip_asgi._grpc.wire import bytes_head, split
 from oip_asgi._protocol.datatypes import DTYPES, Array, datatype_of, dtype_of
 from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
