@@ -23,10 +23,9 @@ from ._http.request import Head
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
-from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, MethodsByPath
-from .asgi import AnyASGIApp, ClientOf, own_lifespan, path_of
+from .asgi import AnyASGIApp, Client, answer_other, path_of
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class OIPGRPCApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._answer_other(scope, receive, send)
+            await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
         path = _method_of(scope, self.paths)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope)
@@ -86,19 +85,13 @@ class OIPGRPCApp:
             if isinstance(call, Call):
                 await self._stream(call, converse, receive, send, carried)
                 return
-        steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
+        steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), Client(receive, send, self._runtime)
         try:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
         assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
         await _send(answer, send, carried)
-
-    async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
-        else:
-            await own_lifespan(self._server, receive, send)
 
     async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
@@ -116,7 +109,7 @@ class OIPGRPCApp:
         if carried is not None:
             carried["fields"] = []
         await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
-        requests = _Requests(receive, reader, self._runtime)
+        requests = _Requests(Client(receive, send, self._runtime), reader)
         with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
             try:
                 answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
@@ -213,11 +206,10 @@ def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 class _Requests:
     """The messages that a client sends, and then the message that it has gone."""
 
-    def __init__(self, receive: Receive, reader: FrameReader, runtime: Runtime) -> None:
+    def __init__(self, client: Client, reader: FrameReader) -> None:
         self.error: InferenceError | None = None
-        self._receive = receive
+        self._client = client
         self._reader = reader
-        self._runtime = runtime
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_taken = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read())
@@ -244,12 +236,12 @@ class _Requests:
 
     async def _read(self) -> None:
         more = True
-        while more and (message := await self._receive())["type"] != "http.disconnect":
+        while more and (message := await self._client.receive())["type"] != "http.disconnect":
             more = message.get("more_body", False)
             if self.error is None:
                 await self._take(message.get("body", b""), is_last=not more)
         if not more:
-            await until_gone(ClientOf(self._receive, self._runtime).is_gone)
+            await until_gone(self._client.is_gone)
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
         """Take the messages out of a chunk, those of each part when the ones before are taken."""
@@ -272,6 +264,6 @@ class _Requests:
 
     async def _feed(self, part: bytes) -> None:
         if self._reader.is_compressed:
-            await self._runtime.run(Run(partial(self._reader.feed, part), "conversion"))
+            await self._client.runtime.run(Run(partial(self._reader.feed, part), "conversion"))
         else:
             self._reader.feed(part)

@@ -48,8 +48,6 @@ AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 _logger: Final = logging.getLogger("oip_asgi")
 
-_NOT_HERE: Final = "OIPApp answers HTTP only"
-
 
 class OIPApp:
     """An ASGI application that speaks the Open Inference Protocol, to be mounted in another one.
@@ -92,10 +90,8 @@ class OIPApp:
                 if host is not self._host:
                     self._meet(host)
                 await self.answer(scope, receive, send, rest)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await own_lifespan(self._server, receive, send)
+            await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -104,7 +100,7 @@ class OIPApp:
             path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
-        client = _StreamClient(receive, runtime, send)
+        client = Client(receive, send, runtime)
         try:
             answer = await advance_async(exchange(engine, head), runtime, client.read, client.is_gone, client.write)
         except ClientGone:
@@ -312,11 +308,14 @@ def path_of(scope: Scope) -> str:
     return path
 
 
-class ClientOf(msgspec.Struct, eq=False):
-    """The client of one request: its body comes first, and then the message that it has gone."""
+class Client(msgspec.Struct, eq=False):
+    """The client of one request: its body comes first, and then the message that it has gone. It may be sent its answer in pieces."""
 
     receive: Receive
+    send: Send
     runtime: Runtime
+    has_begun: bool = False
+    is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
         """Feed what comes into the body."""
@@ -339,14 +338,6 @@ class ClientOf(msgspec.Struct, eq=False):
         """Wait for the next word, and tell whether it is that."""
         return bool((await self.receive())["type"] == "http.disconnect")
 
-
-class _StreamClient(ClientOf):
-    """A client that may be sent its answer in pieces."""
-
-    send: Send
-    has_begun: bool = False
-    is_stuck: bool = False
-
     async def write(self, piece: Piece) -> None:
         """Send a piece."""
         if self.is_stuck:  # part of the one before may have left
@@ -362,7 +353,15 @@ class _StreamClient(ClientOf):
         self.is_stuck = False
 
 
-async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
+    """Answer what is no request: refuse a websocket for a reason, or start and stop the server."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000, "reason": reason})
+    else:
+        await _own_lifespan(server, receive, send)
+
+
+async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
     if not received:
         await receive()
     async with server.lifespan():
@@ -397,4 +396,4 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await own_lifespan(server, receive, send, received=received)
+        await _own_lifespan(server, receive, send, received=received)

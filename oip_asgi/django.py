@@ -73,10 +73,10 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
         path = _behind(request, path)
-        answer = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
-        if isinstance(answer, wsgi.Streamed) and not isinstance(request, ASGIRequest):
-            return StreamingHttpResponse(answer, status=answer.status, headers=_headers(answer))
-        return _response(answer)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+        answer, body = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
+        if type(answer) is Start and not isinstance(request, ASGIRequest):
+            return StreamingHttpResponse(body, status=answer.status, headers=_headers(answer))
+        return _response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
         path = _behind(request, path)
@@ -87,7 +87,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         steps, threads = exchange(engine, _head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
-            return _response(answer)
+            return _response(answer, (message for message, _ in answer.messages()))
         assert type(answer) is Start  # before any piece
         pieces = pieces_async(steps, threads, answer)
         await anext(pieces)  # the head
@@ -214,12 +214,12 @@ def _stream(request: HttpRequest) -> Any:
     return request
 
 
-def _response(response: Response | wsgi.Streamed) -> HttpResponse:
-    made = HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+def _response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
+    made = HttpResponse(body, status=response.status, headers=_headers(response))
     if not wsgi.has_type(response):
         del made["Content-Type"]
     return made
 
 
-def _headers(response: Response | wsgi.Streamed | Start) -> dict[str, str]:
+def _headers(response: Response | Start) -> dict[str, str]:
     return dict(wsgi.headers(response))

@@ -1,14 +1,14 @@
 """The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`,
-`messages` and `read`.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`
+and `read`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 from werkzeug.datastructures import EnvironHeaders
@@ -56,8 +56,9 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        response = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
-        return respond(response, start_response)
+        response, body = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
+        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
+        return body
 
 
 class OIPWSGIMiddleware:
@@ -113,65 +114,31 @@ def _mount(environ: WSGIEnvironment, head: Head) -> str:
     return _decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
-@final
-class Streamed:
-    """A response in pieces, as its body: an iterator, whose next piece is made when it is asked for.
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> tuple[Response | Start, Iterator[bytes]]:
+    """Answer a request in this thread: the response's head, and its body as WSGI and its frameworks take it.
 
-    Args:
-        start: The response's head.
-        driver: What makes the pieces.
+    If that is a `Start`, each piece is made when it is asked for, and closing the body ends them. Servers do that at the end, and when the
+    client has gone.
     """
-
-    def __init__(self, start: Start, driver: Driver[Response]) -> None:
-        self.status = start.status
-        self.headers = start.headers
-        self._pieces = pieces(driver, start)
-        next(self._pieces)  # the head
-
-    def __iter__(self) -> Streamed:
-        return self
-
-    def __next__(self) -> bytes:
-        data: bytes = next(self._pieces)
-        return data
-
-    def close(self) -> None:
-        """Make no more pieces. Servers call it at the end, and when the client has gone."""
-        self._pieces.close()
-
-
-def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
-    """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
     engine, runtime = server._inside
     driver = Driver(exchange(engine, head), runtime, read)
     answer = driver.advance()
     if type(answer) is Response:
-        return answer
+        return answer, (message for message, _ in answer.messages())
     assert type(answer) is Start  # before any piece
-    return Streamed(answer, driver)
+    body = pieces(driver, answer)
+    next(body)  # the head
+    return answer, body
 
 
-def respond(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
-    """Hand a response's head to the server, and return its body."""
-    start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-    return messages(response)
-
-
-def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
+def headers(response: Response | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def has_type(response: Response | Streamed) -> bool:
+def has_type(response: Response | Start) -> bool:
     """Whether a response says what its body is. One that is empty does not, and frameworks call that HTML."""
     return b"content-type" in dict(response.headers)
-
-
-def messages(response: Response | Streamed) -> Iterator[bytes]:
-    """A response's body as WSGI and its frameworks take it. That of a response in pieces has to be closed."""
-    if isinstance(response, Streamed):
-        return response
-    return (message for message, _ in response.messages())
 
 
 def read(stream: Stream, body: Fed) -> Any:
