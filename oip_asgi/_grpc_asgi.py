@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 from urllib.parse import unquote
 
 from ._grpc.frames import FrameReader
-from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, begin
+from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
 from ._grpc.messages import refusal
 from ._grpc.protocols import Fields, metadata, protocol_of, timeout_of
 from ._hosts import check_server, drops_trailers
@@ -24,7 +24,7 @@ from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
-from ._services import Converse, MethodsByPath
+from ._services import Converse, Services
 from .asgi import AnyASGIApp, Client, answer_other, path_of
 from .server import InferenceServer
 
@@ -52,8 +52,16 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
-        self.paths = self._methods.service_paths
+        services = Services(_metadata, health=health, reflection=reflection)
+        self.paths = [f"/{name}" for name in services.names]
+        self._calls = Calls(
+            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.methods(name)}
+        )
+        self._conversations = {
+            f"/{name}/{method}": converse
+            for name in services.names
+            for method, converse in services.conversations(self._engine, name).items()
+        }
         self._host: object = None
         self._is_told = False
 
@@ -79,13 +87,13 @@ class OIPGRPCApp:
         has_trailers = carried is not None or _has_trailers(scope)
         if carried is None and has_trailers and scope.get("app") is not self._host:
             self._meet(scope)
-        converse = self._methods.conversations.get(path)
+        converse = self._conversations.get(path)
         if converse is not None:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
                 await self._stream(call, converse, receive, send, carried)
                 return
-        steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), Client(receive, send, self._runtime)
+        steps, client = self._calls.answer(head, has_trailers=has_trailers), Client(receive, send, self._runtime)
         try:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
@@ -99,7 +107,7 @@ class OIPGRPCApp:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
-            await _send(self._methods.calls.refused(call, error), send, carried)
+            await _send(self._calls.refused(call, error), send, carried)
             return
 
         async def write(message: bytes) -> None:

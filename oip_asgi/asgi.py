@@ -28,8 +28,7 @@ from ._hosts import (
 )
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
-from ._http.paths import behind, encoded, prefix_of
-from ._http.request import Head
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, not_under
 from ._protocol.effects import Fed, Piece, Run, Start
 from ._runtime.drive import advance_async
@@ -82,7 +81,7 @@ class OIPApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = path_of(scope) if scope.get("root_path") else scope["path"]
-            rest = behind(path, self._prefix) if self._prefix else path
+            rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
             else:
@@ -97,7 +96,7 @@ class OIPApp:
         """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
-            path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
+            path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
         client = Client(receive, send, runtime)
@@ -249,16 +248,21 @@ class OIPMiddleware:
             )
         self._app = OIPApp(server, path=path)
         self._prefix = prefix_of(path)
-        self._host = _beside(app, _grpc_app(server)) if grpc else app
+        self._host = app
+        self._grpc_app = _grpc_app(server) if grpc else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = behind(path_of(scope), self._prefix)
-            if path is not None:
-                await self._app.answer(scope, receive, send, path)
+            path = path_of(scope)
+            rest, grpc_app = path_under(path, self._prefix), self._grpc_app
+            if rest is not None:
+                await self._app.answer(scope, receive, send, rest)
+                return
+            if grpc_app is not None and any(path_under(path, service) is not None for service in grpc_app.paths):
+                await grpc_app(scope, receive, send)
                 return
         await self._host(scope, receive, send)
 
@@ -267,18 +271,6 @@ def _grpc_app(server: InferenceServer) -> OIPGRPCApp:
     from .grpc import OIPGRPCApp
 
     return OIPGRPCApp(server)
-
-
-def _beside(host: AnyASGIApp, grpc_app: OIPGRPCApp) -> AnyASGIApp:
-    """An application with gRPC's services beside its own paths."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and any(behind(path_of(scope), path) is not None for path in grpc_app.paths):
-            await grpc_app(scope, receive, send)
-        else:
-            await host(scope, receive, send)
-
-    return app
 
 
 def _mount(prefix: str, head: Head) -> str:
@@ -302,7 +294,7 @@ def path_of(scope: Scope) -> str:
         return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
-        rest = behind(path, prefix)
+        rest = path_under(path, prefix)
         if rest is not None:
             return rest
     return path

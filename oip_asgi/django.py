@@ -31,8 +31,7 @@ except ImportError as error:
 from . import wsgi
 from ._asgiref import lend_thread
 from ._http.exchange import FIRST_SEGMENTS, exchange
-from ._http.paths import encoded
-from ._http.request import Head
+from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start
 from ._runtime.drive import advance_async, pieces_async
@@ -197,7 +196,7 @@ def _head(request: HttpRequest, path: str) -> Head:
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head.path, head.body_is_bounded = encoded(path, target), True
+        head.path, head.body_is_bounded = encode_path(path, target), True
     return head
 
 

@@ -18,7 +18,7 @@ from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._http.paths import prefix_of
+from ._http.request import prefix_of
 from ._protocol.effects import Fed, Start
 from ._protocol.errors import TooLarge
 from .server import InferenceServer

@@ -15,7 +15,7 @@ from . import _docs
 from ._codecs.registry import AnyCodec, Codecs
 from ._docs.openapi import openapi
 from ._hosts import check_mounts
-from ._http.paths import prefix_of
+from ._http.request import prefix_of
 from ._models.callables import kind_of
 from ._models.loader import LoadParameters
 from ._models.model import Model

@@ -17,8 +17,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
-from ._http.paths import behind, encoded, prefix_of
-from ._http.request import Head
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
 from ._protocol.effects import Fed, Start
 from ._protocol.errors import InvalidRequest
@@ -82,7 +81,7 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = behind(_path(environ), self._prefix)
+        path = path_under(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
@@ -101,7 +100,7 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """A request's head from its `environ`, for a path behind the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
-        path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
+        path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
