@@ -185,7 +185,8 @@ class _Stream:
             except BaseException as error:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
-                    self._end = self._end or refusal(ModelFailed(f"{getattr(form, "model", "a request")} failed: it {did}"))
+                    model = getattr(form, "model", "a request")
+                    self._end = self._end or refusal(ModelFailed(f"{model} failed: it {did}"))
                     self._news.set()
                 raise
             else:
