@@ -65,7 +65,7 @@ class OIPGRPCApp:
         self._host: object = None
         self._is_told = False
 
-    def _meet(self, scope: Scope) -> None:
+    def _check_host(self, scope: Scope) -> None:
         """Look at the application that a call over HTTP/2 comes through."""
         if not _is_grpc(scope["headers"]):
             return
@@ -86,7 +86,7 @@ class OIPGRPCApp:
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
         if carried is None and has_trailers and scope.get("app") is not self._host:
-            self._meet(scope)
+            self._check_host(scope)
         converse = self._conversations.get(path)
         if converse is not None:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
@@ -98,7 +98,7 @@ class OIPGRPCApp:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
-        assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
+        assert type(answer) is Answer  # one message is answered with one, without pieces
         await _send(answer, send, carried)
 
     async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
@@ -107,11 +107,11 @@ class OIPGRPCApp:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
-            await _send(self._calls.refused(call, error), send, carried)
+            await _send(self._calls.refuse(call, error), send, carried)
             return
 
         async def write(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
+            await send({"type": "http.response.body", "body": call.frame(message), "more_body": True})
             await asyncio.sleep(0)  # a server may take all at once: other tasks run after each, as the requests of a call share it
 
         if carried is not None:
@@ -160,7 +160,7 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _method_of(scope: Scope, services: Collection[str]) -> str:
-    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path behind the mount."""
+    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path below the mount."""
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
         # Litestar has added the slash, and cut off its mount's part without a word

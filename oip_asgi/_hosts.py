@@ -28,7 +28,7 @@ def is_framework(value: object, package: str, name: str) -> bool:
     return any(kind.__module__.partition(".")[0] == package and kind.__name__ == name for kind in type(value).__mro__)
 
 
-def called(value: object) -> str:
+def describe(value: object) -> str:
     """What an error calls a value: its class, or the class itself."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -39,7 +39,7 @@ def called(value: object) -> str:
 def check_server(server: object, taker: str, written: str) -> None:
     """Check that something is an `InferenceServer`."""
     if not is_framework(server, "oip_asgi", "InferenceServer"):
-        raise TypeError(f"{taker} takes an InferenceServer, not {called(server)}: write {written}")
+        raise TypeError(f"{taker} takes an InferenceServer, not {describe(server)}: write {written}")
 
 
 def check_asgi(app: object, written: str) -> None:
@@ -48,17 +48,17 @@ def check_asgi(app: object, written: str) -> None:
         instead = 'OIPWSGIMiddleware(application, server, "/v2")'
         if is_framework(app, "flask", "Flask"):
             instead = "app.register_blueprint(oip_asgi.flask.blueprint(server)), or app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)"
-        raise TypeError(f"{called(app)} is a WSGI application, and this is for ASGI: write {instead}")
+        raise TypeError(f"{describe(app)} is a WSGI application, and this is for ASGI: write {instead}")
     if not callable(app) or isinstance(app, type):
-        raise TypeError(f"{called(app)} is no ASGI application: write {written}")
+        raise TypeError(f"{describe(app)} is no ASGI application: write {written}")
 
 
 def check_wsgi(app: object, written: str) -> None:
     """Check that something may be a WSGI application."""
     if _is_asgi(app):
-        raise TypeError(f'{called(app)} is an ASGI application, and this is for WSGI: write OIPMiddleware(app, server, "/v2")')
+        raise TypeError(f'{describe(app)} is an ASGI application, and this is for WSGI: write OIPMiddleware(app, server, "/v2")')
     if not callable(app) or isinstance(app, type):
-        raise TypeError(f"{called(app)} is no WSGI application: write {written}")
+        raise TypeError(f"{describe(app)} is no WSGI application: write {written}")
 
 
 def check_installs_in(app: object) -> None:
@@ -77,7 +77,7 @@ def check_installs_in(app: object) -> None:
         instead = 'write OIPApp(server).install(app, "/v2"), with the application itself'
     else:
         instead = 'for WSGI applications, write OIPWSGIMiddleware(application, server, "/v2")'
-    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {called(app)}: {instead}")
+    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {describe(app)}: {instead}")
 
 
 def _is_asgi(app: object) -> bool:

@@ -69,7 +69,7 @@ class OIPApp:
         self._mount = partial(_mount, self._prefix)
         self._host: object = None
 
-    def _meet(self, host: object) -> None:
+    def _check_host(self, host: object) -> None:
         """Look at the application that it turns out to be mounted in."""
         self._host = host
         if dependencies_around(host, self):
@@ -87,13 +87,13 @@ class OIPApp:
             else:
                 host = scope.get("app")
                 if host is not self._host:
-                    self._meet(host)
+                    self._check_host(host)
                 await self.answer(scope, receive, send, rest)
         else:
             await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
+        """Answer an HTTP request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
@@ -283,7 +283,7 @@ def _mount(prefix: str, head: Head) -> str:
 
 
 def path_of(scope: Scope) -> str:
-    """The path behind the mount.
+    """The path below the mount.
 
     Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
     application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.

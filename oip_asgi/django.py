@@ -41,12 +41,12 @@ from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
-_BEHIND: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
-"""Everything behind "v2". Behind "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
+_BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
+"""Everything after "v2". After "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
 
 
 def urls(server: InferenceServer) -> list[URLPattern]:
-    """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
+    """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash after `v2`.
 
     With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
     clients do not follow, and `manage.py check` says so. The patterns need a prefix: at the root of a project, `OIPMiddleware` or
@@ -71,14 +71,14 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        path = _behind(request, path)
+        path = _path_below(request, path)
         answer, body = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_headers(answer))
         return _response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        path = _behind(request, path)
+        path = _path_below(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
@@ -102,13 +102,13 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
 
 class _Pattern(URLPattern):
-    """Matches what is behind a prefix with or without a slash at its end."""
+    """Matches what comes after a prefix with or without a slash at its end."""
 
     def __init__(self, server: InferenceServer, view: _View, async_view: _View) -> None:
         self._server = server
         self._views = (view, async_view)
         self._chosen: tuple[int, _View] = (-1, view)
-        super().__init__(RegexPattern(_BEHIND, is_endpoint=True), view)
+        super().__init__(RegexPattern(_BELOW, is_endpoint=True), view)
 
     @property
     def callback(self) -> _View:
@@ -167,8 +167,8 @@ def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
         )
 
 
-def _behind(request: HttpRequest, path: str) -> str:
-    """What is behind the mount, where the prefix may have taken the slash."""
+def _path_below(request: HttpRequest, path: str) -> str:
+    """What is below the mount, where the prefix may have taken the slash."""
     if not path or path.startswith("/"):
         return path
     if not request.path_info.removesuffix(path).endswith("/"):

@@ -16,9 +16,9 @@ from ._grpc.exchange import exchange
 from ._grpc.messages import Method
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
-from ._hosts import called, check_server
+from ._hosts import check_server, describe
 from ._protocol.effects import Signal
-from ._runtime.blocking import drive, written
+from ._runtime.blocking import drive, iterate_written
 from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
@@ -56,7 +56,7 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     """
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
-        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {called(grpc_server)}: write {_ADD}")
+        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}")
     services = Services(_metadata, health=health, reflection=reflection)
     grpc_server.add_generic_rpc_handlers([_handler(server, services, name, grpc_server) for name in services.names])
 
@@ -139,7 +139,7 @@ def _blocking_stream(
             except Exception:  # the call has ended
                 return None
 
-        reply = yield from written(partial(converse, context, receive), runtime, end)
+        reply = yield from iterate_written(partial(converse, context, receive), runtime, end)
         if reply is not None and reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
 

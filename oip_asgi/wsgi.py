@@ -54,7 +54,7 @@ class OIPWSGIApp:
         return self.answer(environ, start_response, _path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
-        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
+        """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
         response, body = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
         return body
@@ -88,16 +88,16 @@ class OIPWSGIMiddleware:
 
 
 def _path(environ: WSGIEnvironment) -> str:
-    return _decoded(environ.get("PATH_INFO", ""))
+    return _decode(environ.get("PATH_INFO", ""))
 
 
-def _decoded(value: str) -> str:
+def _decode(value: str) -> str:
     """A path as text: WSGI hands bytes over as latin-1."""
     return value.encode("latin-1").decode(errors="replace")
 
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
-    """A request's head from its `environ`, for a path behind the mount that is already known."""
+    """A request's head from its `environ`, for a path below the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
@@ -110,7 +110,7 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
 
 def _mount(environ: WSGIEnvironment, head: Head) -> str:
     """The path of the mount as clients see it: all that is in front of the request's own."""
-    return _decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
+    return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
 def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> tuple[Response | Start, Iterator[bytes]]:

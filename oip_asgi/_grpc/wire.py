@@ -139,7 +139,7 @@ def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
-    """The number at `position`, whose last byte may begin so many bits behind its start, and where it ends."""
+    """The number at `position`, whose last byte may begin so many bits after its start, and where it ends."""
     number = shift = 0
     while view[position] & 0x80:
         if shift == max_shift:
@@ -150,7 +150,7 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
 
 
 def bytes_head(field: int, size: int) -> bytes:
-    """What to put behind a serialized message, and `size` bytes behind that, so that a bytes field has them as one more value."""
+    """What to put after a serialized message, and `size` bytes after that, so that a bytes field has them as one more value."""
     tag = field << 3 | BYTES
     return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _number(tag) + _number(size)
 

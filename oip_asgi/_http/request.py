@@ -31,7 +31,7 @@ class Head(msgspec.Struct):
 
     Args:
         method: The HTTP method, in capitals.
-        path: What is behind the mount, percent-encoded, without the query.
+        path: What is below the mount, percent-encoded, without the query.
         headers: Names in lower case.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.

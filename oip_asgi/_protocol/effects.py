@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 Work: TypeAlias = Literal["model", "hook", "conversion"]
 """What a function does, which says where it runs under an event loop: a model's call in a worker thread; a hook such as `load=` in threads
-of its own, so that it never queues behind models; the decoding or encoding of a large body in a few threads."""
+of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
 
 
 @final

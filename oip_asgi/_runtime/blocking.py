@@ -235,7 +235,7 @@ async def _wait_undisturbed(asked: asyncio.Event, background: BackgroundLoop) ->
         task.cancel()
 
 
-def written(
+def iterate_written(
     begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Steps[T]], runtime: Runtime, ended: Signal
 ) -> Generator[M, None, T | None]:
     """What steps write, made on the background event loop, for this thread. None if `ended` is set before they return, or the loop ends."""

@@ -105,12 +105,13 @@ async def give_way(since: float) -> float:
 class Watch:
     """Ends what a task awaits at a deadline, or when the client has gone. Watches the client from the first wait for it until `end`."""
 
-    __slots__ = ("_gone", "_has_gone", "_limit", "_timer", "_watcher")
+    __slots__ = ("_gone", "_has_gone", "_reason", "_task", "_timer", "_watcher")
 
     def __init__(self, gone: Gone | None) -> None:
         self._gone = gone
         self._has_gone = False
-        self._limit: asyncio.Timeout | None = None
+        self._reason: Any = None  # ClientGone or DeadlinePassed
+        self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -119,8 +120,10 @@ class Watch:
         if self._has_gone and for_client:
             work.close()
             raise ClientGone
-        raised: Exception | None = None
-        limit: asyncio.Timeout | None = None
+        task = asyncio.current_task()
+        assert task is not None  # a coroutine of ours is always some task's
+        raised: BaseException | None = None
+        timer: asyncio.TimerHandle | None = None
         try:
             try:
                 rest = _rest(work, work.send(None))
@@ -130,34 +133,38 @@ class Watch:
             for_client = for_client and self._gone is not None
             if deadline == math.inf and not for_client:
                 return await rest
-            loop = asyncio.get_running_loop()
+            # not by `asyncio.timeout`, which costs each short call two microseconds
+            loop, cancelled_before = asyncio.get_running_loop(), task.cancelling()
+            if deadline != math.inf:
+                timer = loop.call_later(max(0.0, deadline - time.monotonic()), self._stop, task, DeadlinePassed)
             if for_client and self._timer is None:
                 self._timer = loop.call_later(_UNWATCHED_SECONDS, self.begin)
-            async with asyncio.timeout_at(None if deadline == math.inf else loop.time() + deadline - time.monotonic()) as limit:
-                self._limit = limit if for_client else None
-                try:
-                    result = await rest
-                except Exception as error:
-                    if not limit.expired():
-                        raise
-                    raised = error  # on its way out, after it was cancelled
-                finally:
-                    for_client, self._limit = for_client and self._limit is None, None  # whether it was the client who ended it
-            if not limit.expired():
-                return result
-        except TimeoutError:
-            if limit is None or not limit.expired():
-                raise
+            self._reason, self._task = None, task if for_client else None
+            try:
+                result = await rest
+                if self._reason is None or task.uncancel() > cancelled_before:
+                    return result
+            except (Exception, asyncio.CancelledError) as error:
+                if self._reason is None or task.uncancel() > cancelled_before:
+                    raise
+                raised = error
+            # after it was stopped, that is its end in order, or another error on its way out
+            raise self._reason from raised if isinstance(raised, Exception) else None
         except asyncio.CancelledError as error:
-            if _task().cancelling():
+            if task.cancelling():
                 raise
             raise CancelledWithin from error
         finally:
-            del limit  # it knows the task, and what the task ends with knows this frame: together they would live until the next collection
-        try:
-            raise (ClientGone if for_client else DeadlinePassed) from raised
-        finally:
-            del raised  # as above
+            self._task = None
+            if timer is not None:
+                timer.cancel()
+            # what it ends with knows this frame, and they know that: together they would live until the next garbage collection
+            del task, raised
+
+    def _stop(self, task: asyncio.Task[Any], reason: type[ClientGone | DeadlinePassed]) -> None:
+        if self._reason is None:
+            self._reason = reason
+            task.cancel()
 
     def begin(self) -> None:
         """Watch the client from now on."""
@@ -167,9 +174,8 @@ class Watch:
     async def _watch(self, gone: Gone) -> None:
         await until_gone(gone)
         self._has_gone = True
-        limit, self._limit = self._limit, None
-        if limit is not None and not limit.expired():
-            limit.reschedule(asyncio.get_running_loop().time())
+        if self._task is not None:
+            self._stop(self._task, ClientGone)
 
     async def end(self) -> None:
         """Watch no longer."""
@@ -196,15 +202,10 @@ async def until_gone(gone: Gone) -> None:
         with suppress(Exception):
             if await gone():
                 return
-        if _task().cancelling():  # and `gone` took that for something else
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # and `gone` took that for something else
             raise asyncio.CancelledError
         await asyncio.sleep(_ASKED_AGAIN_SECONDS)
-
-
-def _task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None  # a coroutine of ours is always some task's
-    return task
 
 
 @coroutine
