@@ -39,6 +39,7 @@ from .background import BackgroundLoop, Outbox
 from .drive import advance_async, drive_async
 from .faults import call_here
 from .runtime import Runtime
+from .threads import waiting
 from .waiting import ClientGone, attend, wait_for, wait_until_set
 
 T = TypeVar("T")
@@ -120,7 +121,7 @@ class Driver(Generic[T]):
         return answer
 
     def _take(self, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
-        with self._runtime.waiting():
+        with waiting():
             piece = outbox.take()
         if piece is not None:
             return piece
@@ -156,7 +157,7 @@ class Driver(Generic[T]):
             work = partial(drive, effect.part, runtime, gone=effect.unwanted)
             return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
         if type(effect) is Await:
-            with runtime.waiting():
+            with waiting():
                 return runtime.background.run(effect.function())
         assert type(effect) is Run or type(effect) is Wait
         gone = self._gone if effect.for_client else None
@@ -164,7 +165,7 @@ class Driver(Generic[T]):
             raise ClientGone
         if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
             return call_here(effect.function)
-        with runtime.waiting():
+        with waiting():
             if type(effect) is Wait:
                 return wait_for(effect.signal, effect.deadline, gone)
             if effect.after is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, final
@@ -72,17 +72,6 @@ class Runtime:
         future = _Outcome()
         future.add_done_callback(lambda _: ended.set())
         self._pools["hook"].submit(function, future)
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each
-        other."""
-        pools = [pool for pool in self._pools.values() if pool.begin_to_wait()]
-        try:
-            yield
-        finally:
-            for pool in pools:
-                pool.end_to_wait()
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""

@@ -12,7 +12,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any, Final, Protocol, final
 
@@ -44,11 +45,10 @@ class WorkerThreads:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: deque[tuple[float, Callable[..., Any], Callable[[], Any], Receiver]] = deque()
+        self._jobs: deque[tuple[Callable[..., Any], Callable[[], Any], Receiver]] = deque()
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
         self._is_stopping = False
-        self._idents: set[int] = set()
         self._waiting = 0
 
     def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
@@ -57,7 +57,7 @@ class WorkerThreads:
         run = copy_context().run
         with self._lock:
             self._is_stopping = False
-            self._jobs.append((now, run, function, receiver))
+            self._jobs.append((run, function, receiver))
             if is_patient and self._has_time(now):
                 return True
             self._add_thread()
@@ -86,42 +86,38 @@ class WorkerThreads:
             worker.since = time.monotonic()
             worker.wake.release()
         elif len(self._workers) < self._most + self._waiting:
-            worker = _Worker()
-            thread = worker.thread = threading.Thread(target=self._work, args=(worker,), name="oip_asgi worker", daemon=True)
+            worker = _Worker(self)
             try:
-                thread.start()  # it takes a job when the lock is free
+                worker.start()  # it takes a job when the lock is free
                 self._workers.add(worker)
             except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
                 if not self._workers:
                     self._jobs.pop()
                     raise
 
-    def begin_to_wait(self) -> bool:
-        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
-        if threading.get_ident() not in self._idents:
-            return False
+    @contextmanager
+    def without_one(self) -> Iterator[None]:
+        """Within this, one of the threads waits, and another may take its place."""
         with self._lock:
             self._waiting += 1
             if self._jobs:
                 self._add_thread()
-        return True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
 
-    def end_to_wait(self) -> None:
-        """The counterpart of `begin_to_wait`."""
-        with self._lock:
-            self._waiting -= 1
-
-    def _work(self, worker: _Worker) -> None:
-        self._idents.add(threading.get_ident())
+    def work(self, worker: _Worker) -> None:
+        """Do jobs, in the thread of a worker."""
         while True:
             receiver: Receiver | None = None
             with self._lock:
                 if self._jobs:
-                    _, run, function, receiver = self._jobs.popleft()
+                    run, function, receiver = self._jobs.popleft()
                     worker.since = time.monotonic()
                 elif self._is_stopping:
                     self._workers.discard(worker)
-                    self._idents.discard(threading.get_ident())
                     return
                 else:
                     self._idle.append(worker)
@@ -148,23 +144,30 @@ class WorkerThreads:
                 self._add_thread()
         deadline = time.monotonic() + _END_SECONDS
         for worker in workers:
-            if worker.thread is not threading.current_thread():
-                worker.thread.join(max(0.0, deadline - time.monotonic()))
+            if worker is not threading.current_thread():
+                worker.join(max(0.0, deadline - time.monotonic()))
 
 
 @final
-class _Worker:
+class _Worker(threading.Thread):
     """One thread, and the lock on which it sleeps."""
 
-    __slots__ = ("is_awake", "since", "thread", "wake")
-
-    thread: threading.Thread
-
-    def __init__(self) -> None:
+    def __init__(self, pool: WorkerThreads) -> None:
+        super().__init__(name="oip_asgi worker", daemon=True)
+        self.pool = pool
         self.is_awake = True
         self.since = time.monotonic()
         self.wake = threading.Lock()
         self.wake.acquire()
+
+    def run(self) -> None:
+        self.pool.work(self)
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each other."""
+    thread = threading.current_thread()
+    return thread.pool.without_one() if isinstance(thread, _Worker) else nullcontext()
 
 
 def call_after_fork(method: Callable[[], None]) -> None:
