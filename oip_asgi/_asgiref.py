@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[], Coroutine[Any, Any, T]], Callable[[Future[T]], object]]:
-    """What begins a coroutine that may use this thread, and what waits for it in this thread."""
+    """What begins a coroutine that may use this thread, and what waits in this thread for a future that it sets, or that it is."""
     thread = _Thread()
 
     async def borrow() -> T:
@@ -31,12 +31,13 @@ def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[
             return await begin()
         finally:
             executors.current = before  # before asgiref 3.9, the caller's own context has the same value
+            thread.end()
 
     return borrow, thread.serve
 
 
 class _Thread(Executor):
-    """The thread that calls `serve`, for as long as that lasts; later, the one in which asgiref runs what has no thread of its own."""
+    """The thread that calls `serve`, until `end`; later, the one in which asgiref runs what has no thread of its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -53,7 +54,7 @@ class _Thread(Executor):
 
     def serve(self, awaited: Future[Any]) -> None:
         """Run what is submitted until a future is done."""
-        awaited.add_done_callback(self._end)
+        awaited.add_done_callback(lambda _: self._jobs.put(None))
         noted = vars(SyncToAsync.threadlocal)  # where asgiref notes for this thread which event loop it works for
         before = dict(noted)
         try:
@@ -63,10 +64,10 @@ class _Thread(Executor):
             noted.clear()
             noted.update(before)
 
-    def _end(self, _: Future[Any]) -> None:
+    def end(self) -> None:
+        """The coroutine has ended. What waits for it is served to its end."""
         with self._lock:
             self._serves = False
-            self._jobs.put(None)
 
 
 def _run(future: Future[T], function: Callable[[], T]) -> None:

@@ -5,24 +5,27 @@ Knows scopes, messages and protobuf's classes, and no gRPC library.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 from urllib.parse import unquote
 
-from ._checks import check_server, drops_trailers
-from ._grpc.http import CANCELLED, Answer, Call, begin
-from ._grpc.method import Reply
+from ._grpc.frames import FrameReader
+from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
+from ._grpc.messages import refusal
 from ._grpc.protocols import Fields, metadata, protocol_of, timeout_of
-from ._grpc_asgi_stream import Requests, ending, in_turns
+from ._hosts import check_server, drops_trailers
 from ._http.request import Head
+from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
-from ._runtime.waiting import ClientGone
-from ._services import Converse, MethodsByPath
-from .asgi import AnyASGIApp, ClientOf, own_lifespan, path_of
+from ._runtime.waiting import ClientGone, attend, until_gone
+from ._services import Converse, Services
+from .asgi import AnyASGIApp, Client, answer_other, path_of
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -34,6 +37,13 @@ _EXTENSION: Final = "http.response.trailers"
 _CARRIED: Final = "oip_asgi.trailers"
 """The key in a scope of the `_Carried` that `TrailersMiddleware` has put there."""
 
+_Carried: TypeAlias = dict[Literal["fields"], Fields]
+"""The trailers of a response of gRPC, which `TrailersMiddleware` sends; empty for any other."""
+
+_PART: Final = 2**14
+"""Bytes of a body in which messages are looked for at once: all of them wait here, and what is compressed becomes larger. The others wait
+in the chunk, which is as large as the server likes, or on the connection."""
+
 
 class OIPGRPCApp:
     """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service."""
@@ -42,12 +52,20 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        self._methods = MethodsByPath(self._engine, _metadata, health=health, reflection=reflection)
-        self.paths = self._methods.service_paths
+        services = Services(_metadata, health=health, reflection=reflection)
+        self.paths = [f"/{name}" for name in services.names]
+        self._calls = Calls(
+            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.methods(name)}
+        )
+        self._conversations = {
+            f"/{name}/{method}": converse
+            for name in services.names
+            for method, converse in services.conversations(self._engine, name).items()
+        }
         self._host: object = None
         self._is_told = False
 
-    def _meet(self, scope: Scope) -> None:
+    def _check_host(self, scope: Scope) -> None:
         """Look at the application that a call over HTTP/2 comes through."""
         if not _is_grpc(scope["headers"]):
             return
@@ -61,33 +79,27 @@ class OIPGRPCApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._answer_other(scope, receive, send)
+            await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
         path = _method_of(scope, self.paths)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
         if carried is None and has_trailers and scope.get("app") is not self._host:
-            self._meet(scope)
-        converse = self._methods.conversations.get(path)
+            self._check_host(scope)
+        converse = self._conversations.get(path)
         if converse is not None:
             call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
             if isinstance(call, Call):
                 await self._stream(call, converse, receive, send, carried)
                 return
-        steps, client = self._methods.calls.answer(head, has_trailers=has_trailers), ClientOf(receive, self._runtime)
+        steps, client = self._calls.answer(head, has_trailers=has_trailers), Client(receive, send, self._runtime)
         try:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
-        assert type(answer) is Answer  # one message is answered with one, and hands on no pieces
+        assert type(answer) is Answer  # one message is answered with one, without pieces
         await _send(answer, send, carried)
-
-    async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": "OIPGRPCApp answers HTTP only"})
-        else:
-            await own_lifespan(self._server, receive, send)
 
     async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
@@ -95,38 +107,41 @@ class OIPGRPCApp:
             reader = call.reader(self._engine.max_body_bytes)
             deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
         except InferenceError as error:
-            await _send(self._methods.calls.refused(call, error), send, carried)
+            await _send(self._calls.refuse(call, error), send, carried)
             return
 
-        async def put(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": call.framed(message), "more_body": True})
+        async def write(message: bytes) -> None:
+            await send({"type": "http.response.body", "body": call.frame(message), "more_body": True})
+            await asyncio.sleep(0)  # a server may take all at once: other tasks run after each, as the requests of a call share it
 
         if carried is not None:
-            carried.fields = []
+            carried["fields"] = []
         await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
-        requests, write = Requests(receive, reader, self._runtime), in_turns(put)
-        answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
+        requests = _Requests(Client(receive, send, self._runtime), reader)
         with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
-            await _end(call, await ending(answering, requests, deadline), send, carried)
+            try:
+                answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
+                reply = await attend(answering, deadline, requests.is_gone)
+                if requests.error is not None and reply.code == "OK":
+                    reply = refusal(requests.error)
+            except DeadlinePassed:
+                reply = TOO_LATE
+            except ClientGone:
+                requests.check()
+                raise
+            finally:
+                await requests.end()
+            await _send(call.end(reply), send, carried, has_begun=True)
 
 
-async def _send(answer: Answer, send: Send, carried: _Carried | None) -> None:
+async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_begun: bool = False) -> None:
     response, trailers = answer.response, answer.trailers
-    if carried is not None:
-        carried.fields, trailers = trailers, None
-    await send(_start(response.status, response.headers, trailers is not None))
+    if carried is not None and trailers is not None:
+        carried["fields"], trailers = trailers, None
+    if not has_begun:
+        await send(_start(response.status, response.headers, trailers is not None))
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
-    if trailers is not None:
-        await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
-
-
-async def _end(call: Call, reply: Reply, send: Send, carried: _Carried | None) -> None:
-    """End a response whose messages have been sent."""
-    last, trailers = call.ending(reply)
-    if carried is not None:
-        carried.fields, trailers = trailers, None
-    await send({"type": "http.response.body", "body": last, "more_body": False})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
@@ -145,7 +160,7 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _method_of(scope: Scope, services: Collection[str]) -> str:
-    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path behind the mount."""
+    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path below the mount."""
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
         # Litestar has added the slash, and cut off its mount's part without a word
@@ -158,16 +173,6 @@ def _method_of(scope: Scope, services: Collection[str]) -> str:
     return sent if "%" in sent and not sent.endswith(path) else path
 
 
-@final
-class _Carried:
-    """The trailers of a response of gRPC that has begun, which `TrailersMiddleware` sends; None for any other."""
-
-    __slots__ = ("fields",)
-
-    def __init__(self) -> None:
-        self.fields: Fields | None = None
-
-
 class TrailersMiddleware:
     """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do."""
 
@@ -175,33 +180,25 @@ class TrailersMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _CARRIED not in scope and _has_trailers(scope) and _is_grpc(scope["headers"]):
-            carried = _Carried()
-            await self._app({**scope, _CARRIED: carried}, receive, _Sender(send, carried))
-        else:
+        if scope["type"] != "http" or _CARRIED in scope or not _has_trailers(scope) or not _is_grpc(scope["headers"]):
             await self._app(scope, receive, send)
+            return
+        carried: _Carried = {}
+        is_ours = False
 
+        async def send_with_trailers(message: Message) -> None:
+            nonlocal is_ours
+            if message["type"] == "http.response.start":
+                # what middleware answers instead has another type, such as 401, or a status of its own
+                headers = message.get("headers", ())
+                is_ours = "fields" in carried and _is_grpc(headers) and not any(name.lower() == b"grpc-status" for name, _ in headers)
+                if is_ours:
+                    message = {**message, "trailers": True}
+            await send(message)
+            if is_ours and message["type"] == "http.response.body" and not message.get("more_body", False):
+                await send({"type": _EXTENSION, "headers": carried["fields"], "more_trailers": False})
 
-@final
-class _Sender:
-    """Adds the trailers to a response."""
-
-    def __init__(self, send: Send, carried: _Carried) -> None:
-        self._send = send
-        self._carried = carried
-        self._is_ours = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            # what middleware answers instead has another type, such as 401, or a status of its own
-            headers = message.get("headers", ())
-            has_status = any(name.lower() == b"grpc-status" for name, _ in headers)
-            self._is_ours = self._carried.fields is not None and _is_grpc(headers) and not has_status
-            if self._is_ours:
-                message = {**message, "trailers": True}
-        await self._send(message)
-        if self._is_ours and message["type"] == "http.response.body" and not message.get("more_body", False):
-            await self._send({"type": _EXTENSION, "headers": self._carried.fields, "more_trailers": False})
+        await self._app({**scope, _CARRIED: carried}, receive, send_with_trailers)
 
 
 def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -211,3 +208,70 @@ def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
             protocol = protocol_of(value)
             return protocol is not None and protocol.has_trailers
     return False
+
+
+@final
+class _Requests:
+    """The messages that a client sends, and then the message that it has gone."""
+
+    def __init__(self, client: Client, reader: FrameReader) -> None:
+        self.error: InferenceError | None = None
+        self._client = client
+        self._reader = reader
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_taken = asyncio.Event()
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def next(self) -> bytes | None:
+        """The next message; None where there are no more."""
+        message = await self._messages.get()
+        self._is_taken.set()
+        return message
+
+    async def is_gone(self) -> bool:
+        """Wait until the client has gone, or cannot be read."""
+        await asyncio.wait([self._reading])
+        return True
+
+    def check(self) -> None:
+        """Raise what `receive` raised, where the client cannot be read."""
+        self._reading.result()
+
+    async def end(self) -> None:
+        """Read no more."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)  # which takes what it raised: asyncio would log it
+
+    async def _read(self) -> None:
+        more = True
+        while more and (message := await self._client.receive())["type"] != "http.disconnect":
+            more = message.get("more_body", False)
+            if self.error is None:
+                await self._take(message.get("body", b""), is_last=not more)
+        if not more:
+            await until_gone(self._client.is_gone)
+
+    async def _take(self, chunk: bytes, *, is_last: bool) -> None:
+        """Take the messages out of a chunk, those of each part when the ones before are taken."""
+        try:
+            for start in range(0, len(chunk), _PART):
+                while not self._messages.empty():
+                    self._is_taken.clear()
+                    await self._is_taken.wait()
+                try:
+                    await self._feed(chunk[start : start + _PART])
+                finally:  # there are messages in front of a wrong frame too
+                    for each in self._reader.take():
+                        self._messages.put_nowait(bytes(each))
+            if is_last:
+                self._reader.finish()
+                self._messages.put_nowait(None)
+        except InferenceError as error:
+            self.error = error
+            self._messages.put_nowait(None)
+
+    async def _feed(self, part: bytes) -> None:
+        if self._reader.is_compressed:
+            await self._client.runtime.run(Run(partial(self._reader.feed, part), "conversion"))
+        else:
+            self._reader.feed(part)

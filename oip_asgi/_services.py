@@ -10,7 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from ._checks import needs
+from ._hosts import needs
 
 try:
     from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
@@ -22,8 +22,7 @@ except ImportError as error:
     raise needs(error, "google.protobuf", "grpc-asgi") from error
 
 from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
-from ._grpc.http import Calls
-from ._grpc.method import Method, Reply
+from ._grpc.messages import Method, Reply
 from ._grpc.stream import STREAM, Receive, Write, stream_exchange
 from ._protocol.datatypes import Buffer
 from ._protocol.effects import Steps
@@ -54,8 +53,7 @@ class Services:
                 self._pool.Add(file)
                 if file.package == _V1:
                     self._pool.Add(_renamed(file))
-        self.unary = [SERVICE, HEALTH] if health else [SERVICE]
-        self.names = [*self.unary, *REFLECTION] if reflection else self.unary
+        self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self._metadata = metadata
 
     def methods(self, service: str) -> list[Method]:
@@ -66,14 +64,11 @@ class Services:
         methods = [_method(described[name], self._metadata) for name in METHODS[service]]
         return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
 
-    def method(self, service: str, name: str) -> Method:
-        """One method of a service, whatever it takes and answers."""
-        return _method(self._pool.FindServiceByName(service).methods_by_name[name], self._metadata)
-
     def conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
         """The methods of a service whose calls have any number of messages, both ways."""
         if service == SERVICE:
-            return {STREAM: partial(stream_exchange, engine, self.method(SERVICE, STREAM))}
+            described = self._pool.FindServiceByName(SERVICE).methods_by_name[STREAM]
+            return {STREAM: partial(stream_exchange, engine, _method(described, self._metadata))}
         if service in REFLECTION:
             return {"ServerReflectionInfo": partial(_reflect, partial(self.reflect, service))}
         return {}
@@ -105,23 +100,6 @@ class Services:
         except KeyError:
             _refuse(answer, _NOT_FOUND, "not found")
         return bytes(answer.SerializeToString())
-
-
-class MethodsByPath:
-    """What answers each method, by its path, for applications over HTTP."""
-
-    def __init__(self, engine: Engine, metadata: Metadata, *, health: bool, reflection: bool) -> None:
-        services = Services(metadata, health=health, reflection=reflection)
-        self.service_paths = [f"/{name}" for name in services.names]
-        """What the paths of each service begin with."""
-        self.unary = {f"/{name}/{method.name}": method for name in services.unary for method in services.methods(name)}
-        """The methods that answer one message with one."""
-        self.calls = Calls(engine, self.unary)
-        """What answers these."""
-        self.conversations = {
-            f"/{name}/{method}": converse for name in services.names for method, converse in services.conversations(engine, name).items()
-        }
-        """The methods whose calls have any number of messages."""
 
 
 def _reflect(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write: Write) -> Steps[Reply]:

@@ -5,7 +5,6 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -15,19 +14,26 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ._checks import check_asgi, check_installs_in, check_server, dependencies_around, dependencies_of, inner_applications, is_framework
-from ._dependencies import add_routes
 from ._docs.openapi import basis, merge
+from ._hosts import (
+    add_routes,
+    check_asgi,
+    check_installs_in,
+    check_reachable,
+    check_server,
+    dependencies_around,
+    dependencies_of,
+    inner_applications,
+    is_framework,
+)
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
-from ._http.paths import behind, encoded, prefix_of
-from ._http.request import Head
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, not_under
 from ._protocol.effects import Fed, Piece, Run, Start
-from ._routes import check_reachable
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone, until_gone
+from ._runtime.waiting import ClientGone
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -40,8 +46,6 @@ AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An application of any framework: each has its own types for the same three arguments."""
 
 _logger: Final = logging.getLogger("oip_asgi")
-
-_NOT_HERE: Final = "OIPApp answers HTTP only"
 
 
 class OIPApp:
@@ -65,7 +69,7 @@ class OIPApp:
         self._mount = partial(_mount, self._prefix)
         self._host: object = None
 
-    def _meet(self, host: object) -> None:
+    def _check_host(self, host: object) -> None:
         """Look at the application that it turns out to be mounted in."""
         self._host = host
         if dependencies_around(host, self):
@@ -77,36 +81,31 @@ class OIPApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = path_of(scope) if scope.get("root_path") else scope["path"]
-            rest = behind(path, self._prefix) if self._prefix else path
+            rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
                 await _send(not_under(path, self._prefix), send)
             else:
                 host = scope.get("app")
                 if host is not self._host:
-                    self._meet(host)
+                    self._check_host(host)
                 await self.answer(scope, receive, send, rest)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": _NOT_HERE})
         else:
-            await own_lifespan(self._server, receive, send)
+            await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """Answer an HTTP request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
+        """Answer an HTTP request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
-            path = encoded(path, None if raw_path is None else raw_path.decode("latin-1"))
+            path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
-        client = _StreamClient(receive, runtime, send)
+        client = Client(receive, send, runtime)
         try:
             answer = await advance_async(exchange(engine, head), runtime, client.read, client.is_gone, client.write)
         except ClientGone:
             answer = CLIENT_GONE
-        finally:
-            if client.watch is not None:
-                await client.leave(client.watch)
         assert type(answer) is Response  # `write` takes the pieces
-        if client.watch is None:
+        if not client.has_begun:
             await _send(answer, send)
         elif answer is STREAMED:
             with suppress(OSError):  # how servers say that the client has gone
@@ -249,16 +248,21 @@ class OIPMiddleware:
             )
         self._app = OIPApp(server, path=path)
         self._prefix = prefix_of(path)
-        self._host = _beside(app, _grpc_app(server)) if grpc else app
+        self._host = app
+        self._grpc_app = _grpc_app(server) if grpc else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = behind(path_of(scope), self._prefix)
-            if path is not None:
-                await self._app.answer(scope, receive, send, path)
+            path = path_of(scope)
+            rest, grpc_app = path_under(path, self._prefix), self._grpc_app
+            if rest is not None:
+                await self._app.answer(scope, receive, send, rest)
+                return
+            if grpc_app is not None and any(path_under(path, service) is not None for service in grpc_app.paths):
+                await grpc_app(scope, receive, send)
                 return
         await self._host(scope, receive, send)
 
@@ -267,18 +271,6 @@ def _grpc_app(server: InferenceServer) -> OIPGRPCApp:
     from .grpc import OIPGRPCApp
 
     return OIPGRPCApp(server)
-
-
-def _beside(host: AnyASGIApp, grpc_app: OIPGRPCApp) -> AnyASGIApp:
-    """An application with gRPC's services beside its own paths."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and any(behind(path_of(scope), path) is not None for path in grpc_app.paths):
-            await grpc_app(scope, receive, send)
-        else:
-            await host(scope, receive, send)
-
-    return app
 
 
 def _mount(prefix: str, head: Head) -> str:
@@ -291,7 +283,7 @@ def _mount(prefix: str, head: Head) -> str:
 
 
 def path_of(scope: Scope) -> str:
-    """The path behind the mount.
+    """The path below the mount.
 
     Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
     application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
@@ -302,17 +294,20 @@ def path_of(scope: Scope) -> str:
         return path
     application: str = scope.get("app_root_path", "").rstrip("/")
     for prefix in (mount, mount.removeprefix(application)):
-        rest = behind(path, prefix)
+        rest = path_under(path, prefix)
         if rest is not None:
             return rest
     return path
 
 
-class ClientOf(msgspec.Struct, eq=False):
-    """The client of one request: its body comes first, and then the message that it has gone."""
+class Client(msgspec.Struct, eq=False):
+    """The client of one request: its body comes first, and then the message that it has gone. It may be sent its answer in pieces."""
 
     receive: Receive
+    send: Send
     runtime: Runtime
+    has_begun: bool = False
+    is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
         """Feed what comes into the body."""
@@ -335,19 +330,11 @@ class ClientOf(msgspec.Struct, eq=False):
         """Wait for the next word, and tell whether it is that."""
         return bool((await self.receive())["type"] == "http.disconnect")
 
-
-class _StreamClient(ClientOf):
-    """A client that may be sent its answer in pieces. From the first one on, it is watched all the time."""
-
-    send: Send
-    watch: asyncio.Task[None] | None = None
-
     async def write(self, piece: Piece) -> None:
         """Send a piece."""
-        if self.watch is None:
-            self.watch = asyncio.create_task(until_gone(super().is_gone))
-        elif self.watch.done():  # fast items never wait, so nobody else would look
+        if self.is_stuck:  # part of the one before may have left
             raise ClientGone
+        self.has_begun = self.is_stuck = True
         try:
             if type(piece) is Start:
                 await self.send({"type": "http.response.start", "status": piece.status, "headers": [*piece.headers]})
@@ -355,20 +342,18 @@ class _StreamClient(ClientOf):
                 await self.send({"type": "http.response.body", "body": piece.piece, "more_body": True})
         except OSError:  # how servers say it
             raise ClientGone from None
-
-    async def is_gone(self) -> bool:
-        if self.watch is None:
-            return await super().is_gone()
-        await asyncio.wait([self.watch])
-        return True
-
-    async def leave(self, watch: asyncio.Task[None]) -> None:
-        """Watch no longer."""
-        watch.cancel()
-        await asyncio.wait([watch])
+        self.is_stuck = False
 
 
-async def own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
+    """Answer what is no request: refuse a websocket for a reason, or start and stop the server."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000, "reason": reason})
+    else:
+        await _own_lifespan(server, receive, send)
+
+
+async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
     if not received:
         await receive()
     async with server.lifespan():
@@ -403,4 +388,4 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await own_lifespan(server, receive, send, received=received)
+        await _own_lifespan(server, receive, send, received=received)

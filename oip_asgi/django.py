@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from asgiref.sync import sync_to_async
@@ -31,24 +31,22 @@ except ImportError as error:
 from . import wsgi
 from ._asgiref import lend_thread
 from ._http.exchange import FIRST_SEGMENTS, exchange
-from ._http.paths import encoded
-from ._http.request import Head
+from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start
-from ._runtime.drive import advance_async
-from ._runtime.pieces import pieces_async
+from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import Gone, signalled
+from ._runtime.waiting import wait_until_set
 from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
-_BEHIND: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
-"""Everything behind "v2". Behind "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
+_BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
+"""Everything after "v2". After "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
 
 
 def urls(server: InferenceServer) -> list[URLPattern]:
-    """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash behind `v2`.
+    """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash after `v2`.
 
     With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
     clients do not follow, and `manage.py check` says so. The patterns need a prefix: at the root of a project, `OIPMiddleware` or
@@ -73,14 +71,14 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        path = _behind(request, path)
-        answer = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
-        if isinstance(answer, wsgi.Streamed) and not isinstance(request, ASGIRequest):
-            return StreamingHttpResponse(answer, status=answer.status, headers=_headers(answer))
-        return _response(answer)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+        path = _path_below(request, path)
+        answer, body = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
+        if type(answer) is Start and not isinstance(request, ASGIRequest):
+            return StreamingHttpResponse(body, status=answer.status, headers=_headers(answer))
+        return _response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        path = _behind(request, path)
+        path = _path_below(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
@@ -88,7 +86,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         steps, threads = exchange(engine, _head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
-            return _response(answer)
+            return _response(answer, (message for message, _ in answer.messages()))
         assert type(answer) is Start  # before any piece
         pieces = pieces_async(steps, threads, answer)
         await anext(pieces)  # the head
@@ -104,13 +102,13 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
 
 class _Pattern(URLPattern):
-    """Matches what is behind a prefix with or without a slash at its end."""
+    """Matches what comes after a prefix with or without a slash at its end."""
 
     def __init__(self, server: InferenceServer, view: _View, async_view: _View) -> None:
         self._server = server
         self._views = (view, async_view)
         self._chosen: tuple[int, _View] = (-1, view)
-        super().__init__(RegexPattern(_BEHIND, is_endpoint=True), view)
+        super().__init__(RegexPattern(_BELOW, is_endpoint=True), view)
 
     @property
     def callback(self) -> _View:
@@ -169,8 +167,8 @@ def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
         )
 
 
-def _behind(request: HttpRequest, path: str) -> str:
-    """What is behind the mount, where the prefix may have taken the slash."""
+def _path_below(request: HttpRequest, path: str) -> str:
+    """What is below the mount, where the prefix may have taken the slash."""
     if not path or path.startswith("/"):
         return path
     if not request.path_info.removesuffix(path).endswith("/"):
@@ -184,11 +182,11 @@ class _RequestThread:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def run(self, effect: Run, _: Gone | None = None) -> Any:
+    async def run(self, effect: Run) -> Any:
         if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
             return await self._runtime.run(effect)
         if effect.after is not None:
-            await signalled(effect.after)
+            await wait_until_set(effect.after)
         return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 
@@ -198,7 +196,7 @@ def _head(request: HttpRequest, path: str) -> Head:
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
-        head.path, head.body_is_bounded = encoded(path, target), True
+        head.path, head.body_is_bounded = encode_path(path, target), True
     return head
 
 
@@ -215,12 +213,12 @@ def _stream(request: HttpRequest) -> Any:
     return request
 
 
-def _response(response: Response | wsgi.Streamed) -> HttpResponse:
-    made = HttpResponse(wsgi.messages(response), status=response.status, headers=_headers(response))
+def _response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
+    made = HttpResponse(body, status=response.status, headers=_headers(response))
     if not wsgi.has_type(response):
         del made["Content-Type"]
     return made
 
 
-def _headers(response: Response | wsgi.Streamed | Start) -> dict[str, str]:
+def _headers(response: Response | Start) -> dict[str, str]:
     return dict(wsgi.headers(response))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from flask import Blueprint, Response, request, stream_with_context
@@ -18,8 +18,8 @@ from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
 from . import wsgi
-from ._http.paths import prefix_of
-from ._protocol.effects import Fed
+from ._http.request import prefix_of
+from ._protocol.effects import Fed, Start
 from ._protocol.errors import TooLarge
 from .server import InferenceServer
 
@@ -44,10 +44,10 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
-        response = wsgi.answer(server, head, _read)
-        if isinstance(response, wsgi.Streamed):
-            return Response(stream_with_context(response), response.status, wsgi.headers(response))
-        made = Response(list(wsgi.messages(response)), response.status, wsgi.headers(response))
+        response, body = wsgi.answer(server, head, _read)
+        if type(response) is Start:
+            return Response(stream_with_context(body), response.status, wsgi.headers(response))
+        made = Response(list(body), response.status, wsgi.headers(response))
         if not wsgi.has_type(response):
             del made.headers["Content-Type"]
         return made

@@ -5,19 +5,21 @@ Knows protobuf, and grpc only where a server of it is handed in; the answers com
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ._checks import called, check_server
 from ._grpc.exchange import exchange
-from ._grpc.method import Method
+from ._grpc.messages import Method
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
+from ._hosts import check_server, describe
 from ._protocol.effects import Signal
-from ._runtime import bridge
-from ._runtime.drive import drive, drive_async
+from ._runtime.blocking import drive, iterate_written
+from ._runtime.drive import drive_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
 from ._services import Converse, Services
@@ -54,7 +56,7 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     """
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
-        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {called(grpc_server)}: write {_ADD}")
+        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}")
     services = Services(_metadata, health=health, reflection=reflection)
     grpc_server.add_generic_rpc_handlers([_handler(server, services, name, grpc_server) for name in services.names])
 
@@ -126,10 +128,18 @@ def _blocking_stream(
     import grpc
 
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
-        received = bridge.Requests(requests)
+        # a thread for this call alone: all calls of a server may wait for their clients
+        thread = ThreadPoolExecutor(1, "oip_asgi requests")
         end = _end(context)
-        end.then(received.end)
-        reply = yield from bridge.written(partial(converse, context, received.receive), runtime, end)
+        end.then(partial(thread.shutdown, wait=False))
+
+        async def receive() -> bytes | None:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(thread, next, requests, None)
+            except Exception:  # the call has ended
+                return None
+
+        reply = yield from iterate_written(partial(converse, context, receive), runtime, end)
         if reply is not None and reply.code != "OK":
             context.abort(grpc.StatusCode[reply.code], reply.details)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
-from ._checks import check_server, needs
+from ._hosts import check_server, needs
 
 try:
     from opentelemetry import trace

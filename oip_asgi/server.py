@@ -5,17 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from importlib.util import find_spec
-from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
+from . import _docs
 from ._codecs.registry import AnyCodec, Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
-from ._http.paths import prefix_of
+from ._hosts import check_mounts
+from ._http.request import prefix_of
+from ._models.callables import kind_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.options import ModelKeywords, ModelOptions
@@ -24,20 +28,23 @@ from ._protocol.effects import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
-from ._routes import check_mounts
-from ._runtime.bounds import at_once
-from ._runtime.documents import read_page
-from ._runtime.drive import drive, drive_async
+from ._runtime.blocking import Driver, drive, pieces
+from ._runtime.drive import drive_async, pieces_async
 from ._runtime.faults import call_here
-from ._runtime.pieces import pieces, pieces_async
-from ._runtime.runtime import Runtime, wait_for
+from ._runtime.runtime import Runtime
 from ._runtime.shared_memory import SharedMemory
-from ._runtime.waiting import check_may_block, running_loop, signalled
+from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_form import PythonForm, infer_values, stream_values
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_ASYNC_AT_ONCE: Final = 256
+"""Coroutines mostly wait for others; this many cost memory alone."""
+
+_BLOCKING_AT_ONCE: Final = 40
+"""As many as Starlette and FastAPI run at once in threads."""
 
 
 class Inside(NamedTuple):
@@ -108,7 +115,7 @@ class InferenceServer:
             debug=options.debug,
             codecs=Codecs(options.codecs, has_pandas=find_spec("pandas") is not None),
             model_control=options.model_control,
-            read_page=read_page if options.docs else None,
+            read_page=_read_page if options.docs else None,
             regions=Regions(options.shared_memory, options.max_body_bytes),
             call_here=call_here,
         )
@@ -146,7 +153,7 @@ class InferenceServer:
         engine = self._inside.engine
         check_names(options, ModelOptions, f"model {name!r}: ")
         model_options = ModelOptions(name=name, function=function, **options)
-        engine.add(Model(model_options, engine.codecs, at_once))
+        engine.add(Model(model_options, engine.codecs, _calls_at_once))
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which gives the function back as it was. The arguments are the same.
@@ -347,7 +354,7 @@ class InferenceServer:
         check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
         engine, runtime = self._inside
         form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces(stream_values(engine, name, version, form), runtime)
+        return pieces(Driver(stream_values(engine, name, version, form), runtime))
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.
@@ -409,7 +416,7 @@ class InferenceServer:
         engine, runtime = self._inside
         try:
             if ending is not None:
-                await signalled(ending)
+                await wait_until_set(ending)
             await drive_async(engine.start(), runtime)
             yield
         finally:
@@ -453,3 +460,13 @@ class InferenceServer:
         with self._lock:
             self._ending = None
         ended.set()
+
+
+def _calls_at_once(function: Callable[..., Any]) -> int:
+    """How many calls of a function run at once, if `max_concurrency=` does not say it."""
+    return _ASYNC_AT_ONCE if kind_of(function, "thread") in ("async", "async stream") else _BLOCKING_AT_ONCE
+
+
+def _read_page(name: str) -> bytes:
+    """A file of the page, which is data of the package, also if that is in an archive."""
+    return files(_docs).joinpath("static", name).read_bytes()

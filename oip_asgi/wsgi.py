@@ -1,30 +1,27 @@
 """The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`,
-`messages` and `read`.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`
+and `read`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._checks import check_server, check_wsgi
+from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
-from ._http.paths import behind, encoded, prefix_of
-from ._http.request import Head
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
-from ._protocol.effects import Fed, Start, Steps
+from ._protocol.effects import Fed, Start
 from ._protocol.errors import InvalidRequest
-from ._runtime.drive import advance
-from ._runtime.pieces import pieces
-from ._runtime.runtime import Runtime
+from ._runtime.blocking import Driver, pieces
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -57,9 +54,10 @@ class OIPWSGIApp:
         return self.answer(environ, start_response, _path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
-        """Answer a request whose path behind the mount is already known, such as "/health/live"; "" is the mount itself."""
-        response = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
-        return respond(response, start_response)
+        """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
+        response, body = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
+        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
+        return body
 
 
 class OIPWSGIMiddleware:
@@ -83,26 +81,26 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = behind(_path(environ), self._prefix)
+        path = path_under(_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
 
 
 def _path(environ: WSGIEnvironment) -> str:
-    return _decoded(environ.get("PATH_INFO", ""))
+    return _decode(environ.get("PATH_INFO", ""))
 
 
-def _decoded(value: str) -> str:
+def _decode(value: str) -> str:
     """A path as text: WSGI hands bytes over as latin-1."""
     return value.encode("latin-1").decode(errors="replace")
 
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
-    """A request's head from its `environ`, for a path behind the mount that is already known."""
+    """A request's head from its `environ`, for a path below the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
-        path=encoded(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
+        path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
@@ -112,69 +110,34 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
 
 def _mount(environ: WSGIEnvironment, head: Head) -> str:
     """The path of the mount as clients see it: all that is in front of the request's own."""
-    return _decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
+    return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
-@final
-class Streamed:
-    """A response in pieces, as its body: an iterator, whose next piece is made when it is asked for.
+def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> tuple[Response | Start, Iterator[bytes]]:
+    """Answer a request in this thread: the response's head, and its body as WSGI and its frameworks take it.
 
-    Args:
-        start: The response's head.
-        steps: What hands on the pieces.
-        runtime: What carries out the rest.
+    If that is a `Start`, each piece is made when it is asked for, and closing the body ends them. Servers do that at the end, and when the
+    client has gone.
     """
-
-    def __init__(self, start: Start, steps: Steps[Response], runtime: Runtime) -> None:
-        self.status = start.status
-        self.headers = start.headers
-        self._pieces = pieces(steps, runtime, start)
-        next(self._pieces)  # the head
-
-    def __iter__(self) -> Streamed:
-        return self
-
-    def __next__(self) -> bytes:
-        data: bytes = next(self._pieces)
-        return data
-
-    def close(self) -> None:
-        """Make no more pieces. Servers call it at the end, and when the client has gone."""
-        self._pieces.close()
-
-
-def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> Response | Streamed:
-    """Answer a request in this thread, where it is answered in pieces as far as the first of them."""
     engine, runtime = server._inside
-    steps = exchange(engine, head)
-    answer = advance(steps, runtime, read)
+    driver = Driver(exchange(engine, head), runtime, read)
+    answer = driver.advance()
     if type(answer) is Response:
-        return answer
+        return answer, (message for message, _ in answer.messages())
     assert type(answer) is Start  # before any piece
-    return Streamed(answer, steps, runtime)
+    body = pieces(driver, answer)
+    next(body)  # the head
+    return answer, body
 
 
-def respond(response: Response | Streamed, start_response: StartResponse) -> Iterator[bytes]:
-    """Hand a response's head to the server, and return its body."""
-    start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
-    return messages(response)
-
-
-def headers(response: Response | Streamed | Start) -> list[tuple[str, str]]:
+def headers(response: Response | Start) -> list[tuple[str, str]]:
     """A response's headers as WSGI and its frameworks take them."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def has_type(response: Response | Streamed) -> bool:
+def has_type(response: Response | Start) -> bool:
     """Whether a response says what its body is. One that is empty does not, and frameworks call that HTML."""
-    return any(name == b"content-type" for name, _ in response.headers)
-
-
-def messages(response: Response | Streamed) -> Iterator[bytes]:
-    """A response's body as WSGI and its frameworks take it. That of a response in pieces has to be closed."""
-    if isinstance(response, Streamed):
-        return response
-    return (message for message, _ in response.messages())
+    return b"content-type" in dict(response.headers)
 
 
 def read(stream: Stream, body: Fed) -> Any:

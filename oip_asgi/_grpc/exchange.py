@@ -25,8 +25,7 @@ from .._serving.faults import own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from .infer import GRPCForm
-from .messages import encode_metadata
-from .method import Method, Reply, refusal
+from .messages import Method, Reply, encode_metadata, refusal
 from .stream import Receive, Write
 from .wire import has_more_fields
 

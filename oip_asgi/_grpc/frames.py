@@ -72,7 +72,7 @@ class FrameReader:
         if self._left is not None:
             self._left -= len(chunk)
         if self._is_text:
-            chunk = self._decoded(chunk)
+            chunk = self._decode(chunk)
         size = len(chunk) - _HEAD
         if self._body is None and not self._head and 0 <= size <= _SHORT:
             is_whole = _HEAD_FIELDS.unpack_from(chunk) == (_PLAIN, size)
@@ -111,7 +111,7 @@ class FrameReader:
         body.check(size)
         return body
 
-    def _decoded(self, chunk: bytes) -> bytes:
+    def _decode(self, chunk: bytes) -> bytes:
         text = self._rest + chunk
         whole = len(text) - len(text) % 4
         text, self._rest = text[:whole], text[whole:]

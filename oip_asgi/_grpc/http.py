@@ -24,7 +24,7 @@ from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .exchange import respond
 from .frames import FrameReader, frame_head, trailers_frame
-from .method import Method, Reply, refusal
+from .messages import Method, Reply, refusal
 from .protocols import ACCEPTED, Fields, Protocol, UnknownCoding, message_coding, protocol_of, status_fields, timeout_of
 
 _NO_TRAILERS: Final = (
@@ -37,7 +37,7 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 @final
 class Answer(msgspec.Struct, frozen=True):
-    """A response, and the trailers behind it; None where it has none."""
+    """A response, and the trailers after it; None where it has none."""
 
     response: Response
     trailers: Fields | None = None
@@ -79,16 +79,15 @@ class Call(Incoming, kw_only=True):
         self.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
-    def framed(self, message: bytes) -> bytes:
+    def frame(self, message: bytes) -> bytes:
         """One message of several, as it travels."""
-        return b"".join(self._written([frame_head(len(message)), message]))
+        return b"".join(self._encode([frame_head(len(message)), message]))
 
-    def ending(self, reply: Reply) -> tuple[bytes, Fields | None]:
-        """What the body has behind several messages, as it travels, and the trailers."""
-        fields = status_fields(reply.code, reply.details)
-        return (b"", fields) if self.protocol.has_trailers else (b"".join(self._written([trailers_frame(fields)])), None)
+    def end(self, reply: Reply) -> Answer:
+        """What is left of an answer after several messages."""
+        return self._finish([], [], 0, reply)
 
-    def _written(self, parts: list[Buffer]) -> list[Buffer]:
+    def _encode(self, parts: list[Buffer]) -> list[Buffer]:
         """Parts of the body as they travel."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
@@ -96,23 +95,23 @@ class Call(Incoming, kw_only=True):
         """The answer that one message is."""
         size = sum(map(len, message))
         head = frame_head(size)
-        return self._ended(self.fields, [head, *message], len(head) + size, _DONE)
+        return self._finish(self.fields, [head, *message], len(head) + size, _DONE)
 
-    def refused(self, error: InferenceError) -> Answer:
+    def refuse(self, error: InferenceError) -> Answer:
         """The answer that an error is, where no message was sent."""
         fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
         reply = refusal(error)
         if self.protocol.has_trailers and not self.has_trailers:
             # the client reads the status here, if this server ends the response with its head
             return Answer(Response(200, fields + status_fields(reply.code, reply.details), [], 0))
-        return self._ended(fields, [], 0, reply)
+        return self._finish(fields, [], 0, reply)
 
-    def _ended(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
+    def _finish(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
         """An answer that is sent as a whole: parts of `size` bytes, and how the call ended."""
         status = status_fields(reply.code, reply.details)
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
-        parts = self._written([*parts, trailers_frame(status)])
+        parts = self._encode([*parts, trailers_frame(status)])
         size = sum(map(len, parts))
         return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
@@ -164,19 +163,19 @@ class Calls:
             message = yield from respond(self._engine, method, messages[0], head.transport, timeout, in_parts=True)
             answer = call.answer(message)
         except InferenceError as error:
-            answer = self.refused(call, error)
+            answer = self.refuse(call, error)
         except Exception as error:
-            answer = call.refused(own_fault(error))
+            answer = call.refuse(own_fault(error))
         if call.is_left:
             yield from call.drop()
         return answer
 
-    def refused(self, call: Call, error: InferenceError) -> Answer:
-        """`Call.refused`, for calls of all methods. That the server in front cannot send trailers is logged once."""
+    def refuse(self, call: Call, error: InferenceError) -> Answer:
+        """`Call.refuse`, for calls of all methods. That the server in front cannot send trailers is logged once."""
         if isinstance(error, NoTrailers) and not self._is_told:
             self._is_told = True
             _logger.error("a gRPC call cannot be answered: %s", error)
-        return call.refused(error)
+        return call.refuse(error)
 
 
 def _left(timeout: float, passed: float) -> float:

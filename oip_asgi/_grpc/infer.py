@@ -14,10 +14,8 @@ from .._protocol.errors import InvalidRequest
 from .._protocol.headers import joined
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
-from .contents import check_parsed
-from .messages import decode_request, encode_response
-from .method import Method
-from .wire import bytes_head, find_texts, split
+from .messages import Method, decode_request, encode_response
+from .wire import bytes_head, check_parsed, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 

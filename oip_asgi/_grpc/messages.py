@@ -1,4 +1,5 @@
-"""gRPC's messages <-> InferenceRequest / InferenceResponse. Knows messages by their fields alone: no protobuf, no gRPC, no models.
+"""Methods, replies, and messages <-> InferenceRequest, InferenceResponse and documents. Knows messages by their fields alone: no protobuf,
+no gRPC library, no models.
 
 Repeated fields that are known to be short enough are gone through as `[:]`, which is a list: a loop over protobuf's own ends with an
 exception and its text.
@@ -8,17 +9,19 @@ Specification: gRPC, Message Contents and Tensor Data.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from .._protocol import schemas
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InferenceError, InvalidRequest, error_text, shown
 from .._protocol.limits import check_numbers
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import from_raw, view_raw
+from .._protocol.tensor_bytes import count, from_raw, view_raw
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -30,13 +33,70 @@ from .._protocol.tensors import (
     lend_nothing,
     own_parameters,
 )
-from .contents import check_count, field_of
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
 
+TYPED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "BOOL": "bool_contents",
+        "UINT8": "uint_contents",
+        "UINT16": "uint_contents",
+        "UINT32": "uint_contents",
+        "UINT64": "uint64_contents",
+        "INT8": "int_contents",
+        "INT16": "int_contents",
+        "INT32": "int_contents",
+        "INT64": "int64_contents",
+        "FP32": "fp32_contents",
+        "FP64": "fp64_contents",
+        "BYTES": "bytes_contents",
+    }
+)
+"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
+
 _TOGETHER: Final = 2**16
 """Elements of typed contents that are read before another thread may run."""
+
+
+_MAX_DETAILS: Final = 2000
+"""Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
+
+
+class Method(msgspec.Struct, frozen=True, eq=False):
+    """A method and its messages.
+
+    Args:
+        name: Its name.
+        parse: Makes the request message of its bytes, or raises InvalidRequest.
+        response: Makes an empty response message.
+        metadata: Gives a call's metadata, of the adapter's own object: names in lower case, values as text.
+    """
+
+    name: str
+    parse: Callable[[Buffer], Any]
+    response: Callable[[], Any]
+    metadata: Callable[[Any], Iterable[tuple[str, str]]]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A reply: the response message, or the name of an error's code and its text."""
+
+    message: bytes = b""
+    code: str = "OK"
+    details: str = ""
+
+
+def refusal(error: InferenceError) -> Reply:
+    """The reply that an error is."""
+    text = as_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
+    return Reply(b"", error.grpc_code, text)
+
+
+def as_text(error: InferenceError) -> str:
+    """An error's text as a message takes it."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return error_text(error).encode(errors="replace").decode()
 
 
 def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
@@ -102,12 +162,15 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
-    field = field_of(datatype)
+    field = TYPED.get(datatype)
+    if field is None:
+        raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
     for other, _ in contents.ListFields():
         if other.name != field:
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
-    check_count(len(elements), field, shape)
+    if len(elements) != count(shape):
+        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {count(shape)} for shape {list(shape)}")
     array = np.empty(len(elements), dtype)
     for first in range(0, len(elements), _TOGETHER):
         some = elements[first : first + _TOGETHER]

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Abandoned, Await, DeadlinePassed, Read, Signal, Spawn, Steps, Wait
+from .._protocol.effects import Abandoned, Await, DeadlinePassed, Signal, Spawn, Steps, Wait
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .._serving.record import record_unknown
 from .._serving.stream import Stream, handed_to
 from .infer import GRPCForm
-from .method import Method, Reply, as_text, refusal
+from .messages import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
@@ -60,87 +60,28 @@ _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 
 
 @final
-class _Request:
-    """One request of a stream, in the form that the pipeline takes."""
+class _StreamForm(GRPCForm):
+    """One request of a stream, each of whose responses is a message of the stream."""
 
-    __slots__ = ("_form", "_is_open", "_method", "model", "transport")
+    __slots__ = ("model",)
 
-    _form: GRPCForm
     model: Model
 
-    def __init__(self, method: Method, transport: Any) -> None:
-        self.transport = transport
-        self._method = method
-        self._is_open = False
-
-    def open(self, body: bytes, engine: Engine) -> None:
-        """Parse its message, and find its model."""
-        try:
-            self._form = GRPCForm(self._method, body, self.transport, math.inf)
-            self._is_open = True
-            self.model = engine.models.find(self._form.model_name, self._form.model_version or None)
-        except InferenceError as error:
-            record_unknown(engine.unknown, error)
-            raise
-
     @property
-    def streams(self) -> bool:
-        """Whether its model answers more than once."""
-        return self.model.streams
+    def id(self) -> str:
+        """The request's identifier, empty if there is none or the message is not parsed yet."""
+        return "" if self.message is None else str(self.message.id)
 
     @property
     def wants_final(self) -> bool:
         """Whether the end of its answers is to be told by one more message."""
-        message = self._form.message if self._is_open else None
+        message = self.message
         return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
 
-    @property
-    def timeout(self) -> float:
-        return math.inf
-
-    def named_headers(self) -> Mapping[str, str]:
-        return self._form.named_headers()
-
-    def read(self) -> Read | Buffer:
-        return self._form.read()
-
-    @property
-    def size(self) -> int:
-        return self._form.size
-
-    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
-        return self._form.decode(body, model, lend)
-
-    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
-        [content] = self._form.encode(request, response)
-        return bytes_head(_INFER_RESPONSE, len(content)) + content
-
-    def final(self, message: Any) -> bytes:
-        """The message that tells the end of its answers."""
-        response = message.infer_response
-        response.id, response.model_name, response.model_version = self._id, self._form.model_name, self._form.model_version
-        response.parameters[_FINAL].bool_param = True
-        data: bytes = message.SerializeToString()
-        return data
-
-    def failure(self, error: InferenceError, message: Any) -> bytes:
-        """The message that tells of an error. Clients of Triton hand on its text alone, so that says whose it is."""
-        text = as_text(error)
-        response = message.infer_response
-        if self._is_open:
-            response.id = self._id
-            text = f"model {shown(self._form.model_name)}, request id {shown(self._id)}: {text}"
-        if not isinstance(error, _REFUSALS):
-            response.model_name, response.model_version = self.model.name, self.model.version or ""
-        message.error_message = text
-        data: bytes = message.SerializeToString()
-        return data
-
-    @property
-    def _id(self) -> str:
-        message = self._form.message
-        return "" if message is None else str(message.id)
+        [content] = super().encode(request, response)
+        return [bytes_head(_INFER_RESPONSE, len(content)) + content]
 
 
 @final
@@ -222,28 +163,35 @@ class _Stream:
 
     def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
         """Answer one request."""
-        request, turn = _Request(self._method, self._transport), before
+        form: _StreamForm | None = None
+        turn = before
         try:
             try:
-                request.open(message, self._engine)
-                if request.streams:  # what follows need not wait for it, nor it for others
+                try:
+                    form = _StreamForm(self._method, message, self._transport, math.inf)
+                    form.model = self._engine.models.find(form.model_name, form.model_version or None)
+                except InferenceError as error:
+                    record_unknown(self._engine.unknown, error)
+                    raise
+                if form.model.streams:  # what follows need not wait for it, nor it for others
                     before.then(done.set)
                     turn = _AT_ONCE
-                stream = Stream(self._engine, request.model, request)
-                yield from handed_to(lambda send: self._say(turn, send.piece, send.deadline), stream.run())
+                stream = Stream(self._engine, form.model, form)
+                yield from handed_to(lambda send: self._say(turn, send.piece[0], send.deadline), stream.run())
             except InferenceError as error:
-                yield from self._fail(error, request, turn)
+                yield from self._fail(error, form, turn)
             except Exception as error:
-                yield from self._fail(own_fault(error), request, turn)
+                yield from self._fail(own_fault(error), form, turn)
             except BaseException as error:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
-                    self._end = self._end or refusal(ModelFailed(f"{request.model} failed: it {did}"))
+                    model = getattr(form, "model", "a request")
+                    self._end = self._end or refusal(ModelFailed(f"{model} failed: it {did}"))
                     self._news.set()
                 raise
             else:
-                if request.streams and request.wants_final:
-                    yield from self._say(turn, request.final(self._message()))
+                if form.model.streams:
+                    yield from self._say_final(form, turn)
         finally:
             before.then(done.set)
             self._unanswered -= 1
@@ -285,14 +233,31 @@ class _Stream:
                 self._pass_on()
             raise
 
-    def _fail(self, error: InferenceError, request: _Request, before: Signal) -> Steps[None]:
+    def _fail(self, error: InferenceError, form: _StreamForm | None, before: Signal) -> Steps[None]:
         if self._ends_at_error or self._is_stuck:
             if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
-            self._is_writing = True  # for good: nothing is sent behind it, nor cut off
+            self._is_writing = True  # for good: nothing is sent after it, nor cut off
             self._end = refusal(error)
             self._news.set()
             return
-        yield from self._say(before, request.failure(error, self._message()))
-        if request.wants_final:
-            yield from self._say(before, request.final(self._message()))
+        message = self._message()
+        # clients of Triton show its text alone, so that says whose it is
+        message.error_message = as_text(error)
+        if form is not None:
+            message.infer_response.id = form.id
+            message.error_message = f"model {shown(form.model_name)}, request id {shown(form.id)}: {as_text(error)}"
+            if not isinstance(error, _REFUSALS):
+                message.infer_response.model_name, message.infer_response.model_version = form.model.name, form.model.version or ""
+        yield from self._say(before, message.SerializeToString())
+        if form is not None:
+            yield from self._say_final(form, before)
+
+    def _say_final(self, form: _StreamForm, before: Signal) -> Steps[None]:
+        """Tell that this is the end of a request's answers, if it asks for that."""
+        if form.wants_final:
+            message = self._message()
+            response = message.infer_response
+            response.id, response.model_name, response.model_version = form.id, form.model_name, form.model_version
+            response.parameters[_FINAL].bool_param = True
+            yield from self._say(before, message.SerializeToString())

@@ -1,18 +1,23 @@
-"""The top level of a serialized protobuf message: bytes fields are taken off it as views, and put behind it. Knows no messages.
+"""The bytes of protobuf's messages, before a library parses them and after it has serialized them. Knows no library.
 
-A library that parses or serializes a message copies its bytes fields twice each way, which for tensors is most of the work.
+A library copies the bytes fields of a message twice each way, which for tensors is most of the work: here they are taken off as views, and
+put after the rest. And it parses a message in one call, which holds the interpreter, and makes an object of each tensor and parameter: so
+what it is given is limited.
 
 Format: Protocol Buffers, Encoding. A message is its fields one after the other, whichever their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from .._protocol.datatypes import Buffer
+from .._protocol.datatypes import MAX_RANK, Buffer
+from .._protocol.errors import InvalidRequest, TooLarge
+from .._protocol.limits import MAX_TENSORS
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 _SIZES: Final = {FIXED64: 8, FIXED32: 4, GROUP: 0, GROUP_END: 0}
@@ -25,6 +30,28 @@ _MAX_SHIFT: Final = 63
 
 _MAX_SHORT_SHIFT: Final = 28
 """The same for tags and lengths, which have 32 bits."""
+
+
+MAX_PARSED: Final = 2**23
+"""The most bytes of a request that a library parses: all but its raw contents."""
+
+_OTHERS: Final = "fields of other kinds"
+_KINDS: Final = {4 << 3 | BYTES: "parameters", 5 << 3 | BYTES: "inputs", 6 << 3 | BYTES: "outputs", 7 << 3 | BYTES: "raw contents"}
+_KINDS_IN: Final[Mapping[int, Mapping[int, str]]] = {
+    5 << 3 | BYTES: {
+        1 << 3 | BYTES: "names",
+        2 << 3 | BYTES: "datatypes",
+        3 << 3 | VARINT: "dimensions",
+        3 << 3 | BYTES: "dimensions",
+        4 << 3 | BYTES: "parameters",
+        5 << 3 | BYTES: "contents",
+    },
+    6 << 3 | BYTES: {1 << 3 | BYTES: "names of outputs", 2 << 3 | BYTES: "parameters"},
+}
+"""What the fields of a request are by their tags, and those of its inputs and requested outputs. It may have `MAX_TENSORS` of each."""
+
+_MAX_SHAPE: Final = 10 * MAX_RANK
+"""The most bytes of dimensions, which have ten each at most."""
 
 
 def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
@@ -65,6 +92,35 @@ def has_more_fields(message: Buffer, most: int) -> bool:
     return False
 
 
+def check_parsed(message: Buffer) -> None:
+    """Look at the size of a long request, without its raw contents, and at how much a library would make of it."""
+    if len(message) > MAX_PARSED:
+        raise TooLarge(
+            f"the request has {len(message)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
+            "send raw_input_contents, in a request of 5000 inputs at most"
+        )
+    numbers = Counter[str]()
+    try:
+        for what, size in _name_fields(memoryview(message)):
+            numbers[what] += 1
+            if what == "dimensions" and size > _MAX_SHAPE:
+                raise InvalidRequest(f"the shape of an input has more than {MAX_RANK} dimensions")
+            if numbers[what] > MAX_TENSORS:
+                raise InvalidRequest(f"the request has more than {MAX_TENSORS} {what}")
+    except (IndexError, KeyError):
+        raise InvalidRequest("the request cannot be parsed: expected the bytes of inference.ModelInferRequest") from None
+
+
+def _name_fields(message: memoryview) -> Iterator[tuple[str, int]]:
+    """What each field is in a request and in its tensors, and how many bytes it has."""
+    for tag, value, end in fields_of(message):
+        yield _KINDS.get(tag, _OTHERS), end - value
+        if tag in _KINDS_IN:
+            kinds = _KINDS_IN[tag]
+            for inner, start, stop in fields_of(message[value:end]):
+                yield kinds.get(inner, _OTHERS), stop - start
+
+
 def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
     """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends."""
     position, end = 0, len(view)
@@ -83,7 +139,7 @@ def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
-    """The number at `position`, whose last byte may begin so many bits behind its start, and where it ends."""
+    """The number at `position`, whose last byte may begin so many bits after its start, and where it ends."""
     number = shift = 0
     while view[position] & 0x80:
         if shift == max_shift:
@@ -94,7 +150,7 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
 
 
 def bytes_head(field: int, size: int) -> bytes:
-    """What to put behind a serialized message, and `size` bytes behind that, so that a bytes field has them as one more value."""
+    """What to put after a serialized message, and `size` bytes after that, so that a bytes field has them as one more value."""
     tag = field << 3 | BYTES
     return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _number(tag) + _number(size)
 

@@ -1,6 +1,6 @@
 """Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
 
-The head of a stream is handed on when the first response is there, so what fails before that is an ordinary error. What fails later is
+The head of a stream is sent when the first response is there, so what fails before that is an ordinary error. What fails later is
 one more event.
 
 Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
@@ -41,7 +41,7 @@ _EVENTS: Final = Start(
 )
 
 STREAMED: Final = Response(200, [], [], 0)
-"""The response that has been handed on in pieces."""
+"""The response that was sent in pieces."""
 
 _AS_JSON: Final = InferenceRequest([])
 

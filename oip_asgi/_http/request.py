@@ -1,10 +1,11 @@
-"""An HTTP request: its head, and what its headers say of its body. Knows no server and no framework."""
+"""An HTTP request: its path below a mount, its head, and what its headers say of its body. Knows no server, framework or routes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -30,7 +31,7 @@ class Head(msgspec.Struct):
 
     Args:
         method: The HTTP method, in capitals.
-        path: What is behind the mount, percent-encoded, without the query.
+        path: What is below the mount, percent-encoded, without the query.
         headers: Names in lower case.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
@@ -126,3 +127,33 @@ def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
     if len(value) > _MAX_DIGITS:
         raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)
+
+
+def prefix_of(path: str) -> str:
+    """A mount's path as it is compared, without a slash at its end."""
+    if not path.startswith("/"):
+        raise ValueError(f'path={path!r} must begin with a slash, such as "/v2"')
+    return path.rstrip("/")
+
+
+def path_under(path: str, mount: str) -> str | None:
+    """What a path has after that of a mount, such as "/health/live" or ""; None if it is not under it, as "/v2x" is not under "/v2"."""
+    if not path.startswith(mount) or path[len(mount) : len(mount) + 1] not in ("", "/"):
+        return None
+    return path[len(mount) :]
+
+
+def encode_path(path: str, target: str | None) -> str:
+    """The percent-encoded form of a path below the mount, as the request's target has it."""
+    if target is not None and "%" not in target and "%" not in path and not path.endswith("/"):
+        return path  # as nearly always
+    raw = (target or "").partition("?")[0]
+    if raw and not raw.endswith(("/", "%2F", "%2f")):
+        path = path.removesuffix("/")  # Litestar adds one
+    left, place = len(path), len(raw)
+    while left and (slash := raw.rfind("/", 0, place)) >= 0:
+        segment = "/" + unquote(raw[slash + 1 : place])
+        if not path.endswith(segment, 0, left):
+            break
+        left, place = left - len(segment), slash
+    return quote(path) if left else raw[place:]

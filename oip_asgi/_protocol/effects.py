@@ -3,6 +3,9 @@
 A request is one generator. It yields effects, is sent the result of each (or is thrown what was raised), and returns its answer. So
 every decision exists once, for callers that block and for callers that await. Only its driver advances a generator. An answer in
 pieces is no different: its generator yields them between other effects, and its driver stops at each.
+
+What several effects have: `deadline`, in seconds of `time.monotonic`, after which `DeadlinePassed` is thrown; and `for_client`, for what
+nobody needs any more when the client has gone: then the generator is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ T = TypeVar("T")
 
 Work: TypeAlias = Literal["model", "hook", "conversion"]
 """What a function does, which says where it runs under an event loop: a model's call in a worker thread; a hook such as `load=` in threads
-of its own, so that it never queues behind models; the decoding or encoding of a large body in a few threads."""
+of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
 
 
 @final
@@ -32,18 +35,17 @@ class Signal:
         self._callbacks: list[Callable[[], object]] | None = []
 
     def is_set(self) -> bool:
-        """Whether it is set."""
         return self._callbacks is None
 
     def set(self) -> None:
-        """Set it, and call in this thread what was left; nothing where it is set already."""
+        """Set it, and call in this thread what `then` was given; nothing if it is set already."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Have a function called as soon as it is set: at once where it is set already."""
+        """Have a function called as soon as it is set: now, if it is set already."""
         with self._lock:
             if self._callbacks is not None:
                 self._callbacks.append(callback)
@@ -72,7 +74,7 @@ class Read(msgspec.Struct, frozen=True):
 
 @final
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until `signal` is set. `deadline` and `for_client` are as in `Run`."""
+    """Wait until `signal` is set."""
 
     signal: Signal
     deadline: float = math.inf
@@ -81,15 +83,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 @final
 class Run(msgspec.Struct, frozen=True):
-    """Call a function, and send its result. Under an event loop it runs where its `work` says.
+    """Call a function once `after` is set, and send its result. Under an event loop it runs where its `work` says.
 
-    Args:
-        function: What to call. It is called once, or never where nobody waits for it any more.
-        work: What it does.
-        after: Set before it may start; None where it may start at once.
-        deadline: In seconds of `time.monotonic`. Then `DeadlinePassed` is thrown, and the function goes on by itself.
-        for_client: Whether nobody needs it once the client has gone: then the generator is closed, and the function goes on by itself.
-        late: Told what the function raised after nobody waited for it any more.
+    It is called once, or never if nobody waits for it any more. If nobody does while it runs, it goes on by itself, and `late` is called
+    with what it raises.
     """
 
     function: Callable[[], Any]
@@ -100,51 +97,37 @@ class Run(msgspec.Struct, frozen=True):
     late: Callable[[BaseException], None] | None = None
 
 
-def _nothing() -> None:
-    pass
-
-
-@final
-class SharedTask:
-    """A task that awaits coroutines one after the other, as those of an asynchronous generator: what that opens around a `yield`, such as
-    `asyncio.timeout`, belongs to the task. They see the context variables of the first of them."""
-
-    __slots__ = ("end", "kept")
-
-    def __init__(self) -> None:
-        self.kept: Any = None
-        self.end: Callable[[], object] = _nothing
-
-
 @final
 class Await(msgspec.Struct, frozen=True):
-    """Call a coroutine function on an event loop, await it, and send its result.
+    """Call a coroutine function on an event loop, await it, and send its result. All that are `for_client` are awaited in one task.
 
-    All that have the same `shared_task` are awaited in it. At `deadline`, or when the client has gone, the coroutine is cancelled
-    and awaited to its end. Then `DeadlinePassed` is thrown, whose cause is what the coroutine raised meanwhile, or the generator is closed.
+    What takes too long is cancelled and awaited to its end. What it raises meanwhile is the cause of `DeadlinePassed`.
     """
 
     function: Callable[[], Coroutine[Any, Any, Any]]
     deadline: float = math.inf
     for_client: bool = False
-    shared_task: SharedTask | None = None
 
 
 def _never() -> bool:
     return False
 
 
+def _nothing() -> None:
+    pass
+
+
 @final
 class Spawn(msgspec.Struct, eq=False):
-    """Finish another generator beside this one, which goes on at once; it is finished also where this one is given up.
+    """Finish another generator beside this one, which goes on at once; it is finished also if this one is given up.
 
     Args:
         part: The generator.
-        unwanted: Once it is set, nobody needs what is `for_client` in it: as if its client had gone. None where nobody tells.
+        unwanted: Once it is set, nobody needs what is `for_client` in it: as if its client had gone.
         is_apart: Whether it sees none of the context variables of this one.
         ended: Set by the driver when it has ended, or was cancelled.
         is_lost: Set by the driver: tells that it will never end, as its event loop was closed under it.
-        cancel: Set by the driver: cancels it, where that is possible.
+        cancel: Set by the driver: cancels it, if that is possible.
     """
 
     part: Generator[Effect, Any, None]
@@ -157,13 +140,7 @@ class Spawn(msgspec.Struct, eq=False):
 
 @final
 class Start(msgspec.Struct, frozen=True):
-    """Hand on the head of an HTTP response whose body follows as a `Send` for each piece, and has no length.
-
-    Args:
-        status: The HTTP status.
-        headers: Names in lower case.
-        deadline: As in `Send`.
-    """
+    """Send the head of an HTTP response, whose names are in lower case. Its body follows as a `Send` for each piece, and has no length."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -172,19 +149,14 @@ class Start(msgspec.Struct, frozen=True):
 
 @final
 class Send(msgspec.Struct, frozen=True):
-    """Send a piece of an answer. The generator goes on when the client has room for the next one, which is the back-pressure.
-
-    Args:
-        piece: The piece.
-        deadline: In seconds of `time.monotonic`. If the piece still waits for the client then, `DeadlinePassed` is thrown.
-    """
+    """Send a piece of an answer. The generator goes on when the client has room for the next one, which is the back-pressure."""
 
     piece: Any
     deadline: float = math.inf
 
 
 class Abandoned(BaseException):
-    """Thrown into the generator that nobody waits for any more. It may yet yield effects to clean up, but none that hands on."""
+    """Thrown into the generator that nobody waits for any more. It may yet yield effects to clean up, but send nothing."""
 
 
 class DeadlinePassed(Exception):

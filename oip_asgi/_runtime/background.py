@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
-from .._protocol.effects import Await, CancelledWithin, QuitWithin, SharedTask, Signal, Stopped
-from .forks import call_after_fork
-from .waiting import attended, until_set
+from .._protocol.effects import CancelledWithin, QuitWithin, Stopped
+from .threads import call_after_fork
+from .waiting import Watch
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 _Begin: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
@@ -26,8 +25,8 @@ _STOP_SECONDS: Final = 5.0
 class LendThread(Protocol):
     """Lets a coroutine use the thread that waits for it."""
 
-    def __call__(self, begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[T]], object]]:
-        """What begins the coroutine instead, on the event loop, and what waits for it, in this thread."""
+    def __call__(self, begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]], object]]:
+        """What begins the coroutine instead, on the event loop, and what waits in this thread for a future that it sets, or that it is."""
 
 
 @final
@@ -44,48 +43,29 @@ class BackgroundLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Finish a coroutine on the loop, and return its result."""
-        begin, wait = self.lend_thread(lambda: _attended(coroutine, deadline, gone))
-        return _result(self._start_coroutine(begin()), wait)
-
-    def run_shared(self, shared_task: SharedTask, effect: Await, gone: Signal | None) -> Any:
-        """`run`, in the same task as all others that have the same `shared_task`."""
-        begin, wait = self.lend_thread(lambda: _attended(effect.function(), effect.deadline, gone))
-        future: Future[Any] = Future()
-        with self._lock:
-            if shared_task.kept is None:
-                loop = self._started()
-                shared_task.kept = _InTurn(loop, lambda: self._loop is not loop)
-                shared_task.end = shared_task.kept.end
-                asyncio.run_coroutine_threadsafe(shared_task.kept.serve(), loop)
-            kept: _InTurn = shared_task.kept
-            if kept.loop is not self._loop:
-                raise Stopped
-            kept.loop.call_soon_threadsafe(kept.put, begin, future)
+        begin, wait = self.lend_thread(lambda: Watch(None).attend(coroutine))
+        future = self.begin(begin())
         try:
-            return _result(future, wait)
-        except Exception:
-            raise
-        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer: others of the task must not wait either
-            kept.give_up(future)
-            raise
+            wait(future)
+            return result_of(future)
+        finally:
+            del future  # what it raises knows this frame: together they would live until the next garbage collection
 
-    def begin(self, coroutine: Coroutine[Any, Any, T], deadline: float = math.inf, gone: Signal | None = None) -> Future[T]:
-        """Begin what `run` finishes. The future raises `CancelledError` where the loop is stopped."""
-        return self._start_coroutine(_attended(coroutine, deadline, gone))
-
-    def _start_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        # under the lock: what is handed to a loop after its end would never be finished
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine. The future raises `CancelledError` if the loop is stopped."""
+        # under the lock: what is given to a loop after its end would never be finished
         with self._lock:
-            return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._started())
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(_contain(coroutine), self._loop)
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
-            self._thread.start()
-        return self._loop
+    def is_stopped(self) -> bool:
+        """Whether the loop that runs in this thread is one that was stopped."""
+        return self._loop is not asyncio.get_running_loop()
 
     def stop(self) -> None:
         """Cancel what runs on the loop, and end it and its thread; a later `run` starts them anew."""
@@ -97,110 +77,92 @@ class BackgroundLoop:
             thread.join(_STOP_SECONDS)
 
 
-def _attended(coroutine: Coroutine[Any, Any, T], deadline: float, gone: Signal | None) -> Coroutine[Any, Any, T]:
-    return attended(coroutine, deadline, None if gone is None else partial(until_set, gone))
-
-
 @final
-class _InTurn:
-    """Coroutines that one task of a loop finishes, one after the other."""
+class Outbox(Generic[M, T]):
+    """The pieces that a coroutine on the background loop makes, for one thread that asks for each.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, is_stopped: Callable[[], bool]) -> None:
-        self.loop = loop
-        self._is_stopped = is_stopped
-        self._waiting: asyncio.Queue[tuple[Callable[[], Coroutine[Any, Any, Any]], Future[Any]] | None] = asyncio.Queue()
+    Args:
+        background: The loop.
+        make: Makes the coroutine. It gives each piece to `put` when `asked` is set.
+    """
+
+    def __init__(self, background: BackgroundLoop, make: Callable[[Outbox[M, T]], Coroutine[Any, Any, T]]) -> None:
+        self._lock = threading.Lock()
+        self._next: Future[None] = Future()
+        self._piece: M | None = None
         self._has_ended = False
-        self._task: asyncio.Task[Any] | None = None
-        self._running: Future[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.asked = asyncio.Event()
+        self.asked.set()
+        self.error: BaseException | None = None
+        """What the thread asks with, to be raised in the place of the next piece."""
+        begin, self._wait = background.lend_thread(lambda: make(self))
+        self._made = background.begin(begin())
+        self._made.add_done_callback(self._end)
 
-    def put(self, work: Callable[[], Coroutine[Any, Any, Any]], future: Future[Any]) -> None:
-        """Finish one more. Called on the loop."""
-        if self._has_ended:
-            future.cancel()
-        else:
-            self._waiting.put_nowait((work, future))
+    def put(self, piece: M) -> None:
+        """Give a piece to the thread. Called on the loop."""
+        self._loop = asyncio.get_running_loop()
+        self.asked.clear()
+        self._piece = piece
+        self._next.set_result(None)
 
-    def end(self) -> None:
-        """No more will come. Called by any thread."""
-        self._call(partial(self._waiting.put_nowait, None))
-
-    def give_up(self, future: Future[Any]) -> None:
-        """Nobody waits for the result of one any more. Called by any thread."""
-        future.cancel()
-        self._call(partial(self._cancel, future))
-
-    def _call(self, function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(function)
-
-    def _cancel(self, future: Future[Any]) -> None:
-        if self._running is future and self._task is not None:
-            self._task.cancel()
-
-    async def serve(self) -> None:
-        """Finish them."""
-        self._task = task = asyncio.current_task()
-        assert task is not None  # it is one
-        try:
-            while (item := await self._next(task)) is not None:
-                work, future = item
-                if future.cancelled():
-                    continue
-                self._running = future
-                try:
-                    result = await _contained(work())
-                except asyncio.CancelledError:
-                    future.cancel()
-                    if self._is_stopped():
-                        raise
-                    task.uncancel()  # by `give_up`
-                except Exception as error:
-                    with suppress(InvalidStateError):  # nobody waits any more
-                        future.set_exception(error)
-                else:
-                    with suppress(InvalidStateError):
-                        future.set_result(result)
-                self._running = None
-                del item, work, future  # what it raises knows this frame: a cycle else
-        finally:
+    def _end(self, _: Future[T]) -> None:
+        with self._lock:
             self._has_ended = True
-            while not self._waiting.empty():
-                left = self._waiting.get_nowait()
-                if left is not None:
-                    left[1].cancel()
+            if not self._next.done():
+                self._next.set_result(None)
 
-    async def _next(self, task: asyncio.Task[Any]) -> tuple[Callable[[], Coroutine[Any, Any, Any]], Future[Any]] | None:
-        """The next one; None where no more come. What cancels the task meanwhile, as `asyncio.timeout` does, is meant for that one."""
-        is_cancelled = False
-        while True:
-            try:
-                item = await self._waiting.get()
-                break
-            except asyncio.CancelledError:
-                if self._is_stopped():
-                    raise
-                task.uncancel()
-                is_cancelled = True
-        if is_cancelled and item is not None:
-            task.cancel()
-        return item
+    def ask(self, error: BaseException | None = None) -> None:
+        """Have the next piece made."""
+        with self._lock:
+            if not self._has_ended:
+                self._next = Future()
+        self.error = error
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.asked.set)
+
+    def take(self) -> M | None:
+        """Wait for the next piece; None if there are no more."""
+        try:
+            self._wait(self._next)
+        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
+            self._made.cancel()
+            raise
+        piece, self._piece = self._piece, None
+        return piece
+
+    def leave(self, error: BaseException) -> None:
+        """Have the coroutine end, if it has not, and wait for that."""
+        self.ask(error)
+        self._wait(self._made)
+
+    def result(self) -> T:
+        """What the coroutine returned, after the last piece."""
+        return result_of(self._made)
 
 
-def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[T]], object]]:
-    return begin, Future.result
+def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]], object]]:
+    return begin, _wait
 
 
-def _result(future: Future[T], wait: Callable[[Future[T]], object]) -> T:
+def _wait(future: Future[Any]) -> None:
+    with suppress(Exception, CancelledError):
+        future.result()
+
+
+def result_of(future: Future[T]) -> T:
+    """The result of a future that is done. What was cancelled was on a loop that was stopped."""
     try:
-        wait(future)
         return future.result()
     except CancelledError:
         raise Stopped from None
     finally:
-        del future  # what it raises knows this frame: together they would live until the next garbage collection
+        del future  # as in `BackgroundLoop.run`
 
 
-async def _contained(work: Awaitable[T]) -> T:
+async def _contain(work: Awaitable[T]) -> T:
     try:
         return await work
     except CancelledError as error:  # asyncio would take it for its own on its way to the caller

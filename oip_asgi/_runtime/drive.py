@@ -1,6 +1,6 @@
-"""Finish a generator of effects: blocking, or awaiting. Carries out each effect, and knows nothing of what it is for.
+"""Finish a generator of effects on an event loop. Carries out each effect, and knows nothing of what it is for.
 
-The pieces of an answer are sent where a driver is given what sends them. Otherwise it stops at each, and goes on when it is called again.
+The pieces of an answer are sent if a driver is given what sends them. Otherwise it stops at each, and goes on when it is called again.
 
 Effects are told apart by `type`: nobody derives from them, and `isinstance` asks the metaclass of Structs, which takes three times as long.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -27,15 +28,14 @@ from .._protocol.effects import (
     Read,
     Run,
     Send,
-    Signal,
     Spawn,
     Start,
     Steps,
     Wait,
 )
-from .faults import as_failure, call_here, is_for_the_host
-from .runtime import Runtime, wait_for
-from .waiting import ClientGone, Gone, Turns, attended, running_loop, signalled, until_set
+from .background import BackgroundLoop
+from .faults import as_failure, is_for_the_host
+from .waiting import ClientGone, Gone, Watch, give_way, running_loop, wait_until_set
 
 T = TypeVar("T")
 
@@ -43,96 +43,15 @@ T = TypeVar("T")
 class Threads(Protocol):
     """Worker threads that an event loop may wait for."""
 
-    async def run(self, effect: Run, gone: Gone | None = None, /) -> Any:
+    async def run(self, effect: Run, /) -> Any:
         """Run a function in one of them. It goes on if this is cancelled."""
 
 
-def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
-    """Finish `steps`, which hand on no pieces, in this thread. The arguments are those of `advance`."""
-    result = advance(steps, runtime, read, gone)
-    assert not isinstance(result, PIECES)
-    return result
-
-
-def advance(
-    steps: Steps[T],
-    runtime: Runtime,
-    read: Callable[[Fed], Any] | None = None,
-    gone: Signal | None = None,
-    error: Exception | None = None,
-) -> T | Piece:
-    """Carry `steps` on to the next piece, or to their end, in this thread."""
-    try:
-        effect = next(steps) if error is None else steps.throw(error)
-        while True:
-            if type(effect) is Start or type(effect) is Send:
-                return effect
-            try:
-                value = carry_out(effect, runtime, read, gone)
-            except ClientGone:
-                abandon(steps, runtime)
-                raise
-            except Exception as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(value)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def abandon(steps: Steps[Any], runtime: Runtime) -> None:
-    """End `steps` that nobody waits for any more, with what they ask for to clean up; nothing where they have ended."""
-    try:
-        effect = steps.throw(Abandoned())
-        while True:
-            try:
-                value = carry_out(effect, runtime, None, None)
-            except Exception as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(value)
-    except (StopIteration, Abandoned):
-        return
-
-
-def carry_out(effect: Effect, runtime: Runtime, read: Callable[[Fed], Any] | None, gone: Signal | None) -> Any:
-    """The result of an effect that is no piece, in this thread. The arguments are those of `advance`."""
-    if type(effect) is Read:
-        assert read is not None  # only requests have bodies
-        return read(effect.body)
-    if type(effect) is Spawn:
-        work = partial(drive, effect.part, runtime, gone=effect.unwanted)
-        return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
-    assert type(effect) is Run or type(effect) is Wait or type(effect) is Await  # pieces are handed on
-    leaving = gone if effect.for_client else None
-    if leaving is not None and leaving.is_set():
-        raise ClientGone
-    if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
-        return call_here(effect.function)
-    with runtime.waiting():
-        if type(effect) is Wait:
-            return wait_for(effect.signal, effect.deadline, leaving)
-        if type(effect) is Await:
-            if effect.shared_task is not None:
-                return runtime.background.run_shared(effect.shared_task, effect, leaving)
-            return runtime.background.run(effect.function(), effect.deadline, leaving)
-        if effect.after is not None:
-            wait_for(effect.after, effect.deadline, leaving)
-        if effect.deadline != math.inf:
-            return runtime.call(effect, leaving)
-    return call_here(effect.function)
-
-
 async def drive_async(
-    steps: Steps[T],
-    threads: Threads,
-    read: Callable[[Fed], Awaitable[Any]] | None = None,
-    gone: Gone | None = None,
-    write: Callable[[Piece], Coroutine[Any, Any, None]] | None = None,
+    steps: Steps[T], threads: Threads, read: Callable[[Fed], Awaitable[Any]] | None = None, gone: Gone | None = None
 ) -> T:
-    """Finish `steps` on this event loop. The arguments are those of `advance_async`; without `write`, `steps` have no pieces."""
-    result = await advance_async(steps, threads, read, gone, write)
+    """Finish `steps` that have no pieces."""
+    result = await advance_async(steps, threads, read, gone)
     assert not isinstance(result, PIECES)
     return result
 
@@ -143,84 +62,103 @@ async def advance_async(
     read: Callable[[Fed], Awaitable[Any]] | None = None,
     gone: Gone | None = None,
     write: Callable[[Piece], Coroutine[Any, Any, None]] | None = None,
-    error: Exception | None = None,
+    *,
+    effect: Effect | None = None,
+    error: BaseException | None = None,
+    background: BackgroundLoop | None = None,
 ) -> T | Piece:
-    """Carry `steps` on to the next piece, or to their end, on this event loop, with what blocks in worker threads."""
-    turns: Turns | None = None
+    """Carry `steps` on to the next piece, or to their end.
+
+    Args:
+        steps: What to carry on.
+        threads: Where what blocks runs.
+        read: Feeds the request's body into something, and returns what that finishes with.
+        gone: Tells that the client has gone. Then `steps` are abandoned, and this raises ClientGone.
+        write: Sends a piece; without it, this returns at each.
+        effect: What `steps` have asked for already, if it was not here that they began.
+        error: What to throw into `steps` instead.
+        background: The loop that this runs on, if it is not the host's. If it is stopped, `steps` may go on elsewhere.
+    """
+    watch: Watch | None = None
+    since = 0.0
     try:
-        effect = next(steps) if error is None else steps.throw(error)
+        if effect is None:
+            effect = next(steps) if error is None else steps.throw(error)
         while True:
+            is_piece = False
             try:
-                if type(effect) is Run:
-                    value = await threads.run(effect, gone)
-                elif type(effect) is Read:
+                if type(effect) is Read:
                     assert read is not None  # only requests have bodies
+                    if watch is not None:
+                        await watch.end()  # only one may receive
+                        watch = None
                     value = await read(effect.body)
-                elif type(effect) is Await:
-                    value = await attended(effect.function(), effect.deadline, gone if effect.for_client else None)
-                elif type(effect) is Wait:
-                    await signalled(effect.signal, effect.deadline, gone if effect.for_client else None)
-                    value = None
                 elif type(effect) is Spawn:
                     _spawn(effect, threads)
                     value = None
-                elif write is None:
-                    return effect
                 else:
-                    try:
-                        await attended(write(effect), effect.deadline)
-                    except DeadlinePassed:
-                        write = _refuse  # part of it may have left
-                        raise
-                    except Exception:  # it is the host's, and not for `steps`
-                        await abandon_async(steps, threads)
-                        raise
-                    if turns is None:
-                        turns = Turns()
-                    elif turns.is_over():
-                        await turns.pass_on()
-                    value = None
-            except BaseException as error:
-                if ends(error, steps):
+                    if watch is None:
+                        watch = Watch(gone)
+                    if type(effect) is Start or type(effect) is Send:
+                        if write is None:
+                            return effect
+                        is_piece = True
+                        watch.begin()
+                        value = await watch.attend(write(effect), effect.deadline, for_client=True)
+                        since = await give_way(since or time.monotonic())
+                    else:
+                        work: Coroutine[Any, Any, Any]
+                        if type(effect) is Run:
+                            work = threads.run(effect)
+                        elif type(effect) is Wait:
+                            work = wait_until_set(effect.signal)
+                        else:
+                            work = effect.function()
+                        value = await watch.attend(work, effect.deadline, for_client=effect.for_client)
+            except BaseException as raised:
+                if background is not None and isinstance(raised, CancelledError) and background.is_stopped():
+                    raise
+                # what `write` raises is the host's, and not for `steps`
+                if _ends(raised, steps, background) or (is_piece and not isinstance(raised, DeadlinePassed)):
                     await abandon_async(steps, threads)
                     raise
-                effect = steps.throw(as_failure(error))
+                effect = steps.throw(as_failure(raised))
             else:
                 effect = steps.send(value)
     except StopIteration as end:
         result: T = end.value
         return result
+    finally:
+        if watch is not None:
+            await watch.end()
 
 
-async def _refuse(_: Piece) -> None:
-    raise ClientGone
-
-
-def ends(error: BaseException, steps: Steps[Any]) -> bool:
+def _ends(error: BaseException, steps: Steps[Any], background: BackgroundLoop | None) -> bool:
     """Whether what an effect raised ends `steps`. What is the host's own closes them at once."""
     if isinstance(error, (ClientGone, CancelledError)):
         return True  # the client has gone, or the host cancels
-    if isinstance(error, GeneratorExit) or is_for_the_host(error):
+    if (isinstance(error, GeneratorExit) and background is None) or is_for_the_host(error):
         steps.close()
         return True
     return False
 
 
 async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
-    """`abandon` on this event loop. If it is cancelled, it cleans up no further than what a worker thread does."""
+    """End `steps` that nobody waits for any more, with what they ask for to clean up; nothing if they have ended.
+
+    If this is cancelled, it cleans up no further than what a worker thread does.
+    """
     try:
         effect = steps.throw(Abandoned())
         while True:
             try:
-                value = None
-                if type(effect) is Run:
-                    # what closes a generator is run also if this is cancelled before it begins
+                if type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins
                     value = await asyncio.shield(threads.run(effect))
                 elif type(effect) is Await:
-                    value = await attended(effect.function())
+                    value = await Watch(None).attend(effect.function())
                 else:
                     assert type(effect) is Wait  # nothing else cleans up
-                    await signalled(effect.signal, effect.deadline)
+                    value = await Watch(None).attend(wait_until_set(effect.signal), effect.deadline)
             except BaseException as error:
                 if isinstance(error, (CancelledError, GeneratorExit)) or is_for_the_host(error):
                     raise
@@ -236,13 +174,47 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
 def _spawn(effect: Spawn, threads: Threads) -> None:
     loop = running_loop()
     effect.is_lost = loop.is_closed
-    driven = _driven(effect, threads)
-    task = loop.create_task(driven, context=Context()) if effect.is_apart else loop.create_task(driven)
+    gone = None if effect.unwanted is None else partial(wait_until_set, effect.unwanted)
+    part = _finish(effect.part, threads, gone)
+    task = loop.create_task(part, context=Context()) if effect.is_apart else loop.create_task(part)
     effect.cancel = task.cancel
     task.add_done_callback(lambda _: effect.ended.set())
     effect.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
 
 
-async def _driven(effect: Spawn, threads: Threads) -> None:
+async def _finish(part: Steps[None], threads: Threads, gone: Gone | None) -> None:
     with suppress(ClientGone):
-        await drive_async(effect.part, threads, gone=None if effect.unwanted is None else partial(until_set, effect.unwanted))
+        await drive_async(part, threads, gone=gone)
+
+
+async def pieces_async(steps: Steps[Any], threads: Threads, start: Start | None = None) -> AsyncGenerator[Any, None]:
+    """The pieces of `steps` from here on, for a caller on this event loop that asks for each.
+
+    A piece waits for its caller until its deadline. Then the steps go on without it, and the caller finds what became of them. If nobody
+    asks for more, `steps` are ended.
+    """
+    expired: asyncio.Task[Any] | None = None
+
+    def expire() -> None:
+        nonlocal expired
+        expired = asyncio.create_task(advance_async(steps, threads, error=DeadlinePassed()))
+
+    try:
+        piece: Any = start or await advance_async(steps, threads)
+        while isinstance(piece, PIECES):
+            timer = None
+            if piece.deadline != math.inf:
+                timer = asyncio.get_running_loop().call_later(max(0.0, piece.deadline - time.monotonic()), expire)
+            try:
+                yield piece.piece if type(piece) is Send else piece
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if expired is None:
+                piece = await advance_async(steps, threads)
+            else:
+                piece, expired = await expired, None
+    finally:
+        if expired is not None:
+            await asyncio.gather(expired, return_exceptions=True)  # which takes what it raised: asyncio would log it
+        await abandon_async(steps, threads)

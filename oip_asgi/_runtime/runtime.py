@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import threading
-import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, final
@@ -18,7 +16,7 @@ from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, Gone, arrival, running_loop
+from .waiting import ClientGone, running_loop, wait_for
 
 
 @final
@@ -35,52 +33,45 @@ class Runtime:
         self._inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Inbox] = weakref.WeakKeyDictionary()
         self.background = BackgroundLoop()
 
-    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
-        """Run a function in a worker thread, and await its result."""
+    async def run(self, effect: Run) -> Any:
+        """Run a function in a worker thread, and await its result. If this is cancelled, the function goes on."""
         loop = running_loop()
-        inbox = self._inbox(loop)
+        inbox = self._inboxes.get(loop)
+        if inbox is None:
+            inbox = self._inboxes[loop] = Inbox(loop)
         future: asyncio.Future[Any] = loop.create_future()
-        job = _LoopJob(effect, future, inbox)
-        pool = self._pools[effect.work]
+        job, pool = _LoopJob(effect, future, inbox), self._pools[effect.work]
         if effect.after is None:
             inbox.submit(pool, effect.function, job)
         else:
             # with the context variables of this request, whichever thread sets the signal
             effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
-        gone = gone if effect.for_client else None
         try:
-            if gone is None and effect.deadline == math.inf:
-                return await future
-            return await arrival(future, effect.deadline, gone)
+            return await future
         finally:
             del future, job  # what it raises knows this frame: together they would live until the next garbage collection
 
-    def _inbox(self, loop: asyncio.AbstractEventLoop) -> Inbox:
-        inbox = self._inboxes.get(loop)
-        if inbox is None:
-            inbox = self._inboxes[loop] = Inbox(loop)
-        return inbox
-
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one."""
-        job = _WaitedJob(effect)
-        self._pools[effect.work].submit(effect.function, job)
-        return job.wait(effect.deadline, gone)
+        future, ended = _Outcome(), Signal()
+        future.add_done_callback(lambda _: ended.set())
+        self._pools[effect.work].submit(effect.function, future)
+        try:
+            wait_for(ended, effect.deadline, gone)
+        except (DeadlinePassed, ClientGone):
+            if not future.cancel() and effect.late is not None:
+                future.add_done_callback(partial(_tell, effect.late))
+            raise
+        try:
+            return future.result()
+        finally:
+            del future  # as in `run`
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
-        """Run a function in a worker thread of hooks, and set a signal behind it."""
-        self._pools["hook"].submit(function, _Ending(ended))
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each
-        other."""
-        pools = [pool for pool in self._pools.values() if pool.begin_to_wait()]
-        try:
-            yield
-        finally:
-            for pool in pools:
-                pool.end_to_wait()
+        """Run a function in a worker thread of hooks, and set a signal after it. What it raises is nobody's."""
+        future = _Outcome()
+        future.add_done_callback(lambda _: ended.set())
+        self._pools["hook"].submit(function, future)
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
@@ -103,7 +94,7 @@ class Inbox:
         self._waiting: set[WorkerThreads] = set()
 
     def submit(self, pool: WorkerThreads, function: Callable[[], Any], job: _LoopJob) -> None:
-        """Hand a job to a pool, and see to it that it starts soon where all threads turn out to be busy for long."""
+        """Give a job to a pool, and see to it that it starts soon if all threads turn out to be busy for long."""
         if pool.submit(function, job, is_patient=True) and pool not in self._waiting:
             self._waiting.add(pool)
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
@@ -155,10 +146,10 @@ class _LoopJob:
             self._inbox.put(self, result, failure)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Hand the outcome to the coroutine that waits, on its event loop; in any thread where none waits any more."""
+        """Give the outcome to the coroutine that waits, on its event loop; in any thread if none waits any more."""
         future = self._future
         if future.done():
-            if error is not None and self._effect.late is not None and not future.cancelled():
+            if error is not None and self._effect.late is not None:
                 self._effect.late(error)
         elif error is None:
             future.set_result(result)
@@ -167,72 +158,21 @@ class _LoopJob:
 
 
 @final
-class _WaitedJob:
-    """A job that a thread waits for."""
-
-    __slots__ = ("_done", "_effect", "_error", "_is_left", "_lock", "_result")
-
-    def __init__(self, effect: Run) -> None:
-        self._effect = effect
-        self._done = Signal()
-        self._lock = threading.Lock()
-        self._is_left = False
-        self._result: Any = None
-        self._error: BaseException | None = None
+class _Outcome(Future[Any]):
+    """The outcome of a job that a thread waits for, or nobody."""
 
     def is_gone(self) -> bool:
-        return self._is_left
+        return not self.set_running_or_notify_cancel()
 
     def receive(self, result: Any, error: BaseException | None) -> None:
-        with self._lock:
-            self._result, self._error = result, None if error is None else as_failure(error)
-            is_left = self._is_left
-            if not is_left:
-                self._done.set()
-        if is_left and error is not None and self._effect.late is not None:
-            self._effect.late(error)
-
-    def wait(self, deadline: float, gone: Signal | None) -> Any:
-        try:
-            wait_for(self._done, deadline, gone)
-        except (DeadlinePassed, ClientGone):
-            with self._lock:
-                self._is_left = not self._done.is_set()
-            if self._is_left:
-                raise
-        error = self._error
         if error is None:
-            return self._result
-        try:
-            raise error
-        finally:
-            del error, self._error  # cycles else
+            self.set_result(result)
+        else:
+            self.set_exception(as_failure(error))
 
 
-def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None) -> None:
-    """Wait in this thread until a signal is set."""
-    if signal.is_set():
-        return
-    event = threading.Event()
-    signal.then(event.set)
-    if gone is not None:
-        gone.then(event.set)
-    is_in_time = event.wait(None if deadline == math.inf else max(0.0, deadline - time.monotonic()))
-    if not signal.is_set():
-        raise ClientGone if is_in_time else DeadlinePassed
-
-
-@final
-class _Ending:
-    """Sets a signal when a job has ended."""
-
-    __slots__ = ("_ended",)
-
-    def __init__(self, ended: Signal) -> None:
-        self._ended = ended
-
-    def is_gone(self) -> bool:
-        return False
-
-    def receive(self, result: Any, error: BaseException | None) -> None:  # noqa: ARG002  (a generator of its own says what came of it)
-        self._ended.set()
+def _tell(late: Callable[[BaseException], None], future: Future[Any]) -> None:
+    with suppress(CancelledError):
+        error = future.exception()
+        if error is not None:
+            late(error)

@@ -7,20 +7,18 @@ is awake, further jobs wait for it a millisecond before another thread is woken,
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any, Final, Protocol, final
 
-from .forks import call_after_fork
-
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
-
-_IDLE_SECONDS: Final = 10.0
-"""How long a worker thread waits for more to do before it ends."""
 
 _END_SECONDS: Final = 1.0
 """How long the end of threads is waited for. Calls have had their time by then."""
@@ -38,7 +36,7 @@ class Receiver(Protocol):
 
 @final
 class WorkerThreads:
-    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
+    """Threads that start when they are needed, and wait for more until `stop`. They are daemons: none keeps the process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,11 +45,10 @@ class WorkerThreads:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: deque[tuple[float, Callable[..., Any], Callable[[], Any], Receiver]] = deque()
+        self._jobs: deque[tuple[Callable[..., Any], Callable[[], Any], Receiver]] = deque()
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
         self._is_stopping = False
-        self._idents: set[int] = set()
         self._waiting = 0
 
     def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
@@ -60,7 +57,7 @@ class WorkerThreads:
         run = copy_context().run
         with self._lock:
             self._is_stopping = False
-            self._jobs.append((now, run, function, receiver))
+            self._jobs.append((run, function, receiver))
             if is_patient and self._has_time(now):
                 return True
             self._add_thread()
@@ -89,43 +86,35 @@ class WorkerThreads:
             worker.since = time.monotonic()
             worker.wake.release()
         elif len(self._workers) < self._most + self._waiting:
-            worker = _Worker()
-            thread = worker.thread = threading.Thread(target=self._work, args=(worker,), name="oip_asgi worker", daemon=True)
+            worker = _Worker(self)
             try:
-                thread.start()  # it takes a job when the lock is free
+                worker.start()  # it takes a job when the lock is free
                 self._workers.add(worker)
             except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
                 if not self._workers:
                     self._jobs.pop()
                     raise
 
-    def begin_to_wait(self) -> bool:
-        """Have another thread take the place of this one until `end_to_wait`. Returns whether this is one of these threads."""
-        if threading.get_ident() not in self._idents:
-            return False
+    @contextmanager
+    def without_one(self) -> Iterator[None]:
+        """Within this, one of the threads waits, and another may take its place."""
         with self._lock:
             self._waiting += 1
             if self._jobs:
                 self._add_thread()
-        return True
-
-    def end_to_wait(self) -> None:
-        """The counterpart of `begin_to_wait`."""
-        with self._lock:
-            self._waiting -= 1
-
-    def _work(self, worker: _Worker) -> None:
-        self._idents.add(threading.get_ident())
         try:
-            self._do_jobs(worker)
+            yield
         finally:
-            self._idents.discard(threading.get_ident())
+            with self._lock:
+                self._waiting -= 1
 
-    def _do_jobs(self, worker: _Worker) -> None:
+    def work(self, worker: _Worker) -> None:
+        """Do jobs, in the thread of a worker."""
         while True:
+            receiver: Receiver | None = None
             with self._lock:
                 if self._jobs:
-                    _, run, function, receiver = self._jobs.popleft()
+                    run, function, receiver = self._jobs.popleft()
                     worker.since = time.monotonic()
                 elif self._is_stopping:
                     self._workers.discard(worker)
@@ -133,22 +122,18 @@ class WorkerThreads:
                 else:
                     self._idle.append(worker)
                     worker.is_awake = False
-                    receiver = None
-            if receiver is not None:
-                _do(run, function, receiver)
-                del run, function, receiver  # an idle thread holds no request's arrays
-            elif not worker.wake.acquire(True, _IDLE_SECONDS) and self._is_retired(worker):
-                return
-
-    def _is_retired(self, worker: _Worker) -> bool:
-        """Whether a thread that nobody has woken for long may end."""
-        with self._lock:
-            if worker.is_awake:
-                worker.wake.acquire()  # somebody has woken it just now
-                return False
-            self._idle.remove(worker)
-            self._workers.discard(worker)
-            return True
+            if receiver is None:
+                worker.wake.acquire()
+                continue
+            if not receiver.is_gone():
+                try:
+                    result = run(function)
+                except BaseException as error:
+                    receiver.receive(None, error)
+                else:
+                    receiver.receive(result, None)
+                    del result
+            del run, function, receiver  # an idle thread holds no request's arrays, and what was raised knows this frame
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""
@@ -159,35 +144,47 @@ class WorkerThreads:
                 self._add_thread()
         deadline = time.monotonic() + _END_SECONDS
         for worker in workers:
-            if worker.thread is not threading.current_thread():
-                worker.thread.join(max(0.0, deadline - time.monotonic()))
+            if worker is not threading.current_thread():
+                worker.join(max(0.0, deadline - time.monotonic()))
 
 
 @final
-class _Worker:
+class _Worker(threading.Thread):
     """One thread, and the lock on which it sleeps."""
 
-    __slots__ = ("is_awake", "since", "thread", "wake")
-
-    thread: threading.Thread
-
-    def __init__(self) -> None:
+    def __init__(self, pool: WorkerThreads) -> None:
+        super().__init__(name="oip_asgi worker", daemon=True)
+        self.pool = pool
         self.is_awake = True
         self.since = time.monotonic()
         self.wake = threading.Lock()
         self.wake.acquire()
 
+    def run(self) -> None:
+        self.pool.work(self)
 
-def _do(run: Callable[..., Any], function: Callable[[], Any], receiver: Receiver) -> None:
-    if receiver.is_gone():
+
+def waiting() -> AbstractContextManager[None]:
+    """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each other."""
+    thread = threading.current_thread()
+    return thread.pool.without_one() if isinstance(thread, _Worker) else nullcontext()
+
+
+def call_after_fork(method: Callable[[], None]) -> None:
+    """Call a method in each process forked from this one, where no thread is left: gunicorn's workers with --preload, for one.
+
+    Its object is not kept alive.
+    """
+    if sys.platform == "win32":
         return
-    try:
-        result = run(function)
-    except BaseException as error:
-        receiver.receive(None, error)
-        del receiver  # the exception knows this frame: together they would live until the next garbage collection
-    else:
-        receiver.receive(result, None)
+    kept = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = kept()
+        if found is not None:
+            found()
+
+    os.register_at_fork(after_in_child=call)
 
 
 def cpus() -> int:

@@ -24,7 +24,6 @@ from .._protocol.effects import (
     QuitWithin,
     Run,
     Send,
-    SharedTask,
     Signal,
     Start,
     Steps,
@@ -156,7 +155,6 @@ class _Pulled(Generic[T]):
         self._clock = call.engine.clock
         self.until = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
-        self._shared_task = SharedTask()
         self._context: Context | None = None
         self._lock = threading.Lock()
         self._is_running = False
@@ -186,7 +184,7 @@ class _Pulled(Generic[T]):
         """The next item as it leaves; None behind the last."""
         call, deadline = self._call, self._deadline()
         if call.handler.kind == "async stream":
-            answer: T | None = yield Await(self._await_next, deadline, True, self._shared_task)
+            answer: T | None = yield Await(self._await_next, deadline, True)
             return answer if self._large is None else (yield from self._encoded(self._large, deadline))
         late = None if deadline == math.inf else call.log_late
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
@@ -329,13 +327,8 @@ class _Pulled(Generic[T]):
             is_running = self._is_running
         if self._generator is None or is_running:
             return
-        closing: Await | Run
-        if self._call.handler.kind == "async stream":
-            closing = Await(self._close_async, shared_task=self._shared_task)
-        else:
-            closing = Run(self._close_in_thread, "model")
         try:
-            yield closing
+            yield Await(self._close_async) if self._call.handler.kind == "async stream" else Run(self._close_in_thread, "model")
         except (CancelledWithin, QuitWithin) as error:  # the model's own, as that of a task which it awaits
             self._log_closing(error)
 
@@ -370,7 +363,6 @@ class _Pulled(Generic[T]):
         """The request ends here."""
         with self._lock:
             self._is_closing = True
-        self._shared_task.end()
         self._call.slot.give_up()
 
     def as_error(self, failure: Exception) -> InferenceError:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
-from functools import partial
 from typing import Any
 
 import pytest
 
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.inside import background_of
 from tests.support.inside.runtime import (
-    Await,
     BackgroundLoop,
     CancelledWithin,
-    ClientGone,
-    DeadlinePassed,
     QuitWithin,
-    SharedTask,
-    Signal,
     Stopped,
 )
 
@@ -147,97 +142,40 @@ def test_what_a_coroutine_raises_reaches_its_caller_and_the_loop_goes_on(error: 
     background.stop()
 
 
-def test_a_deadline_and_a_client_that_goes_cancel_it() -> None:
-    background = BackgroundLoop()
-    ended: list[str] = []
+def serve_counting(begun: threading.Event) -> InferenceServer:
+    """A model of an asynchronous generator that shows in which task each item is made."""
+    server = InferenceServer()
 
-    async def waits() -> None:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-
-    with pytest.raises(DeadlinePassed):
-        background.run(waits(), time.monotonic() + 0.01)
-    gone = Signal()
-    threading.Timer(0.05, gone.set).start()
-    with pytest.raises(ClientGone):
-        background.run(waits(), gone=gone)
-    assert ended == ["cancelled"] * 2
-    background.stop()
-
-
-def run_in(shared_task: SharedTask, background: BackgroundLoop, function: Callable[[], Any], deadline: float = math.inf) -> Any:
-    return background.run_shared(shared_task, Await(function, deadline), None)
-
-
-def test_what_is_together_is_awaited_in_one_task_in_order() -> None:
-    background, shared_task = BackgroundLoop(), SharedTask()
-
-    async def task() -> Any:
-        await asyncio.sleep(0)
-        return asyncio.current_task()
-
-    async def fails() -> None:
-        raise ValueError("wrong")
-
-    async def sleeps() -> None:
-        await asyncio.sleep(60)
-
-    first = run_in(shared_task, background, task)
-    with pytest.raises(ValueError, match="wrong"):
-        run_in(shared_task, background, fails)
-    with pytest.raises(DeadlinePassed):
-        run_in(shared_task, background, sleeps, time.monotonic() + 0.05)
-    assert run_in(shared_task, background, task) is first
-    assert run_in(SharedTask(), background, task) is not first
-    shared_task.end()
-    shared_task.end()
-    with pytest.raises(Stopped):
-        run_in(shared_task, background, task)
-    background.stop()
-    with pytest.raises(Stopped):
-        run_in(shared_task, background, task)
-    shared_task.end()
-
-
-def test_a_stop_ends_what_is_together() -> None:
-    background, shared_task = BackgroundLoop(), SharedTask()
-    begun = threading.Event()
-
-    async def sleeps() -> None:
+    @server.model("m")
+    async def m(n: int) -> AsyncIterator[int]:
         begun.set()
-        await asyncio.sleep(60)
+        for _ in range(n):
+            yield id(asyncio.current_task())
 
-    def stop() -> None:
-        begun.wait(20)
-        background.stop()
-
-    stopping = threading.Thread(target=stop)
-    stopping.start()
-    with pytest.raises(Stopped):
-        run_in(shared_task, background, sleeps)
-    stopping.join()
+    return server
 
 
-def test_a_run_shared_that_races_a_stop_ends(often_switching: None) -> None:
-    background = BackgroundLoop()
+def test_the_items_of_one_generator_are_made_in_one_task() -> None:
+    server = serve_counting(threading.Event())
+    found = [response["output_0"].item() for response in server.infer_stream_sync("m", {"n": 5})]
+    assert len(found) == 5
+    assert len(set(found)) == 1
+    server.stop()
+
+
+def test_a_stream_that_races_a_stop_ends(often_switching: None) -> None:
+    server = serve_counting(threading.Event())
+    background = background_of(server)
     found: list[Any] = []
 
-    async def answer(number: int) -> int:
-        await asyncio.sleep(0)
-        return number
-
     def run() -> None:
-        for number in range(ROUNDS // ASKING // 2):
-            shared_task = SharedTask()
+        for _ in range(ROUNDS // ASKING // 4):
             try:
-                found.append(run_in(shared_task, background, partial(answer, number)) == number)
-                found.append(run_in(shared_task, background, partial(answer, number)) == number)
-            except Stopped:
-                found.append("stopped")
-            shared_task.end()
+                found.append(len(list(server.infer_stream_sync("m", {"n": 2}))))
+            except InferenceError as error:
+                found.append(error.status)
 
     stop_while_running(background, run, found)
-    assert set(found) == {True, "stopped"}
+    assert set(found) == {2, 503}
+    assert len(found) == ROUNDS // 4
+    background.stop()

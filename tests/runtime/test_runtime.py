@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.inside.runtime import ClientGone, DeadlinePassed, Inbox, Run, Runtime, Signal
+from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, Inbox, Run, Runtime, Signal, Watch
 
 
 @pytest.fixture
@@ -170,6 +170,14 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
     assert ran == [0]
 
 
+async def attended(runtime: Runtime, effect: Run, gone: Gone | None = None) -> Any:
+    watch = Watch(gone)
+    try:
+        return await watch.attend(runtime.run(effect), effect.deadline, for_client=effect.for_client)
+    finally:
+        await watch.end()
+
+
 @pytest.mark.parametrize("way", ["loop", "thread"])
 def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: str) -> None:
     leave = threading.Event()
@@ -182,7 +190,7 @@ def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: 
 
     effect = Run(late, "model", deadline=time.monotonic() + 0.3, late=told.append)  # it has begun until then, also on a busy machine
     with pytest.raises(DeadlinePassed):
-        asyncio.run(runtime.run(effect)) if way == "loop" else runtime.call(effect)
+        asyncio.run(attended(runtime, effect)) if way == "loop" else runtime.call(effect)
     assert told == []
     leave.set()
     runtime.stop()  # waits for the thread; the event loop has ended meanwhile
@@ -200,5 +208,5 @@ def test_a_client_that_goes_ends_the_waiting(runtime: Runtime, way: str) -> None
     effect = Run(lambda: leave.wait(20), "model", for_client=True)
     threading.Timer(0.05, gone.set).start()
     with pytest.raises(ClientGone):
-        asyncio.run(runtime.run(effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
+        asyncio.run(attended(runtime, effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
     leave.set()

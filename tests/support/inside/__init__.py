@@ -20,7 +20,7 @@ from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, documents, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.runtime import Fed, Gone, Run, Work, drive, drive_async
+from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Run, Work, drive, drive_async
 from tests.support.inside.values import Buffer
 
 T = TypeVar("T")
@@ -215,9 +215,9 @@ class _Noted:
         self._runtime = server._inside.runtime
         self.trips: list[Work] = []
 
-    async def run(self, effect: Run, gone: Gone | None = None) -> Any:
+    async def run(self, effect: Run) -> Any:
         self.trips.append(effect.work)
-        return await self._runtime.run(effect, gone)
+        return await self._runtime.run(effect)
 
 
 # Where a test steps in
@@ -262,6 +262,10 @@ def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Numbers
+
+
+def background_of(server: InferenceServer) -> BackgroundLoop:
+    return server._inside.runtime.background
 
 
 def statistics_of(server: InferenceServer, name: str) -> Statistics:

@@ -8,7 +8,6 @@ from oip_asgi._protocol.effects import (
     Fed,
     QuitWithin,
     Run,
-    SharedTask,
     Signal,
     Spawn,
     Stopped,
@@ -17,7 +16,8 @@ from oip_asgi._protocol.effects import (
 )
 from oip_asgi._runtime import threads
 from oip_asgi._runtime.background import BackgroundLoop
-from oip_asgi._runtime.drive import drive, drive_async
+from oip_asgi._runtime.blocking import drive
+from oip_asgi._runtime.drive import drive_async
 from oip_asgi._runtime.runtime import Inbox, Runtime
 from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
-from oip_asgi._runtime.waiting import ClientGone, Gone
+from oip_asgi._runtime.waiting import ClientGone, Gone, Watch

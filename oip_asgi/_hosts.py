@@ -1,0 +1,233 @@
+"""What must be known of frameworks: which object is what, which routes and dependencies an application has, and how to add ours.
+
+Knows their classes by name: nothing here imports a framework before there is an application of it. Knows no protocol.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+_FOR_WSGI: Final = (("flask", "Flask"), ("django", "WSGIHandler"), ("oip_asgi", "OIPWSGIApp"), ("oip_asgi", "OIPWSGIMiddleware"))
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
+
+_PROBE: Final = "oip_asgi-probe"
+"""A name that only routes for any name match."""
+
+# Objects that users give to adapters: swapped or wrong ones are refused at once, with what to write instead
+
+
+def is_framework(value: object, package: str, name: str) -> bool:
+    """Whether a value is an instance of a class of a package, by their names."""
+    return any(kind.__module__.partition(".")[0] == package and kind.__name__ == name for kind in type(value).__mro__)
+
+
+def describe(value: object) -> str:
+    """What an error calls a value: its class, or the class itself."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+
+
+def check_server(server: object, taker: str, written: str) -> None:
+    """Check that something is an `InferenceServer`."""
+    if not is_framework(server, "oip_asgi", "InferenceServer"):
+        raise TypeError(f"{taker} takes an InferenceServer, not {describe(server)}: write {written}")
+
+
+def check_asgi(app: object, written: str) -> None:
+    """Check that something may be an ASGI application."""
+    if any(is_framework(app, *names) for names in _FOR_WSGI):
+        instead = 'OIPWSGIMiddleware(application, server, "/v2")'
+        if is_framework(app, "flask", "Flask"):
+            instead = "app.register_blueprint(oip_asgi.flask.blueprint(server)), or app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)"
+        raise TypeError(f"{describe(app)} is a WSGI application, and this is for ASGI: write {instead}")
+    if not callable(app) or isinstance(app, type):
+        raise TypeError(f"{describe(app)} is no ASGI application: write {written}")
+
+
+def check_wsgi(app: object, written: str) -> None:
+    """Check that something may be a WSGI application."""
+    if _is_asgi(app):
+        raise TypeError(f'{describe(app)} is an ASGI application, and this is for WSGI: write OIPMiddleware(app, server, "/v2")')
+    if not callable(app) or isinstance(app, type):
+        raise TypeError(f"{describe(app)} is no WSGI application: write {written}")
+
+
+def check_installs_in(app: object) -> None:
+    """Check that something is an application of Starlette or FastAPI."""
+    if is_framework(app, "starlette", "Starlette"):
+        return
+    if is_framework(app, "flask", "Flask"):
+        instead = "for Flask, write app.register_blueprint(oip_asgi.flask.blueprint(server))"
+    elif is_framework(app, "starlette", "Router"):
+        instead = 'write OIPApp(server).install(app, "/api/v2"), with the application itself and the whole path'
+    elif is_framework(app, "quart", "Quart"):
+        instead = 'for Quart, write app.asgi_app = OIPMiddleware(app.asgi_app, server, "/v2")'
+    elif _is_asgi(app):
+        instead = 'for other ASGI applications, write OIPMiddleware(app, server, "/v2")'
+    elif isinstance(app, type) or not callable(app):
+        instead = 'write OIPApp(server).install(app, "/v2"), with the application itself'
+    else:
+        instead = 'for WSGI applications, write OIPWSGIMiddleware(application, server, "/v2")'
+    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {describe(app)}: {instead}")
+
+
+def _is_asgi(app: object) -> bool:
+    """Whether calling something gives a coroutine, as for ASGI applications and no WSGI application."""
+    return inspect.iscoroutinefunction(app) or (not isinstance(app, type) and inspect.iscoroutinefunction(type(app).__call__))
+
+
+def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
+    """The error for a module of this package whose extra is not installed."""
+    if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
+        raise error  # it is there, and something that it needs is not
+    return ImportError(f"{package} is not installed: pip install 'oip_asgi[{extra}]'", name=error.name)
+
+
+# Middleware
+
+
+def inner_applications(app: object) -> Iterator[object]:
+    """An application, and what its middleware is put around, from the outside to the inside."""
+    for _ in range(100):
+        yield app
+        app = getattr(app, "app", None)
+        if app is None:
+            return
+
+
+def drops_trailers(host: object) -> bool:
+    """Whether middleware of a Starlette application drops the trailers of what is mounted in it, or of an `OIPMiddleware` inside it."""
+    for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
+        kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
+        if "OIPMiddleware" in kinds and middleware.kwargs.get("grpc"):
+            return False
+        if "BaseHTTPMiddleware" in kinds:
+            return True
+    return False
+
+
+# FastAPI's dependencies. They do not reach a mounted application. They reach a route, and its endpoint may return any response: one that
+# answers as the mounted application would.
+
+
+def dependencies_of(app: object) -> list[object]:
+    """The dependencies that a FastAPI application, or its router, runs before each of its own routes; none for others."""
+    router = getattr(app, "router", app)
+    return list(getattr(router, "dependencies", None) or []) if is_framework(router, "fastapi", "APIRouter") else []
+
+
+def dependencies_around(app: object, mounted: object) -> list[object]:
+    """The dependencies of a FastAPI application, and of its routers in which something is mounted, which FastAPI runs before neither."""
+    return dependencies_of(app) + _of_routers(getattr(app, "router", None), mounted)
+
+
+def _of_routers(router: object, mounted: object) -> list[object]:
+    found: list[object] = []
+    for route in getattr(router, "routes", None) or ():
+        # how FastAPI 0.165 keeps an included router; older ones leave out what is mounted in one
+        included = getattr(route, "original_router", None)
+        if included is not None and mounted in [getattr(each, "app", None) for each in included.routes]:
+            found += [*included.dependencies, *route.include_context.dependencies]
+        elif included is not None:
+            found += _of_routers(included, mounted)
+    return found
+
+
+def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any]) -> None:
+    """Add routes to a FastAPI application for a path and all that is under it."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    class Served(Response):
+        def __init__(self, request: Request) -> None:
+            super().__init__()
+            self._request = request
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            root = scope.get("root_path", "")  # as Starlette's Mount does
+            mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": f"{root}{prefix}"}
+            await serve(mounted, _replay(self._request, receive), send)
+            if self.background is not None:
+                await self.background()
+
+    async def endpoint(request: Request) -> Response:
+        return Served(request)
+
+    endpoint.__annotations__ = {"request": Request}  # FastAPI looks for their names among this module's own
+    for path in (prefix or "/", f"{prefix}/{{oip_path:path}}"):
+        app.router.add_api_route(
+            path, endpoint, methods=list(_METHODS), dependencies=list(dependencies), response_model=None, include_in_schema=False
+        )
+
+
+def _replay(request: Any, receive: Receive) -> Receive:
+    """The request's messages, with the body that a dependency has read, such as to check its signature."""
+    body: bytes | None = getattr(request, "_body", None)
+    if body is None:
+        return receive
+    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+# Routes, which may keep requests from the protocol: looked at before any comes, by what Starlette's routes offer
+
+
+def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequence[str] = ()) -> None:
+    """Check that no route answers what is under a path, or a service of gRPC, before the protocol would."""
+    for method in ("GET", "POST"):
+        for path in (f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"):
+            _check_route(app, routes, method, path, prefix or "/", ", health probes too", "leave one of the two out")
+    for service in services:
+        advice = "leave grpc=True out, as an application has one server for gRPC"
+        _check_route(app, routes, "POST", f"{service}/{_PROBE}", service, "", advice)
+
+
+def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: str, beside: str, advice: str) -> None:
+    probe: dict[str, Any] = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "app": app}
+    probe |= {"root_path": "", "query_string": b"", "headers": [], "path_params": {}, "scheme": "http", "http_version": "1.1"}
+    route = next((route for route in routes if _matches(route, probe)), None)
+    if route is None:
+        return
+    place = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
+    ours = _ours(route)
+    if ours is not None:
+        raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")
+    first = "an included router" if place is None else f"the route {place or '/'!r}"
+    raise ValueError(
+        f"{first} comes first and answers everything under {at} in the place of oip_asgi{beside}: add it after the install "
+        "or mount of oip_asgi"
+    )
+
+
+def _matches(route: Any, scope: dict[str, Any]) -> bool:
+    with suppress(Exception):  # a route of somebody's own may want more of a request
+        return bool(route.matches(scope)[0].name == "FULL")
+    return False
+
+
+def _ours(route: Any) -> str | None:
+    """What of this package a route leads to, None for others."""
+    if getattr(getattr(route, "endpoint", None), "__module__", "") == __name__:
+        return "oip_asgi"
+    return next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
+
+
+def check_mounts(app: Any) -> None:
+    """Check that each `OIPApp` that is mounted in an application is reachable."""
+    routes = list(getattr(app, "routes", None) or ())
+    for place, route in enumerate(routes):
+        if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):
+            check_reachable(app, routes[:place], route.path)

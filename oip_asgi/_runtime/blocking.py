@@ -1,0 +1,258 @@
+"""Finish a generator of effects in the thread that waits for its answer. Carries out each effect, and knows nothing of what it is for.
+
+What a model's coroutine begins is finished on the background event loop, in one task: what an asynchronous generator opens around a
+`yield`, such as `asyncio.timeout`, belongs to the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Generic, TypeVar, final
+
+from .._protocol.effects import (
+    PIECES,
+    Abandoned,
+    Await,
+    DeadlinePassed,
+    Effect,
+    Fed,
+    Piece,
+    Read,
+    Run,
+    Send,
+    Signal,
+    Spawn,
+    Start,
+    Steps,
+    Stopped,
+    Wait,
+)
+from .background import BackgroundLoop, Outbox
+from .drive import advance_async, drive_async
+from .faults import call_here
+from .runtime import Runtime
+from .threads import waiting
+from .waiting import ClientGone, attend, wait_for, wait_until_set
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> T:
+    """Finish `steps` that have no pieces, with the arguments of `Driver`."""
+    result = Driver(steps, runtime, read, gone).advance()
+    assert not isinstance(result, PIECES)
+    return result
+
+
+@final
+class Driver(Generic[T]):
+    """Carries `steps` on, in the thread that asks for it.
+
+    Args:
+        steps: What to carry on.
+        runtime: What carries out their effects.
+        read: Feeds the request's body into something, and returns what that finishes with.
+        gone: Set when the client has gone. Then `steps` are abandoned, and ClientGone is raised.
+    """
+
+    __slots__ = ("_gone", "_outbox", "_read", "_runtime", "_steps")
+
+    def __init__(self, steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> None:
+        self._steps = steps
+        self._runtime = runtime
+        self._read = read
+        self._gone = gone
+        self._outbox: Outbox[Piece, T | Piece] | None = None
+
+    def advance(self, error: Exception | None = None) -> T | Piece:
+        """Carry the steps on to the next piece, or to their end."""
+        steps = self._steps
+        if self._outbox is not None:
+            self._outbox.ask(error)
+            try:
+                return self._take(self._outbox)
+            except Stopped as stopped:
+                error = stopped
+        try:
+            effect = next(steps) if error is None else steps.throw(error)
+            while True:
+                if type(effect) is Start or type(effect) is Send:
+                    return effect
+                try:
+                    if type(effect) is Await and effect.for_client:
+                        return self._hand_over(effect)
+                    value = self._carry_out(effect)
+                except ClientGone:
+                    self.abandon()
+                    raise
+                except Exception as raised:
+                    effect = steps.throw(raised)
+                else:
+                    effect = steps.send(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _hand_over(self, effect: Await) -> T | Piece:
+        """Have the background loop carry on from here."""
+        if self._gone is not None and self._gone.is_set():
+            raise ClientGone
+        outbox = self._outbox = Outbox(self._runtime.background, partial(self._carry_on, effect))
+        return self._take(outbox)
+
+    async def _carry_on(self, effect: Await, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
+        background, gone = self._runtime.background, self._gone
+        has_gone = None if gone is None else partial(wait_until_set, gone)
+        advance = partial(advance_async, self._steps, self._runtime, gone=has_gone, background=background)
+        answer: T | Piece = await advance(effect=effect)
+        while isinstance(answer, PIECES):
+            outbox.put(answer)
+            await _wait_undisturbed(outbox.asked, background)
+            answer = await advance(error=outbox.error)
+        return answer
+
+    def _take(self, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
+        with waiting():
+            piece = outbox.take()
+        if piece is not None:
+            return piece
+        try:
+            return outbox.result()
+        except Stopped:
+            self._outbox = None
+            raise
+
+    def abandon(self) -> None:
+        """End steps that nobody waits for any more, with what they ask for to clean up; nothing if they have ended."""
+        if self._outbox is not None:
+            self._outbox.leave(Abandoned())
+        try:
+            effect = self._steps.throw(Abandoned())
+            while True:
+                try:
+                    value = self._carry_out(effect)
+                except Exception as error:
+                    effect = self._steps.throw(error)
+                else:
+                    effect = self._steps.send(value)
+        except (StopIteration, Abandoned):
+            return
+
+    def _carry_out(self, effect: Effect) -> Any:
+        """The result of an effect that is no piece."""
+        runtime = self._runtime
+        if type(effect) is Read:
+            assert self._read is not None  # only requests have bodies
+            return self._read(effect.body)
+        if type(effect) is Spawn:
+            work = partial(drive, effect.part, runtime, gone=effect.unwanted)
+            return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
+        if type(effect) is Await:
+            with waiting():
+                return runtime.background.run(effect.function())
+        assert type(effect) is Run or type(effect) is Wait
+        gone = self._gone if effect.for_client else None
+        if gone is not None and gone.is_set():
+            raise ClientGone
+        if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
+            return call_here(effect.function)
+        with waiting():
+            if type(effect) is Wait:
+                return wait_for(effect.signal, effect.deadline, gone)
+            if effect.after is not None:
+                wait_for(effect.after, effect.deadline, gone)
+            if effect.deadline != math.inf:
+                return runtime.call(effect, gone)
+        return call_here(effect.function)
+
+
+def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, None, None]:
+    """The pieces from here on, for a caller that asks for each: a server of WSGI, Django, or Python.
+
+    A piece waits for its caller until its deadline. Then the steps go on without it, and the caller finds what became of them. If nobody
+    asks for more, the steps are ended.
+    """
+    turn = threading.Lock()  # who has it may advance them
+    expired: Future[Any] | None = None
+    timer: threading.Timer | None = None
+
+    def expire() -> None:
+        nonlocal expired
+        if not turn.acquire(blocking=False):
+            return
+        expired = Future()
+        try:
+            expired.set_result(driver.advance(DeadlinePassed()))
+        except Exception as error:
+            expired.set_exception(error)
+        finally:
+            turn.release()
+
+    turn.acquire()
+    try:
+        piece: Any = start or driver.advance()
+        while isinstance(piece, PIECES):
+            if piece.deadline != math.inf and (timer is None or piece.deadline <= time.monotonic()):
+                timer = threading.Timer(piece.deadline - time.monotonic(), copy_context().run, (expire,))
+                timer.daemon = True
+                timer.start()
+            turn.release()
+            try:
+                yield piece.piece if type(piece) is Send else piece
+            finally:
+                turn.acquire()
+            if expired is None:
+                piece = driver.advance()
+            else:
+                piece, expired = expired.result(), None
+    finally:
+        if timer is not None:
+            timer.cancel()
+        driver.abandon()
+
+
+async def _wait_undisturbed(asked: asyncio.Event, background: BackgroundLoop) -> None:
+    """Wait for an event. What cancels the task meanwhile, as the `asyncio.timeout` of a model does, is meant for the model's next step."""
+    task, is_cancelled = asyncio.current_task(), False
+    assert task is not None  # this runs in one
+    while not asked.is_set():
+        try:
+            await asked.wait()
+        except asyncio.CancelledError:
+            if background.is_stopped():
+                raise
+            task.uncancel()
+            is_cancelled = True
+    if is_cancelled:
+        task.cancel()
+
+
+def iterate_written(
+    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Steps[T]], runtime: Runtime, ended: Signal
+) -> Generator[M, None, T | None]:
+    """What steps write, made on the background event loop, for this thread. None if `ended` is set before they return, or the loop ends."""
+
+    def make(outbox: Outbox[M, T]) -> Coroutine[Any, Any, T]:
+        async def write(message: M) -> None:
+            await outbox.asked.wait()  # if the message before had a deadline
+            outbox.put(message)
+            await outbox.asked.wait()
+
+        return attend(drive_async(begin(write), runtime), math.inf, partial(wait_until_set, ended))
+
+    outbox = Outbox(runtime.background, make)
+    while (message := outbox.take()) is not None:
+        yield message
+        outbox.ask()
+    with suppress(ClientGone, Stopped):
+        return outbox.result()
+    return None
