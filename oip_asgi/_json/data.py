@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,7 +22,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from .._protocol.errors import InvalidRequest, shown
-from .._protocol.interpreter import yield_interpreter
+from .._protocol.interpreter import take_turns
 from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
@@ -53,9 +52,6 @@ _SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
 
 _FEW: Final = 2**6
 """Bytes of text up to which it does not matter how slow its numbers are."""
-
-_TURN: Final = 0.002
-"""Seconds after which the thread lets others have the interpreter."""
 
 _STEP: Final = 2**13
 """Elements that are written in one call."""
@@ -113,11 +109,7 @@ def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
     if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
         raise wanted.mismatch(0)
     array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
-    since = time.monotonic()
-    for chunk in _cut(text, strings=strings) if size else ():
-        if time.monotonic() - since > _TURN:
-            yield_interpreter()
-            since = time.monotonic()
+    for chunk in take_turns(_cut(text, strings=strings)) if size else ():
         brackets = None
         if b"[" in chunk or b"]" in chunk:
             chunk, brackets = _take_brackets(chunk, strings=strings)

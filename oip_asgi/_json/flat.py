@@ -95,10 +95,11 @@ def shape_of(text: bytes) -> tuple[int, ...] | None:
 
 def kind_of(text: bytes) -> Kind | None:
     """The kind of the elements of a JSON value, in any arrays; "float" if there are none, None if they are of several kinds."""
-    plain = text.replace(b"Infinity", b"NaN")
-    characters = set(b"").union(*outside_strings(plain))
-    is_number, is_literal = bool(characters & set(b"0123456789")), b"N"[0] in characters
-    is_word = bool(characters & set(b"tfn"))  # of true, false and null
+    characters: set[int] = set()
+    for chunk in outside_strings(text):
+        characters.update(chunk)
+    is_number, is_literal = bool(characters & set(b"0123456789")), bool(characters & set(b"NI"))
+    is_word = bool(characters & set(b"ul"))  # of true, false and null
     if b'"' in text:
         return None if is_word or is_number or is_literal else "string"
     if is_word:

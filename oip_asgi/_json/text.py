@@ -11,6 +11,7 @@ import numpy as np
 
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
+from .._protocol.interpreter import take_turns
 from .._protocol.limits import PIECE
 
 MAX_ARRAYS: Final = 4_000_000
@@ -34,7 +35,11 @@ _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255}.get(code, 0) for code i
 
 def outside_strings(text: Buffer) -> Iterator[bytes]:
     """A text without its strings, in chunks."""
-    view, start, is_inside = memoryview(text), 0, False
+    return take_turns(_drop_strings(memoryview(text)))
+
+
+def _drop_strings(view: memoryview) -> Iterator[bytes]:
+    start, is_inside = 0, False
     while start < len(view):
         chunk = bytes(view[start : start + PIECE])
         if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2 and len(chunk) > 1:
@@ -63,7 +68,7 @@ def check_unseen(text: Buffer) -> None:
     """Look at what decoders skip."""
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
-        for start in range(0, len(view), PIECE):
+        for start in take_turns(range(0, len(view), PIECE)):
             chunk = bytes(view[start : start + PIECE])
             decoder.decode(chunk)
             brackets += chunk.count(b"[") + chunk.count(b"{")

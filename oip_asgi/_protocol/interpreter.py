@@ -7,12 +7,28 @@ after each system call. So health waited for 120 ms while a million numbers were
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 _SECONDS: Final = 5e-5
 """Long enough for a thread that waits for the interpreter to wake up and take it. A sleep of nothing is over before that."""
+
+_TURN: Final = 0.002
+"""Seconds after which a thread lets others have the interpreter."""
+
+T = TypeVar("T")
 
 
 def yield_interpreter() -> None:
     """Give up the interpreter for a moment. Call it between parts of a millisecond or more."""
     time.sleep(_SECONDS)
+
+
+def take_turns(parts: Iterable[T]) -> Iterator[T]:
+    """The parts of long work. Between them others have the interpreter, if they want it."""
+    since = time.monotonic()
+    for part in parts:
+        yield part
+        if time.monotonic() - since > _TURN:
+            yield_interpreter()
+            since = time.monotonic()
