@@ -94,10 +94,9 @@ class Outbox(Generic[M, T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self.asked = asyncio.Event()
         self.asked.set()
-        self.error: BaseException | None = None
-        """What the thread asks with, to be raised in the place of the next piece."""
+        self._error: BaseException | None = None
         begin, self._wait = background.lend_thread(lambda: make(self))
-        self._made = background.begin(begin())
+        self._made: Future[T] | None = background.begin(begin())
         self._made.add_done_callback(self._end)
 
     def put(self, piece: M) -> None:
@@ -114,33 +113,43 @@ class Outbox(Generic[M, T]):
                 self._next.set_result(None)
 
     def ask(self, error: BaseException | None = None) -> None:
-        """Have the next piece made."""
+        """Have the next piece made, or an error raised in its place."""
         with self._lock:
             if not self._has_ended:
                 self._next = Future()
-        self.error = error
+        self._error = error
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self.asked.set)
+
+    def take_error(self) -> BaseException | None:
+        """What the thread asks with. Called on the loop."""
+        error, self._error = self._error, None
+        return error
 
     def take(self) -> M | None:
         """Wait for the next piece; None if there are no more."""
         try:
             self._wait(self._next)
         except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
-            self._made.cancel()
+            if self._made is not None:
+                self._made.cancel()
             raise
         piece, self._piece = self._piece, None
         return piece
 
     def leave(self, error: BaseException) -> None:
         """Have the coroutine end, if it has not, and wait for that."""
-        self.ask(error)
-        self._wait(self._made)
+        if self._made is not None:
+            self.ask(error)
+            self._wait(self._made)
+            self._made = None
 
     def result(self) -> T:
-        """What the coroutine returned, after the last piece."""
-        return result_of(self._made)
+        """What the coroutine returned, after the last piece. To be asked once."""
+        made, self._made = self._made, None  # it knows this, and would keep the result until the next garbage collection
+        assert made is not None
+        return result_of(made)
 
 
 def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]], object]]:
@@ -148,8 +157,8 @@ def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]
 
 
 def _wait(future: Future[Any]) -> None:
-    with suppress(Exception, CancelledError):
-        future.result()
+    with suppress(CancelledError):
+        future.exception()
 
 
 def result_of(future: Future[T]) -> T:

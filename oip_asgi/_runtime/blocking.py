@@ -117,7 +117,7 @@ class Driver(Generic[T]):
         while isinstance(answer, PIECES):
             outbox.put(answer)
             await _wait_undisturbed(outbox.asked, background)
-            answer = await advance(error=outbox.error)
+            answer = await advance(error=outbox.take_error())
         return answer
 
     def _take(self, outbox: Outbox[Piece, T | Piece]) -> T | Piece:

@@ -129,6 +129,7 @@ async def advance_async(
         result: T = end.value
         return result
     finally:
+        del error  # it knows this frame: together they would live until the next garbage collection
         if watch is not None:
             await watch.end()
 

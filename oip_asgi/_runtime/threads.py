@@ -20,6 +20,9 @@ from typing import Any, Final, Protocol, final
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
 
+_IDLE_SECONDS: Final = 10.0
+"""How long a worker thread waits for more to do before it ends."""
+
 _END_SECONDS: Final = 1.0
 """How long the end of threads is waited for. Calls have had their time by then."""
 
@@ -36,7 +39,7 @@ class Receiver(Protocol):
 
 @final
 class WorkerThreads:
-    """Threads that start when they are needed, and wait for more until `stop`. They are daemons: none keeps the process from ending."""
+    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -123,7 +126,8 @@ class WorkerThreads:
                     self._idle.append(worker)
                     worker.is_awake = False
             if receiver is None:
-                worker.wake.acquire()
+                if not worker.wake.acquire(True, _IDLE_SECONDS) and self._retire(worker):
+                    return
                 continue
             if not receiver.is_gone():
                 try:
@@ -134,6 +138,16 @@ class WorkerThreads:
                     receiver.receive(result, None)
                     del result
             del run, function, receiver  # an idle thread holds no request's arrays, and what was raised knows this frame
+
+    def _retire(self, worker: _Worker) -> bool:
+        """Let go of a thread that nobody has woken for long. False if somebody has just now."""
+        with self._lock:
+            if worker.is_awake:
+                worker.wake.acquire()
+                return False
+            self._idle.remove(worker)
+            self._workers.discard(worker)
+            return True
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""

@@ -179,3 +179,24 @@ def test_a_stream_that_races_a_stop_ends(often_switching: None) -> None:
     assert set(found) == {2, 503}
     assert len(found) == ROUNDS // 4
     background.stop()
+
+
+@pytest.mark.parametrize("takes", [1, 5])
+def test_a_stream_leaves_nothing_to_the_garbage_collector(takes: int) -> None:
+    server = serve_counting(threading.Event())
+
+    def ask() -> None:
+        stream = server.infer_stream_sync("m", {"n": 5})
+        for _ in range(takes):
+            next(stream)
+        stream.close()
+
+    ask()
+    gc.collect()
+    gc.disable()
+    try:
+        ask()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    server.stop()

@@ -217,6 +217,17 @@ def test_threads_that_were_stopped_start_again(pool: WorkerThreads) -> None:
         assert not thread.is_alive()
 
 
+def test_a_thread_that_nobody_needs_for_long_ends(pool: WorkerThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "_IDLE_SECONDS", 0.01)
+    outcome = Outcome()
+    pool.submit(threading.current_thread, outcome)
+    outcome.wait().join(20)
+    assert not outcome.result.is_alive()
+    again = Outcome()
+    pool.submit(lambda: 7, again)
+    assert again.wait() == 7
+
+
 def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = WorkerThreads(2)
 
