@@ -100,7 +100,7 @@ _FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
 
 def _is_slow(text: bytes, kind: str) -> bool:
     """Whether a text has a number that is slow to read."""
-    return kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text) is not None
+    return kind in "fV" and (text.find(b"e") >= 0 or text.find(b"E") >= 0) and _SLOW.search(text) is not None
 
 
 def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
