@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .._protocol.schemas import Parameters
-from .._protocol.tensors import Tensor, known_tensor, object_array
+from .._protocol.tensors import Tensor, make_tensor, object_array
 from .datetime import DatetimeCodec, are_in_calendar
 from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, MOST_CATEGORIES, default_dtype, is_zoned, write_categories, zoned_dtype
 from .pandas_json import PandasJSONCodec
@@ -54,7 +54,7 @@ def string_parameters(dtype: str) -> Parameters:
 
 
 def _add_dtype(tensor: Tensor, dtype: str) -> Tensor:
-    return known_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
+    return make_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
 def _write_masked(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
@@ -80,7 +80,7 @@ def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
     texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
     if zoned:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
-    return known_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
+    return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
@@ -97,7 +97,7 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
         texts = DatetimeCodec.encode_input(name, [value for value, gone in zip(values, missing, strict=True) if not gone])
         elements = np.full(len(values), b"NaT", object)
         elements[~missing] = texts.array
-        return known_tensor(name, elements, texts.parameters)
+        return make_tensor(name, elements, texts.parameters)
     if there and series.dtype == object and all(issubclass(cls, float) for cls in there):
         numbers = np.array(values, np.float64)
         # None is null in pd_json; but pd_json has no infinities, so beside these None becomes NaN
@@ -122,7 +122,7 @@ def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
     parameters = {key: value for key, value in values.parameters.items() if key == "content_type"}
     if text is not None:
         parameters[CATEGORIES] = text
-    return known_tensor(name, values.array[codes], parameters)
+    return make_tensor(name, values.array[codes], parameters)
 
 
 def _add_missing(name: str, tensor: Tensor, categories: pd.Index[Any]) -> Tensor:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from .._protocol.datatypes import Array
-from .._protocol.errors import InvalidRequest, shown
-from .._protocol.tensors import Tensor, known_tensor, object_array
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
@@ -57,7 +57,7 @@ class DatetimeCodec(InputCodec[list[datetime]]):
         single = [payload] if isinstance(payload, datetime) else payload
         if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
             elements = list(map(str.encode, map(datetime.isoformat, single)))
-            return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+            return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
         return encode_elements(name, single, _to_text, cls.content_type)
 
     @classmethod
@@ -131,7 +131,7 @@ def _read_one_by_one(tensor: Tensor, elements: list[bytes]) -> tuple[Array, bool
 
 
 def _unlike(tensor: Tensor, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
-    return InvalidRequest(f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}: expected {expected}")
+    return InvalidRequest(f"tensor {show(tensor.name)}: element {place} is {show(elements[place])}: expected {expected}")
 
 
 def _read_in_utc(element: bytes) -> datetime | None:

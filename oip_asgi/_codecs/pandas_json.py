@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from .._json.text import MAX_DEPTH, check_unseen
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, object_array
 from .base import InputCodec, bytes_of, decode_elements
 
@@ -65,7 +65,7 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
         except RecursionError:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
-            raise TypeError(f"column {name!r}, row {row} is {shown(value)}, which has no JSON form: {error}") from None
+            raise TypeError(f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}") from None
     return texts
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from .._protocol.errors import InvalidRequest, shown
-from .._protocol.tensors import InferenceRequest, Tensor, known_tensor
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
 from .base import AnyRequestCodec
 from .pandas import PandasCodec
 
@@ -37,28 +37,28 @@ SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
 )
 
 
-def scalar_of(kind: type, tensor: Tensor) -> Any:
+def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
     datatypes = SCALARS[kind].datatypes
     if tensor.datatype not in datatypes:
         raise InvalidRequest(
-            f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
+            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
         )
     if tensor.array.size != 1:
-        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+        raise InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
     value = tensor.array.item()
     if kind is not str:
         return kind(value)
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"input {shown(tensor.name)} is {shown(value)}, which is not UTF-8: {error}") from None
+        raise InvalidRequest(f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}") from None
 
 
-def scalar_of_parameter(kind: type, name: str, value: object) -> Any:
+def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
     """A request's parameter as a scalar."""
     if not isinstance(value, SCALARS[kind].kinds) or isinstance(value, bool) is not (kind is bool):
-        raise InvalidRequest(f"parameters[{shown(name)}] is {shown(value)}: expected {SCALARS[kind].expected}")
+        raise InvalidRequest(f"parameters[{show(name)}] is {show(value)}: expected {SCALARS[kind].expected}")
     return kind(value)
 
 
@@ -90,13 +90,13 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         if decode is None:
             known = ", ".join(self.by_content_type)
             raise InvalidRequest(
-                f"input {shown(tensor.name)} has the content_type {shown(content_type)}, which cannot become {self.annotation}, "
+                f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become {self.annotation}, "
                 f"as the model takes it: expected {known}, or none"
             )
         try:
             return decode(tensor)
         except ValueError as error:
-            raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
+            raise InvalidRequest(f"input {show(tensor.name)}: {error}") from error
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
@@ -131,4 +131,4 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
         content_type = self.declared.get(tensor.name)
         if content_type is None or "content_type" in tensor.parameters:
             return tensor
-        return known_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
+        return make_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})

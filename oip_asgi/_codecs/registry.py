@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
-from .column_reading import series_of
+from .column_reading import read_series
 from .datetime import DatetimeCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
-from .reader import SCALARS, Decode, Reader, RequestReader, array_of, scalar_of
+from .reader import SCALARS, Decode, Reader, RequestReader, array_of, read_scalar
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
@@ -80,9 +80,9 @@ class Codecs:
         if content_type in self.inputs or (of_request and content_type in self.requests):
             return
         if content_type in self.requests:
-            raise InvalidRequest(f"{where} has the content_type {shown(content_type)}, which is for a whole request: put it there")
+            raise InvalidRequest(f"{where} has the content_type {show(content_type)}, which is for a whole request: put it there")
         known = [*self.inputs, *(self.request_only if of_request else ())]
-        raise InvalidRequest(f"{where} has the unknown content_type {shown(content_type)}: expected one of {', '.join(known)}")
+        raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(known)}")
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
         """Check that a declared content type is known."""
@@ -114,7 +114,7 @@ class Codecs:
         if is_torch_class(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
-            read, (datatypes, content_types, *_) = partial(scalar_of, annotation), SCALARS[annotation]
+            read, (datatypes, content_types, *_) = partial(read_scalar, annotation), SCALARS[annotation]
             return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
         known = next((known for known in self.inputs.values() if known.yields(normal(annotation))), None)
         if known is None:
@@ -137,7 +137,7 @@ class Codecs:
         others = self._own_decoders()
 
         def read_as(content_type: str | None) -> Decode:
-            return lambda tensor: series_of(tensor, content_type, others)
+            return lambda tensor: read_series(tensor, content_type, others)
 
         return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
 
@@ -238,7 +238,7 @@ def _decode_of(codec: AnyInputCodec) -> Decode:
     def decode(tensor: Tensor) -> Any:
         if tensor.datatype != datatype:
             raise InvalidRequest(
-                f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
+                f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
             )
         return codec.decode_input(tensor)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._protocol.datatypes import Array, dtype_of
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
 from .base import InputCodec
 
@@ -37,7 +37,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
     @classmethod
     def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
         if not is_torch(payload):
-            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {shown(payload)}")
+            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {show(payload)}")
         return Tensor(name, array_of(payload))
 
     @classmethod
@@ -46,7 +46,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
 
         array = request_input.array
         if array.dtype.hasobject:
-            raise InvalidRequest(f"tensor {shown(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
+            raise InvalidRequest(f"tensor {show(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
         own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)

@@ -12,8 +12,8 @@ import msgspec
 from .._protocol.body import Body
 from .._protocol.codings import coding_of
 from .._protocol.effects import Read, Steps
-from .._protocol.errors import InvalidRequest, LengthRequired, shown
-from .._protocol.headers import joined
+from .._protocol.errors import InvalidRequest, LengthRequired, show
+from .._protocol.headers import join_repeated
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -47,7 +47,7 @@ class Head(msgspec.Struct):
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
-        return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+        return join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
 
 
 class Incoming(msgspec.Struct, eq=False):
@@ -123,7 +123,7 @@ def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
         raise InvalidRequest(f"header {called} is repeated with different values: expected one")
     value = values.pop()
     if not _DECIMAL.fullmatch(value):
-        raise InvalidRequest(f"header {called} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+        raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
     if len(value) > _MAX_DIGITS:
         raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.interpreter import take_turns
 from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
@@ -251,6 +251,6 @@ def _decode_strings(elements: list[bytes], first: int) -> list[str]:
         strings.extend(map(bytes.decode, elements))
     except UnicodeDecodeError:
         place = len(strings)  # of the first that is none
-        text = f"BYTES element {first + place} is {shown(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        text = f"BYTES element {first + place} is {show(elements[place])}, which is not UTF-8 and cannot be a JSON string"
         raise InvalidRequest(text) from None
     return strings

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .text import ERRORS, ONLY_FLOATS, check_members, check_unseen, mask_literals, outside_strings, place_of, refuse, replace_parts
 
 MAX_MEMBERS: Final = 100_000
@@ -70,7 +70,7 @@ def _check_names(text: bytes, members: dict[str, msgspec.Raw]) -> None:
 
     def add(_: type, name: Any) -> Any:
         if name in names:
-            raise InvalidRequest(f"{shown(name)} is there twice: expected each name once")
+            raise InvalidRequest(f"{show(name)} is there twice: expected each name once")
         names.add(name)
         return _Name(name)
 

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.reader import Reader, RequestReader, scalar_of_parameter
+from .._codecs.reader import Reader, RequestReader, read_scalar_parameter
 from .._codecs.registry import Codecs
-from .._protocol.errors import InvalidRequest, listed, shown
-from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
+from .._protocol.errors import InvalidRequest, list_names, show
+from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
 from .specs import TensorSpec
 
@@ -109,11 +109,11 @@ def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
             if tensor is not None:
                 return read(tensor, given.content_type)
             if default is inspect.Parameter.empty:
-                raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
+                raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
             return default
         if tensor is not None:
-            raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
-        return scalar_of_parameter(kind, name, parameters[name])
+            raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
+        return read_scalar_parameter(kind, name, parameters[name])
 
     return take
 
@@ -165,29 +165,29 @@ class InputNames:
                     array = spec.of_list(array)
                 dtype = array.dtype
                 if dtype is not spec.dtype and dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                    raise InvalidRequest(f"input {show(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                    raise InvalidRequest(f"input {show(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
                 if array is not tensor.array:
-                    tensors[name] = known_tensor(name, array, tensor.parameters)
+                    tensors[name] = make_tensor(name, array, tensor.parameters)
         return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()
         for name in names:
             if name in seen:
-                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+                raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+                raise InvalidRequest(f"unknown input {show(name)}: expected {_named(self._known)}")
             if name in self._reserved:
-                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
+                raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
             raise InvalidRequest(f"missing input {_named(self.required - seen)}: expected {_named(self.required)}, but got {_named(seen)}")
 
 
 def _named(names: Set[str]) -> str:
-    return listed(sorted(names)) or "no inputs"
+    return list_names(sorted(names)) or "no inputs"
 
 
 class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -230,14 +230,14 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         is_for_tensor, name = content_type in self.codecs.inputs, self.single_input
         # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
         if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
-            inputs = [known_tensor(name, inputs[0].array, inputs[0].parameters)]
+            inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
             return self.names.take(inputs, has_content_type=True)
         except InvalidRequest as error:
             if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
-                f"{error}; with the content_type {shown(content_type)} the model takes one column for each of its parameters ({self.takes})"
+                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self.takes})"
             ) from None
 
     def content_type_of_tensors(self, content_type: str | None) -> str | None:
@@ -257,13 +257,13 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         reader, codecs = self.request_reader, self.codecs
         if reader is not None and content_type != reader.content_type:
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which cannot become {reader.annotation}, "
+                f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
                 f"as the model takes it: expected {reader.content_type}, or none"
             )
         is_refused = reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which makes one value of all inputs, but the model takes "
+                f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
                 f"{self.takes}: leave it out"
             )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from .._codecs.registry import Codecs
 from .._protocol.effects import Await, Run, Steps
-from .._protocol.errors import ModelFault, shown
+from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler
@@ -91,7 +91,7 @@ class Loader:
             raise ModelFault(f"{options}: load= returned None: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
             raise ModelFault(
-                f"{options}: load= returned {shown(made)} beside a registered function, so nobody would call it: return None, "
+                f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
         return Handler(made if function is None else function, options, self._codecs)

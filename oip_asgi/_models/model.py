@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from .._codecs.registry import Codecs
 from .._extensions.cache import Cache
-from .._protocol.tensors import plain_name
+from .._protocol.tensors import to_plain_name
 from .batches import Batches
 from .binding import Shown
 from .callables import kind_of
@@ -31,7 +31,7 @@ class Model:
 
     def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
         self.options = options
-        self.name = plain_name(options.name, options)
+        self.name = to_plain_name(options.name, options)
         self.version = options.version
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from .._protocol.errors import NotFound, listed, shown
+from .._protocol.errors import NotFound, list_names, show
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
@@ -96,13 +96,13 @@ class Registry:
             return model
         if version is None or name not in self:
             names = self.names()
-            known = f"expected {listed(names)}" if names else "no model is registered, as server.model and server.register do it"
-            raise NotFound(f"Request for unknown model: {shown(name)} is not found: {known}")
+            known = f"expected {list_names(names)}" if names else "no model is registered, as server.model and server.register do it"
+            raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
         numbers = self.versions(name)
-        known = f"expected {listed(numbers)}" if numbers else "it has no versions"
+        known = f"expected {list_names(numbers)}" if numbers else "it has no versions"
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
-            known += f"; failed to get model version from specified version string {shown(version)}"
-        raise NotFound(f"Request for unknown model: {shown(name)} version {shown(version)} is not found: {known}")
+            known += f"; failed to get model version from specified version string {show(version)}"
+        raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
 
 
 def _default(models: list[Model]) -> Model:

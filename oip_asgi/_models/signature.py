@@ -15,7 +15,7 @@ from .._codecs.base import AnyRequestCodec
 from .._codecs.plain import NumpyCodec
 from .._codecs.reader import Reader, RequestReader, array_of
 from .._codecs.registry import UNTYPED, Codecs
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import (
@@ -158,7 +158,7 @@ class _Signature:
         self._check_content_type()
         takes_any = rest is not None or self._takes_all
         is_open = takes_any and not self._declared and not unnamed
-        shown = [entry.shown(self._declared_type(entry)) for entry in inputs]
+        documented = [entry.shown(self._declared_type(entry)) for entry in inputs]
         needed = {entry.name for entry in inputs if entry.is_needed}
         tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
@@ -170,8 +170,8 @@ class _Signature:
             takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
             codecs=self._codecs,
             shown=Shown(
-                required=tuple(spec for spec in shown if spec.name in needed),
-                optional=tuple(spec for spec in shown if spec.name not in needed),
+                required=tuple(spec for spec in documented if spec.name in needed),
+                optional=tuple(spec for spec in documented if spec.name not in needed),
                 is_open=is_open,
             ),
             positional=(*positional, *spread),
@@ -339,7 +339,7 @@ class _Signature:
 
         def read(tensor: Tensor, of_request: str | None) -> Any:
             if datatype is not None and tensor.datatype != datatype:
-                raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
+                raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
             return by_name.get(tensor.name, other).read(tensor, of_request)
 
         return read

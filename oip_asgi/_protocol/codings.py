@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from .datatypes import Buffer
-from .errors import InvalidRequest, UnsupportedEncoding, shown
+from .errors import InvalidRequest, UnsupportedEncoding, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -36,7 +36,7 @@ def coding_of(value: str) -> Coding | None:
         return None
     if len(names) > 1 or names[0] not in _CODINGS:
         raise UnsupportedEncoding(
-            f"Content-Encoding {shown(value)} is not supported: expected one of gzip and deflate, or the body as it is",
+            f"Content-Encoding {show(value)} is not supported: expected one of gzip and deflate, or the body as it is",
             headers={"Accept-Encoding": ", ".join(_WINDOW)},
         )
     return _CODINGS[names[0]]

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InvalidRequest, shown
+from .errors import InvalidRequest, show
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]
@@ -69,7 +69,7 @@ def dtype_of(datatype: str) -> DType:
             raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
         extension: DType = np.dtype(bfloat16)
         return extension
-    raise InvalidRequest(f"unknown datatype {shown(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
+    raise InvalidRequest(f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
 
 
 def datatype_of(dtype: DType) -> str | None:

@@ -29,15 +29,15 @@ _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
 """What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """`repr` of something a client sent, cut so that a megabyte of name stays a line in an answer."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
-def listed(names: Collection[str]) -> str:
+def list_names(names: Collection[str]) -> str:
     """Names for an answer, the first of them where there are many."""
-    first = ", ".join(shown(name) for name in list(names)[:_LISTED])
+    first = ", ".join(show(name) for name in list(names)[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import AnyStr
 
 
-def joined(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
+def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
     """Headers by name, those that are repeated joined by a comma."""
     lines: dict[AnyStr, list[AnyStr]] = {}
     for name, value in headers:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_ori
 
 import msgspec
 
-from .errors import shown
+from .errors import show
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def check_options(options: msgspec.Struct, owner: str) -> None:
     for field in fields_of(type(options)).values():
         check, value = field.option.check, getattr(options, field.name)
         if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
-            raise check.error(f"{owner}{field.name}={shown(value)} must be {check.expected}")
+            raise check.error(f"{owner}{field.name}={show(value)} must be {check.expected}")
 
 
 def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:

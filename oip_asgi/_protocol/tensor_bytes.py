@@ -38,7 +38,7 @@ def count(shape: tuple[int, ...]) -> int:
     return elements
 
 
-def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Raw bytes as an array, which is a view of `data` if its alignment allows."""
     elements, kind = count(shape), dtype.kind
     if kind == "O":
@@ -61,8 +61,8 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     return array.reshape(shape)
 
 
-def view_raw(array: Array) -> Buffer:
-    """The same as `to_raw`, as a view of the array if that is possible and takes less time than a copy."""
+def view_bytes(array: Array) -> Buffer:
+    """The same as `to_bytes`, as a view of the array if that is possible and takes less time than a copy."""
     if array.dtype.hasobject:
         return _join(array.flat)
     if array.nbytes <= _SMALL:
@@ -70,8 +70,8 @@ def view_raw(array: Array) -> Buffer:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def to_raw(array: Array) -> bytes:
-    """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
+def to_bytes(array: Array) -> bytes:
+    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`."""
     return bytes(_join(array.flat)) if array.dtype.hasobject else array.tobytes()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
-from .errors import InvalidRequest, shown
+from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
 
@@ -52,12 +52,12 @@ def lend_nothing(parameters: Parameters) -> Buffer:
     raise InvalidRequest("it has no data")
 
 
-def own_parameters(parameters: Parameters) -> Parameters:
+def drop_shared_memory(parameters: Parameters) -> Parameters:
     """Parameters of a tensor without those that say where in shared memory it was."""
     return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
 
 
-def wire_array(value: Any) -> Array:
+def to_wire_array(value: Any) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
@@ -104,7 +104,7 @@ def _to_bytes(element: object) -> bytes:
         return element.encode()
     if isinstance(element, (bytes, bytearray, memoryview)):
         return bytes(element)
-    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {shown(element)}")
+    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}")
 
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
@@ -119,16 +119,16 @@ def to_shape(array: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else ndarray(shape, array.dtype, array.tobytes())
 
 
-def plain(text: str) -> str:
+def to_plain(text: str) -> str:
     """A string as JSON and gRPC take it: of no subclass, such as numpy's own."""
     text.encode()
     return str.__str__(text)
 
 
-def plain_name(name: str, where: object) -> str:
+def to_plain_name(name: str, where: object) -> str:
     """A name that is given at registration, as `plain`."""
     try:
-        return plain(name)
+        return to_plain(name)
     except UnicodeEncodeError:
         raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
 
@@ -174,7 +174,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     def __post_init__(self) -> None:
         array = self.array
         if type(array) is not ndarray or array.dtype not in NUMBERS:
-            self.array = wire_array(array)
+            self.array = to_wire_array(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -187,7 +187,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
         return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
-def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+def make_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
     """A tensor of an array that needs no check, such as the array of another tensor: `Tensor` would look at each BYTES element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array

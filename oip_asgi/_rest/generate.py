@@ -20,7 +20,7 @@ from .._json import flat
 from .._json.data import from_json, to_json
 from .._json.text import ONLY_FLOATS
 from .._protocol.datatypes import Array, Buffer, dtype_of
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -66,7 +66,7 @@ def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, De
     request_id = _read_id(members.pop("id")) if "id" in members else None
     for name, value in _read_parameters(members.pop("parameters", None)).items():
         if name in members and (name in declared or name in named):
-            raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
+            raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
@@ -76,10 +76,10 @@ def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, De
         what = _name_no_scalar(value)
         if what is not None:
             raise InvalidRequest(
-                f"parameter {shown(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
-                f"input {shown(name)}"
+                f"parameter {show(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
+                f"input {show(name)}"
             )
-        made.parameters[name] = _read_scalar(f"parameter {shown(name)}", value)
+        made.parameters[name] = _read_scalar(f"parameter {show(name)}", value)
     return made
 
 
@@ -99,7 +99,7 @@ def _read_id(text: msgspec.Raw) -> str | None:
     value = None if what else _read_scalar("id", text)
     if isinstance(value, str):
         return value
-    raise InvalidRequest(f"id is {what or shown(value)}: expected a string")
+    raise InvalidRequest(f"id is {what or show(value)}: expected a string")
 
 
 def _name_no_scalar(text: Buffer) -> str | None:
@@ -119,7 +119,7 @@ def _read_scalar(what: str, text: msgspec.Raw) -> str | int | float | bool:
 
 def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
-    here, what, shape = f"input {shown(name)}", _name_no_scalar(text), flat.shape_of(text)
+    here, what, shape = f"input {show(name)}", _name_no_scalar(text), flat.shape_of(text)
     if what not in (None, "a list"):
         raise InvalidRequest(f"{here} is {what}: expected a scalar or a list, or leave it out")
     if shape is None:
@@ -171,7 +171,7 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
         try:
             text = to_json(tensor.array)
         except InvalidRequest as error:
-            raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
+            raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
         parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text))
     parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
     return b",".join(parts) + b"}"
@@ -182,5 +182,5 @@ def _check_names(response: InferenceResponse) -> None:
     for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
         for name in members:
             if name in names:
-                raise InvalidRequest(f"the {what} {shown(name)} has the name of another member: use infer or infer_stream")
+                raise InvalidRequest(f"the {what} {show(name)} has the name of another member: use infer or infer_stream")
             names.add(name)
