@@ -96,7 +96,7 @@ class InputCodec(Codec[T]):
         Raises:
             InferenceError: The tensor does not hold such a value. The server that answered is at fault, so the status is 502.
         """
-        with of_response():
+        with raise_invalid_response():
             return cls.decode_input(response_output)
 
 
@@ -171,7 +171,7 @@ class RequestCodec(Codec[T]):
 
 
 @contextmanager
-def of_response() -> Iterator[None]:
+def raise_invalid_response() -> Iterator[None]:
     """Raise `InvalidRequest` as `InvalidResponse`: if a response is wrong, the server that sent it is at fault."""
     try:
         yield
@@ -209,7 +209,7 @@ class SingleTensorCodec(RequestCodec[T]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> T:
-        with of_response():
+        with raise_invalid_response():
             value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
             return value
 
@@ -223,7 +223,7 @@ def _only(tensors: list[Tensor], content_type: str) -> Tensor:
     return tensors[0]
 
 
-def normal(annotation: Any) -> Any:
+def normalize(annotation: Any) -> Any:
     """An annotation as codecs spell it in `type_hint`: `list[str]` for `typing.List[str]`."""
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 

@@ -62,29 +62,29 @@ def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
         raise InvalidRequest(f"{here}: its content_type {show(content_type)} does not make a list of it: {error}") from None
     if len(values) != rows:
         raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
-    return _objects(values)
+    return _make_objects(values)
 
 
-def _objects(values: list[Any]) -> Any:
+def _make_objects(values: list[Any]) -> Any:
     import pandas as pd
 
     return pd.Series(object_array(values, (len(values),)), dtype=object)
 
 
-def _numbers(tensor: Tensor, wanted: str) -> Array:
+def _read_numbers(tensor: Tensor, wanted: str) -> Array:
     rows: Array = rows_of(tensor, wanted)
     # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
     return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 
 
-def _strings(tensor: Tensor) -> Any:
+def _read_strings(tensor: Tensor) -> Any:
     import pandas as pd
 
     texts: list[Any] = StringCodec.decode_input(tensor)
     return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
 
 
-def _json(tensor: Tensor) -> Any:
+def _read_json(tensor: Tensor) -> Any:
     import pandas as pd
 
     values = PandasJSONCodec.decode_input(tensor)
@@ -94,10 +94,10 @@ def _json(tensor: Tensor) -> Any:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _objects(values)
+    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _make_objects(values)
 
 
-def _datetimes(tensor: Tensor) -> Any:
+def _read_datetimes(tensor: Tensor) -> Any:
     """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least microseconds."""
     import pandas as pd
 
@@ -116,12 +116,12 @@ def are_for_nanoseconds(points: Array) -> bool:
 
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
-    None: lambda tensor: _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd"),
-    "np": lambda tensor: _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np"),
-    "str": _strings,
-    "base64": lambda tensor: _objects(Base64Codec.decode_input(tensor)),
-    "datetime": _datetimes,
-    "pd_json": _json,
+    None: lambda tensor: _read_strings(tensor) if tensor.datatype == "BYTES" else _read_numbers(tensor, "pd"),
+    "np": lambda tensor: _make_objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _read_numbers(tensor, "np"),
+    "str": _read_strings,
+    "base64": lambda tensor: _make_objects(Base64Codec.decode_input(tensor)),
+    "datetime": _read_datetimes,
+    "pd_json": _read_json,
 }
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
-from .base import RequestCodec, of_response, rows_of
+from .base import RequestCodec, raise_invalid_response, rows_of
 from .column_reading import Decode, read_column
-from .column_writing import column_to_tensor, string_parameters
+from .column_writing import column_to_tensor, make_string_parameters
 from .pandas_dtypes import DTYPE, has_str_dtype, is_str
 from .plain import StringCodec
 
@@ -64,7 +64,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         return read_dataframe(request.inputs, request.decoders)
 
     @classmethod
-    def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
+    def make_decoder(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
         """A `decode_request` for declared inputs of these names, which makes the index of the columns once. It decodes other inputs too."""
         expected = list(names)
 
@@ -89,19 +89,19 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
-        with of_response():
+        with raise_invalid_response():
             return read_dataframe(response.outputs, {})
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
-        return write_dataframe(payload, names_of(payload))
+        return write_dataframe(payload, name_tensors(payload))
 
     @classmethod
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not names:
             return payload, {}
-        places = {name: place for place, name in enumerate(names_of(payload)) if name in names}
+        places = {name: place for place, name in enumerate(name_tensors(payload)) if name in names}
         left = [place for place in range(payload.shape[1]) if place not in places.values()]
         return payload.iloc[:, left], {name: payload.iloc[:, place] for name, place in places.items()}
 
@@ -130,7 +130,7 @@ def _class(name: str) -> type:
     return found
 
 
-def names_of(frame: pd.DataFrame) -> list[str]:
+def name_tensors(frame: pd.DataFrame) -> list[str]:
     """The names of a frame's columns as the names of tensors."""
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")
@@ -293,5 +293,5 @@ def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype
         block = object_array(list(map(str.encode, texts)), values.shape)
     except UnicodeEncodeError:
         return {}
-    parameters = string_parameters(dtype)
+    parameters = make_string_parameters(dtype)
     return {place: make_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}

@@ -78,7 +78,7 @@ def _zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def default_dtype(content_type: object) -> str | None:
+def find_default_dtype(content_type: object) -> str | None:
     """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
     if content_type == Base64Codec.content_type:
         return "object"
@@ -107,7 +107,7 @@ def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
-def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
+def name_zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
     """The name of a dtype of dates with a zone, for `pd_dtype`."""
     import pandas as pd
 

@@ -62,7 +62,7 @@ def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
     return kind(value)
 
 
-def array_of(tensor: Tensor) -> Any:
+def get_array(tensor: Tensor) -> Any:
     """A tensor's elements as they are."""
     return tensor.array
 
@@ -121,11 +121,11 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
-    def of_inputs(self, names: Sequence[str]) -> RequestReader:
+    def prepare(self, names: Sequence[str]) -> RequestReader:
         """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
         if self.codec is not PandasCodec or not names:
             return self
-        return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
+        return msgspec.structs.replace(self, decode=PandasCodec.make_decoder(names))
 
     def _as_declared(self, tensor: Tensor) -> Tensor:
         content_type = self.declared.get(tensor.name)

@@ -38,7 +38,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
     def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
         if not is_torch(payload):
             raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {show(payload)}")
-        return Tensor(name, array_of(payload))
+        return Tensor(name, to_array(payload))
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ def is_torch(value: object) -> bool:
     return "torch" in sys.modules and any(map(is_torch_class, type(value).__mro__))
 
 
-def array_of(tensor: torch.Tensor) -> Array:
+def to_array(tensor: torch.Tensor) -> Array:
     """A tensor's values as an array, which shares its memory if that is possible."""
     import torch
 
@@ -82,12 +82,12 @@ def array_of(tensor: torch.Tensor) -> Array:
     return bits.view(dtype)
 
 
-def without_torch(value: Any) -> Any:
+def replace_torch(value: Any) -> Any:
     """A result with arrays in the place of torch's tensors, also of those in a list or tuple; other results as they are."""
     if "torch" not in sys.modules:
         return value
     if is_torch(value):
-        return array_of(value)
+        return to_array(value)
     if isinstance(value, (list, tuple)) and any(map(is_torch, value)):
-        return [array_of(each) if is_torch(each) else each for each in value]
+        return [to_array(each) if is_torch(each) else each for each in value]
     return value

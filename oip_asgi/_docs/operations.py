@@ -210,15 +210,15 @@ class Operations:
         return response
 
     def _add_schemas(self, at: ModelPath) -> None:
-        model, required = at.model, at.model.shown.required
-        named = (*required, *model.shown.optional)
+        model, required = at.model, at.model.documented.required
+        named = (*required, *model.documented.optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._undeclared(spec.name) for spec in named]
         outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
         taken: Schema = {"type": "array", "minItems": len(required)}
-        if model.shown.is_open:
+        if model.documented.is_open:
             taken["items"] = any_tensor
         else:
             taken.update(maxItems=len(inputs), items=schemas.one_of(inputs) if inputs else any_tensor)
@@ -251,13 +251,13 @@ class Operations:
 
 def _may_be_flat(model: Model) -> bool:
     """Whether no tensor has the name of another member of a flat object. Models that stream have none such."""
-    inputs, outputs = (*model.shown.required, *model.shown.optional), model.outputs
+    inputs, outputs = (*model.documented.required, *model.documented.optional), model.outputs
     return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 
 
 def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
     """The inputs of an example: those that a request must have, or a guess if it may have any."""
-    required, optional, is_open = model.shown
+    required, optional, is_open = model.documented
     return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
 
 
@@ -272,7 +272,7 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:
-        how = ", ".join(f"{what}=[{', '.join(map(_declaration, tensors))}]" for what, tensors in missing.items())
+        how = ", ".join(f"{what}=[{', '.join(map(_write_declaration, tensors))}]" for what, tensors in missing.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
     elements = schemas.count(specs)
@@ -281,5 +281,5 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
     return " ".join(sentences)
 
 
-def _declaration(spec: TensorSpec) -> str:
+def _write_declaration(spec: TensorSpec) -> str:
     return f'TensorSpec("{spec.name}", "{spec.datatype}", {list(spec.shape)})'

@@ -105,7 +105,7 @@ def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
     """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
-    models = engine.models.named(name, version)
+    models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
             raise InvalidRequest(f"{model} takes no parameters: its load= has no parameter for them, so send none")
@@ -131,7 +131,7 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
 
 def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
     """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
-    return (yield from _unload(engine.models.named(name, version), "unload"))
+    return (yield from _unload(engine.models.find_versions(name, version), "unload"))
 
 
 def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:

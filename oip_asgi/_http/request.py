@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from .._protocol.body import Body
-from .._protocol.codings import coding_of
+from .._protocol.codings import read_coding
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InvalidRequest, LengthRequired, show
 from .._protocol.headers import join_repeated
@@ -73,7 +73,7 @@ class Incoming(msgspec.Struct, eq=False):
         """The effect that reads the whole body."""
         length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
         named = self.headers.get(b"content-encoding")
-        coding = None if named is None else coding_of(named.decode("latin-1"))
+        coding = None if named is None else read_coding(named.decode("latin-1"))
         whole = -1 if length is None or coding is not None else length
         body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit, whole=whole)
         self.is_left = False

@@ -39,7 +39,7 @@ class Given(Protocol):
     def context(self) -> InferenceContext: ...
 
 
-class Shown(NamedTuple):
+class DocumentedInputs(NamedTuple):
     """The inputs as a document shows them to people, each with the content type that its values are read with.
 
     An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
@@ -66,14 +66,14 @@ class Input(msgspec.Struct, eq=False):
     def is_scalar(self) -> bool:
         return self.reader is not None and self.reader.scalar is not None
 
-    def known(self) -> TensorSpec | None:
+    def find_spec(self) -> TensorSpec | None:
         """What metadata says of it; None if nothing is known."""
         shown = None if self.reader is None else self.reader.shown
         return TensorSpec(self.name, *shown) if self.spec is None and shown is not None else self.spec
 
-    def shown(self, declared_type: str | None) -> TensorSpec:
+    def describe(self, declared_type: str | None) -> TensorSpec:
         """It as it is shown to people."""
-        known = self.known() or TensorSpec(self.name, "FP32", (-1,))
+        known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
         return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
 
     def __str__(self) -> str:
@@ -179,14 +179,14 @@ class InputNames:
                 raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {show(name)}: expected {_named(self._known)}")
+                raise InvalidRequest(f"unknown input {show(name)}: expected {_list(self._known)}")
             if name in self._reserved:
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
-            raise InvalidRequest(f"missing input {_named(self.required - seen)}: expected {_named(self.required)}, but got {_named(seen)}")
+            raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
 
 
-def _named(names: Set[str]) -> str:
+def _list(names: Set[str]) -> str:
     return list_names(sorted(names)) or "no inputs"
 
 
@@ -198,7 +198,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What metadata says of the inputs of which something is known."""
     undeclared: tuple[str, ...]
     """The names of the others."""
-    shown: Shown
+    documented: DocumentedInputs
     returned: Returned
     names: InputNames
     named: frozenset[str]
@@ -240,11 +240,11 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self.takes})"
             ) from None
 
-    def content_type_of_tensors(self, content_type: str | None) -> str | None:
+    def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors."""
         return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
 
-    def overridden_by(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
+    def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
         """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
         for name, declared in self.unannotated.items():
             tensor = tensors.get(name)

@@ -11,7 +11,7 @@ from .._codecs.registry import Codecs
 from .._extensions.cache import Cache
 from .._protocol.tensors import to_plain_name
 from .batches import Batches
-from .binding import Shown
+from .binding import DocumentedInputs
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle
@@ -44,7 +44,7 @@ class Model:
         """Whether one parameter, such as a data frame, takes inputs of any name."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
-        self.shown = Shown(self.inputs, is_open=not self.inputs)
+        self.documented = DocumentedInputs(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
@@ -69,8 +69,8 @@ class Model:
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.undeclared = handler.binding.undeclared
         self.named, self.streams = handler.binding.named, handler.streams
-        self.shown = handler.binding.shown
-        self.takes_columns = handler.binding.request_reader is not None and self.shown.is_open
+        self.documented = handler.binding.documented
+        self.takes_columns = handler.binding.request_reader is not None and self.documented.is_open
         self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.names.required
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(self._at_once(handler.function))

@@ -17,7 +17,7 @@ from .._codecs.column_writing import column_to_tensor
 from .._codecs.pandas import PandasCodec, is_series
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
-from .._codecs.torch import without_torch
+from .._codecs.torch import replace_torch
 from .._protocol.datatypes import NUMBERS, Array, cast
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import Parameters, RequestOutput
@@ -119,7 +119,7 @@ def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, 
 
 def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
-    value = _call(without_torch, value)
+    value = _call(replace_torch, value)
     if isinstance(value, ndarray):
         _check_empty(name, value)
     if spec is not None and spec.content_type is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._codecs.base import AnyRequestCodec
 from .._codecs.plain import NumpyCodec
-from .._codecs.reader import Reader, RequestReader, array_of
+from .._codecs.reader import Reader, RequestReader, get_array
 from .._codecs.registry import UNTYPED, Codecs
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
@@ -21,10 +21,10 @@ from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import (
     OF_PROTOCOL,
     Binding,
+    DocumentedInputs,
     Input,
     InputNames,
     Read,
-    Shown,
     Take,
     take_context,
     take_request,
@@ -39,7 +39,7 @@ from .specs import TensorSpec
 def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
     """Decide how a callable is called."""
     called = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    names = _names_by_position(function, called, declared)
+    names = _find_names_by_position(function, called, declared)
     if names is not None:
         if content_type in codecs.request_only:
             raise TypeError(f"{called} has no parameter for content_type={content_type!r}: wrap it in a def")
@@ -58,7 +58,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     return _Signature(called, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
 
 
-def _names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
+def _find_names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
     """The inputs of a callable whose parameters Python does not tell; None if it tells them."""
     names = [spec.name for spec in declared]
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
@@ -132,7 +132,7 @@ class _Signature:
     def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
         """Decide how each parameter's value is made. `names` are those of the tensors, if the parameters have none."""
         untyped = self._find_untyped() if names is None else None
-        names = self._names() if names is None else names
+        names = self._name_parameters() if names is None else names
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
@@ -150,7 +150,7 @@ class _Signature:
         for entry in unnamed:
             entry.is_needed = True
         rest, spread = self._place([entry.name for entry in unnamed])
-        reserved = _parameter_names(function) - named if rest else frozenset()
+        reserved = _list_parameter_names(function) - named if rest else frozenset()
         if clashing := sorted(reserved.intersection(self._inputs)):
             raise TypeError(
                 f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
@@ -158,18 +158,18 @@ class _Signature:
         self._check_content_type()
         takes_any = rest is not None or self._takes_all
         is_open = takes_any and not self._declared and not unnamed
-        documented = [entry.shown(self._declared_type(entry)) for entry in inputs]
+        documented = [entry.describe(self._find_declared_type(entry)) for entry in inputs]
         needed = {entry.name for entry in inputs if entry.is_needed}
         tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
-            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.known, inputs) if spec is not None),
-            undeclared=tuple(entry.name for entry in inputs if entry.known() is None),
+            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.find_spec, inputs) if spec is not None),
+            undeclared=tuple(entry.name for entry in inputs if entry.find_spec() is None),
             returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
             names=InputNames(inputs, is_open=is_open, reserved=reserved),
             named=named,
             takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
             codecs=self._codecs,
-            shown=Shown(
+            documented=DocumentedInputs(
                 required=tuple(spec for spec in documented if spec.name in needed),
                 optional=tuple(spec for spec in documented if spec.name not in needed),
                 is_open=is_open,
@@ -177,7 +177,7 @@ class _Signature:
             positional=(*positional, *spread),
             keywords=keywords,
             rest=rest,
-            request_reader=self._request_reader and self._request_reader.of_inputs([entry.name for entry in unnamed]),
+            request_reader=self._request_reader and self._request_reader.prepare([entry.name for entry in unnamed]),
             of_one_request=self._of_one_request[0] if self._of_one_request else None,
             single_input=None if takes_any or len(tensors) != 1 else tensors[0],
             is_untyped=untyped is not None,
@@ -196,7 +196,7 @@ class _Signature:
         untyped = [p for p in self._parameters if p.annotation.wanted in UNTYPED and not p.annotation.codec and not p.is_optional]
         return untyped[0] if len(untyped) == 1 else None
 
-    def _names(self) -> list[str]:
+    def _name_parameters(self) -> list[str]:
         """The parameters' names; for the only tensor, such as `X` of `classifier.predict(X)`, that of the only declared input."""
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
@@ -236,7 +236,7 @@ class _Signature:
                 )
             return (lambda _: given.default) if self._goes_by_position(given) else None
         if reader is None or (annotation.unreadable is not None and annotation.codec is None):
-            raise TypeError(self._no_tensor(parameter))
+            raise TypeError(self._explain_no_tensor(parameter))
         entry = self._inputs.setdefault(name, Input(name))
         if entry.reader is not None:
             names = sorted(other.name for other in self._inputs.values() if other.reader is not None)
@@ -256,7 +256,7 @@ class _Signature:
     def _add_tensor(self, entry: Input, reader: Reader, default: Any) -> Take:
         name, entry.reader, entry.is_needed = entry.name, reader, default is Parameter.empty
         if reader.scalar is None:
-            return take_tensor(name, reader.read, default, takes_array=reader.default is array_of)
+            return take_tensor(name, reader.read, default, takes_array=reader.default is get_array)
         if name in OF_PROTOCOL and entry.spec is None:
             raise TypeError(
                 f"{self._called}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
@@ -266,7 +266,7 @@ class _Signature:
 
     def _as_declared(self, entry: Input, reader: Reader) -> Reader:
         """The reader of an input: the annotation decides, else what is declared, else numpy."""
-        name, spec, content_type = entry.name, entry.spec, self._declared_type(entry)
+        name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry)
         if spec is not None:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
@@ -285,7 +285,7 @@ class _Signature:
             )
         return msgspec.structs.replace(reader, default=default, content_type=content_type)
 
-    def _declared_type(self, entry: Input) -> str | None:
+    def _find_declared_type(self, entry: Input) -> str | None:
         return (entry.spec and entry.spec.content_type) or (None if self._request_codec else self._content_type)
 
     def _check_datatype(self, entry: Input, datatypes: Collection[str], annotation: str) -> None:
@@ -295,7 +295,7 @@ class _Signature:
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
-    def _no_tensor(self, parameter: _Parameter) -> str:
+    def _explain_no_tensor(self, parameter: _Parameter) -> str:
         """The text of the error for an annotation that no tensor can become."""
         annotated = f"{self._called}: parameter {parameter.given.name!r} is annotated {parameter.text}"
         unreadable = parameter.annotation.unreadable
@@ -354,7 +354,7 @@ class _Signature:
             raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
 
-def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
     """The names of all parameters, also of those that a partial or a method has bound: a keyword must not have one of them."""
     while isinstance(function, functools.partial):
         function = function.func

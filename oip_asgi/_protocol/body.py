@@ -61,7 +61,7 @@ class Body(msgspec.Struct, eq=False):
         if self.limit is not None and size > self.limit:
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
-    def wanted(self, most: int) -> int:
+    def count_next(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 

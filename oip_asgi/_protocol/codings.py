@@ -29,7 +29,7 @@ _MAX_MEMBERS: Final = 10_000
 """Each gzip member costs microseconds, however empty; block formats of 64 KiB a member reach this at 640 MB."""
 
 
-def coding_of(value: str) -> Coding | None:
+def read_coding(value: str) -> Coding | None:
     """The coding that a `Content-Encoding` names, None if there is none."""
     names = [name for part in value.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if not names:

@@ -60,7 +60,7 @@ class Fed(Protocol):
     def is_compressed(self) -> bool: ...
     @property
     def whole(self) -> int: ...
-    def wanted(self, most: int, /) -> int: ...
+    def count_next(self, most: int, /) -> int: ...
     def feed(self, chunk: bytes, /) -> None: ...
     def finish(self, *, cut_off: bool = False) -> Any: ...
 
@@ -109,11 +109,11 @@ class Await(msgspec.Struct, frozen=True):
     for_client: bool = False
 
 
-def _never() -> bool:
+def _return_false() -> bool:
     return False
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -134,8 +134,8 @@ class Spawn(msgspec.Struct, eq=False):
     unwanted: Signal | None = None
     is_apart: bool = False
     ended: Signal = msgspec.field(default_factory=Signal)
-    is_lost: Callable[[], bool] = _never
-    cancel: Callable[[], object] = _nothing
+    is_lost: Callable[[], bool] = _return_false
+    cancel: Callable[[], object] = _do_nothing
 
 
 @final

@@ -73,7 +73,7 @@ SECONDS: Final = number("a positive number of seconds, or None for no limit", la
 
 
 @functools.cache
-def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
+def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
     """The options that the fields of a struct are, by name, in their order."""
     hints, found = get_type_hints(struct, include_extras=True), {}
     for info in msgspec.structs.fields(struct):
@@ -89,7 +89,7 @@ def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 def check_options(options: msgspec.Struct, owner: str) -> None:
     """Check each option of a struct by itself."""
-    for field in fields_of(type(options)).values():
+    for field in list_fields(type(options)).values():
         check, value = field.option.check, getattr(options, field.name)
         if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
             raise check.error(f"{owner}{field.name}={show(value)} must be {check.expected}")
@@ -97,7 +97,7 @@ def check_options(options: msgspec.Struct, owner: str) -> None:
 
 def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
     """Refuse names that are no options."""
-    names = fields_of(struct).keys()
+    names = list_fields(struct).keys()
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
@@ -120,7 +120,7 @@ def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
 def describe(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as docstrings name arguments."""
     entries = []
-    for field in fields_of(struct).values():
+    for field in list_fields(struct).values():
         default = f", default {field.default}" if field.default else ""
         entry = f"{field.name} ({field.type}{default}): {field.option.says}"
         entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
@@ -130,5 +130,5 @@ def describe(struct: type[msgspec.Struct]) -> str:
 def tabulate(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as a table of Markdown."""
     lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in fields_of(struct).values() if field.default]
+    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in list_fields(struct).values() if field.default]
     return "\n".join(lines)

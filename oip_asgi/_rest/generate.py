@@ -132,7 +132,7 @@ def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
     else:
         datatype = spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-            shape = _deduce(here, shape[0], spec.shape)
+            shape = _deduce_shape(here, shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
             raise InvalidRequest(f"{here} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
     try:
@@ -141,7 +141,7 @@ def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
         raise InvalidRequest(f"{here}: {error}") from None
 
 
-def _deduce(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
+def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared

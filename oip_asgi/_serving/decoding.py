@@ -122,7 +122,7 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
     else:
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
-        content_type = binding.content_type_of_tensors(content_type)
+        content_type = binding.find_tensor_content_type(content_type)
     return Decoded(model, form, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
 
 

@@ -275,7 +275,7 @@ def _overriding(call: Call[Any]) -> str | None:
     """The request's content type that made of the inputs of a declared model what is not declared, or None."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
-        return declared.overridden_by(decoded.tensors, decoded.content_type)
+        return declared.find_override(decoded.tensors, decoded.content_type)
     return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
 
 

@@ -18,7 +18,7 @@ from .._codecs.base import AnyInputCodec
 from .._codecs.column_writing import column_to_tensor
 from .._codecs.pandas import is_frame, is_series
 from .._codecs.registry import Codecs
-from .._codecs.torch import without_torch
+from .._codecs.torch import replace_torch
 from .._models.model import Model
 from .._models.specs import TensorSpec
 from .._protocol.datatypes import NUMBERS, Array, Buffer, cast, integer_array
@@ -146,7 +146,7 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
         return _encoded(f"input {show(name)}", lambda: column_to_tensor(name, value))
-    value = _encoded(f"input {show(name)}", lambda: without_torch(value))
+    value = _encoded(f"input {show(name)}", lambda: replace_torch(value))
     codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
     if codec is not None:
         return _encoded(f"input {show(name)}", lambda: codec.encode_input(name, value))

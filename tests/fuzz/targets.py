@@ -20,7 +20,7 @@ from oip_asgi import InferenceError, InferenceResponse, InferenceServer, TensorS
 from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response, read_in_pieces
 from tests.support.inside.grpc import bytes_head, split
 from tests.support.inside.rest import from_json, to_json
-from tests.support.inside.values import DTYPES, Array, Body, Coding, coding_of, from_bytes, to_bytes
+from tests.support.inside.values import DTYPES, Array, Body, Coding, from_bytes, read_coding, to_bytes
 from tests.table.rows import rows
 
 SECONDS: Final = 1.0
@@ -217,7 +217,7 @@ def coding(data: bytes) -> None:
             body.finish()
         except InferenceError:
             continue
-    coding_of(data.decode("latin-1"))
+    read_coding(data.decode("latin-1"))
 
 
 def message(data: bytes) -> None:
