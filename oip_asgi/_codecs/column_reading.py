@@ -49,7 +49,7 @@ def read_column(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode
 
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
-    """A column through a codec of the user's."""
+    """Decode a column with a user's codec."""
     rows = len(rows_of(tensor, "pd"))
     here = f"column {show(tensor.name)}"
     try:

@@ -1,7 +1,7 @@
 """The content type `pd`: requests and responses as data frames, one tensor for each column.
 
-Numbers of one dtype, and strings, are converted all at once; any other column by its own. pandas is imported in the functions that make a
-frame, here and in the modules of columns, and never to see whether something is one.
+Numbers of one dtype, and strings, are converted all at once; any other column by its own. pandas is imported only in functions that make
+a frame or a column, never to find out whether something is one.
 
 Specification: Content Types, Pandas DataFrame.
 """
@@ -131,7 +131,7 @@ def _class(name: str) -> type:
 
 
 def name_tensors(frame: pd.DataFrame) -> list[str]:
-    """The names of a frame's columns as the names of tensors."""
+    """The names of the tensors for a frame's columns."""
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")
     labels = frame.columns.tolist()

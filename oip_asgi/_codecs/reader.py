@@ -1,4 +1,4 @@
-"""How tensors become the Python values of parameters. Which codec does it is decided in `registry`. Knows no callables and no HTTP."""
+"""Reads tensors as the Python values of parameters. `registry` decides which codec does it. Knows no callables and no HTTP."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     """For the content types that make what the annotation asks for."""
     datatypes: tuple[str, ...] = ()
     """The only ones that can be read; empty for any."""
-    shown: tuple[str, tuple[int, ...], str | None] | None = None
-    """What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known."""
+    metadata: tuple[str, tuple[int, ...], str | None] | None = None
+    """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is known."""
     scalar: type | None = None
     """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None

@@ -1,6 +1,6 @@
 """The codecs of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
 
-The content type that decides is the tensor's, else the request's, else the declared one, else that of the annotation, else `np`.
+The content type that decides is the tensor's, else the request's, else the declared one, else the annotation's, else `np`.
 
 Specification: Content Types, Usage and Model Metadata.
 """
@@ -129,7 +129,7 @@ class Codecs:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""
         if codec.datatype is None:
             return (), None
-        # elements of `list[bytes]` are base64 only where a request says so, and only the server's own content types may be shown
+        # elements of `list[bytes]` are base64 only if a request says so, and metadata may only name the server's own content types
         is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
         return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
@@ -192,7 +192,7 @@ def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
-    """Check that a codec has all that it needs."""
+    """Check that a codec defines all that it must."""
     for_tensor, for_request = is_input_codec(codec), is_request_codec(codec)
     content_type = getattr(codec, "content_type", None)
     if not isinstance(content_type, str) or not content_type:

@@ -1,5 +1,5 @@
-"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported in what makes a tensor, and never to see whether
-something is one.
+"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported only to make a tensor, never to find out
+whether something is one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 
 
 def replace_torch(value: Any) -> Any:
-    """A result with arrays in the place of torch's tensors, also of those in a list or tuple; other results as they are."""
+    """Replace torch's tensors in a result by arrays, also in a list or tuple. Other results do not change."""
     if "torch" not in sys.modules:
         return value
     if is_torch(value):

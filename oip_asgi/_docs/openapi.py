@@ -42,7 +42,7 @@ def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, A
 
 
 def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """A host's document with a server's in it. Where both have a path, it is the host's; a host's of OpenAPI 3.0 stays as it is."""
+    """Add a server's document to a host's. If both have a path, the host's stays. A host's document of OpenAPI 3.0 does not change."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
     components = {**host.get("components", {})}
@@ -57,7 +57,7 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 
 
 def basis(engine: Engine) -> list[object]:
-    """All that the document of a server is made of, beside the server's own name and options: equal bases make equal documents."""
+    """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
     return [
         (model.name, model.version, model.documented, model.inputs, model.outputs, model.streams, model is default)
         for default, versions in engine.models.all()
@@ -118,7 +118,7 @@ def _to_identifier(text: str) -> str:
 
 
 def _add_prefix(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
-    """Paths with a prefix, whose parameters, such as `{tenant}`, each of them has."""
+    """Put a prefix before paths. Each path gets the parameters of the prefix, such as `{tenant}`."""
     names = _PARAMETER.findall(prefix)
     prefix = _PARAMETER.sub(r"{\1}", prefix)
     shared = {"parameters": [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]} if names else {}

@@ -99,10 +99,10 @@ class Operations:
         self._model_schemas: dict[str, Schema] = {}
 
     def components(self) -> dict[str, Any]:
-        """What the operations that were made refer to."""
+        """The components that the operations refer to."""
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         for schema in structs.values():
-            schema.pop("description", None)  # it speaks to who reads the code
+            schema.pop("description", None)  # it is for readers of the code
         elements = {datatype: schemas.element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Error": schemas.ERROR, "Tensor": schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": _HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
@@ -158,7 +158,7 @@ class Operations:
         return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
 
     def model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
-        """The operations of a model. It has only those that answer it whole: streams, or one response."""
+        """The operations of a model: either those with a stream of responses, or those with one."""
         model, tag = at.model, f"model {at.model.name}"
         self._add_schemas(at)
         not_ready = "The model is not ready."
@@ -250,7 +250,7 @@ class Operations:
 
 
 def _may_be_flat(model: Model) -> bool:
-    """Whether no tensor has the name of another member of a flat object. Models that stream have none such."""
+    """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
     inputs, outputs = (*model.documented.required, *model.documented.optional), model.outputs
     return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 

@@ -1,6 +1,6 @@
-"""Flat JSON objects, each member of which may be a tensor: their members as text, and what an array is before it is read. Knows no tensors.
+"""Flat JSON objects, whose members may be tensors: each member as text, and the shape and kind of an array. Knows no tensors.
 
-What is long is never decoded as a whole: its brackets tell its shape, its characters the kind of its elements.
+No array is decoded here: its brackets show its shape, its characters the kind of its elements.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ OF_PROTOCOL: Final = frozenset(
 
 
 class Given(Protocol):
-    """One call of a callable, with all that its arguments are made of. `content_type` is the request's, if it is one for each tensor."""
+    """One call, and all from which its arguments are made. `content_type` is the request's, if that is for each tensor."""
 
     @property
     def binding(self) -> Binding: ...
@@ -67,12 +67,12 @@ class Input(msgspec.Struct, eq=False):
         return self.reader is not None and self.reader.scalar is not None
 
     def find_spec(self) -> TensorSpec | None:
-        """What metadata says of it; None if nothing is known."""
-        shown = None if self.reader is None else self.reader.shown
-        return TensorSpec(self.name, *shown) if self.spec is None and shown is not None else self.spec
+        """Its spec for metadata; None if nothing is known."""
+        metadata = None if self.reader is None else self.reader.metadata
+        return TensorSpec(self.name, *metadata) if self.spec is None and metadata is not None else self.spec
 
     def describe(self, declared_type: str | None) -> TensorSpec:
-        """It as it is shown to people."""
+        """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
         return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
 
@@ -119,7 +119,7 @@ def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
 
 
 def take_unnamed(given: Given) -> Any:
-    """Take one value of all tensors that no parameter has the name of."""
+    """Take one value of all tensors without a parameter of their own."""
     named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)

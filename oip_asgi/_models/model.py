@@ -37,7 +37,7 @@ class Model:
         self.outputs = tuple(options.outputs)
         self.streams = False
         self.undeclared: tuple[str, ...] = ()
-        """The inputs of which only the name is known, as its parameters have it."""
+        """The inputs of which only the name is known, from its parameters."""
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
         self.takes_columns = False

@@ -212,7 +212,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self._check_batching()
 
     def check_function(self, function: object) -> None:
-        """Look at what is to be the model's function, whether it was registered or `load=` returned it."""
+        """Check a function that was registered, or that `load=` returned."""
         if not callable(function):
             raise TypeError(f"{self}: {show(function)} cannot be called: register a function, or a method such as model.predict")
         if inspect.isclass(function):
@@ -249,7 +249,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
 
     def batching(self) -> Batching | None:
-        """How requests share calls; None where none does."""
+        """How requests share calls; None if none does."""
         if self.max_batch_size is None:
             return None
         return Batching(self.max_batch_size, float(self.max_batch_delay), tuple(self.preferred_batch_sizes), self.retry_alone)

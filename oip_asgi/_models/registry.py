@@ -1,6 +1,6 @@
 """The registered models of one server, by name and version. Knows no requests and no transport.
 
-Models may come and go while requests look them up, in any thread. So nothing that they look at is changed: it is replaced as a whole.
+Models may come and go while requests look them up, in any thread. So lists and dicts are never changed, only replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Registry:
             return gone
 
     def _replace(self, name: str, models: list[Model]) -> None:
-        """Have these versions of a name instead of those that it has."""
+        """Replace the versions of a name."""
         by_name, found = {**self._models, name: models}, dict(self._found)
         for version in (None, UNVERSIONED, *self.list_versions(name)):
             found.pop((name, version), None)

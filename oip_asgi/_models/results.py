@@ -139,7 +139,7 @@ def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec 
 
 
 def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpec | None, write: Callable[[], Tensor]) -> Tensor:
-    """An output in the content type that the request asks for. It must be as declared too; if it is not even by `write`, that is raised."""
+    """Write an output in the content type that the request asks for, and as declared. Raises if not even `write` makes it as declared."""
     try:
         tensor = _write_by(codec, name, value)
     except ModelFault as error:
@@ -154,7 +154,7 @@ def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpe
 
 
 def _write_by(codec: AnyInputCodec, name: str, value: Any) -> Tensor:
-    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
+    """Write a value with a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
         value = _call(as_array, value)
     elif is_series(value):

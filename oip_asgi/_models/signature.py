@@ -59,7 +59,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
 
 
 def _find_names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
-    """The inputs of a callable whose parameters Python does not tell; None if it tells them."""
+    """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
     names = [spec.name for spec in declared]
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
         if declared and len(declared) != function.nin:
@@ -102,7 +102,7 @@ class _Parameter(NamedTuple):
 
 
 class _Signature:
-    """The parameters of a callable, and what is declared, on their way to a `Binding`."""
+    """Makes a `Binding` of the parameters of a callable and of the declared inputs."""
 
     def __init__(
         self, called: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
@@ -130,7 +130,7 @@ class _Signature:
         return _Parameter(parameter, annotation, request_codec, self._codecs.reader(annotation.wanted, annotation.codec))
 
     def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
-        """Decide how each parameter's value is made. `names` are those of the tensors, if the parameters have none."""
+        """Decide how each parameter's value is made. `names` are the tensors' names if the parameters have none."""
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
         if untyped is not None and self._request_codec is not None:
@@ -197,7 +197,7 @@ class _Signature:
         return untyped[0] if len(untyped) == 1 else None
 
     def _name_parameters(self) -> list[str]:
-        """The parameters' names; for the only tensor, such as `X` of `classifier.predict(X)`, that of the only declared input."""
+        """The parameters' names. The only tensor, such as `X` of `classifier.predict(X)`, gets the name of the only declared input."""
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
@@ -211,7 +211,7 @@ class _Signature:
         return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread is not None and parameter.kind is not parameter.KEYWORD_ONLY)
 
     def _add(self, parameter: _Parameter, name: str) -> Take | None:
-        """How the value of a parameter is made; None if it always has its default."""
+        """Add a parameter. Returns how its value is made; None if it always has its default."""
         given, annotation, request_codec, reader = parameter
         wanted, spec = annotation.wanted, annotation.declared if self._declared and request_codec is None else annotation.spec(name)
         is_untyped = wanted in UNTYPED and annotation.request_codec is None
@@ -309,7 +309,7 @@ class _Signature:
         )
 
     def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Take]]:
-        """Pass the inputs without a parameter of their own to `**inputs`, whose reader it returns, to the request, or to `*inputs`."""
+        """Decide who gets the inputs without a parameter. Returns the reader of `**inputs`, and what makes the arguments for `*inputs`."""
         if self._rest and not (self._spread and len(self._declared) == len(unnamed) == 1):
             return self._read_each(self._rest, unnamed), ()
         if self._takes_all:
@@ -326,7 +326,7 @@ class _Signature:
         return None, ()
 
     def _read_each(self, parameter: _Parameter, names: Sequence[str]) -> Read:
-        """How each tensor of `*inputs` or `**inputs` is read."""
+        """Make the function that reads each tensor of `*inputs` or `**inputs`."""
         annotation, text, datatype = parameter.annotation, parameter.text, parameter.annotation.datatype
         if (annotation.declared is not None or annotation.shape is not None) and not self._declared:
             raise TypeError(f"{self._called}: {text} declares one tensor, but any number may come: use inputs=")

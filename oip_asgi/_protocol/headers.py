@@ -1,4 +1,4 @@
-"""Headers and metadata of requests. Knows no names of theirs."""
+"""Headers and metadata of requests. Knows none of their names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import AnyStr
 
 
 def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
-    """Headers by name, those that are repeated joined by a comma."""
+    """Headers by name. The values of a repeated header are joined by a comma."""
     lines: dict[AnyStr, list[AnyStr]] = {}
     for name, value in headers:
         lines.setdefault(name, []).append(value)

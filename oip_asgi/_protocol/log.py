@@ -1,7 +1,7 @@
-"""What users' code raised, for the log: whole, and in a form that nothing in it can forge. Knows no requests.
+"""Logs what users' code raised, so that no text in it can forge a record. Knows no requests.
 
-Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none can be
-taken for a record of its own, and what is no printable character is escaped. `exc_info` stays as it is for who looks at that.
+Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none looks
+like a record of its own, and characters that cannot be printed are escaped. Handlers that read `exc_info` get it unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def log_fields(model: str, version: str | None, request_id: str | None, seconds:
 
 
 def escape(text: str) -> str:
-    """A text in which what is no printable character is escaped, line breaks among them."""
+    """Escape the characters of a text that cannot be printed, also line breaks."""
     return _NO_ASCII_TEXT.sub(_escape_character, text)
 
 

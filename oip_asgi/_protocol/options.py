@@ -1,4 +1,4 @@
-"""What is said of an option once, beside its field in a struct: its check and its sentence. Knows no model and no server.
+"""The check and the sentence of an option, which stand beside its field in a struct. Knows no model and no server.
 
 The struct's field has the type and the default. The checks, `help()` and the tables of the documentation read all of it from there.
 """
@@ -26,7 +26,7 @@ _MODULES: Final = re.compile(r"\b[a-z_]+(\.[a-z_]+)*\.")
 
 
 class Check(NamedTuple):
-    """What a value must be, and how that is said behind "must be"."""
+    """What a value must be, and the words for that after "must be"."""
 
     expected: str
     holds: Callable[[Any], bool]
@@ -74,7 +74,7 @@ SECONDS: Final = number("a positive number of seconds, or None for no limit", la
 
 @functools.cache
 def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """The options that the fields of a struct are, by name, in their order."""
+    """The options of a struct by name, in the order of its fields."""
     hints, found = get_type_hints(struct, include_extras=True), {}
     for info in msgspec.structs.fields(struct):
         hint = hints[info.name]
@@ -106,11 +106,11 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """Put the options of a struct into a docstring, for `help()`, where it says "{options}"."""
+    """Replace "{options}" in a docstring by the options of a struct, for `help()`."""
 
     def fill_in(documented: T) -> T:
         text = documented.__doc__
-        if text is not None:  # as it is with python -OO
+        if text is not None:  # it is None with python -OO
             documented.__doc__ = inspect.cleandoc(text).replace(_PLACE, describe(struct))
         return documented
 

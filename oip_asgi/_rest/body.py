@@ -35,7 +35,7 @@ HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 _encode: Final = msgspec.json.Encoder().encode
 
 _FEW: Final = 2**12
-"""Bytes of a body up to which parts of it are copied in less time than views of them are made."""
+"""Up to so many bytes of a body, copying its parts takes less time than making views of them."""
 
 _NULL_LENGTH: Final = len(b"null")
 
@@ -62,7 +62,7 @@ def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) 
     dtype = dtype_of(datatype)
     try:
         deduced = _deduce_shape(shape, len(body), dtype)
-        # the only element of BYTES is the body itself, without the length that frames each of several
+        # the body is the only element of BYTES, without a length in front
         array = object_array([bytes(body)], deduced) if dtype.hasobject else from_bytes(body, dtype, deduced)
     except InvalidRequest as error:
         raise InvalidRequest(f"raw binary request for input {show(name)}: {error}") from None
@@ -101,7 +101,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
-                tensor.array = tensor.array.copy()  # only what views the body is no one's to change
+                tensor.array = tensor.array.copy()  # only views of the body stay read-only
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     parameters = _drop_nulls(document.parameters)
@@ -122,7 +122,7 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
 
 
 def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: Buffer | None, lend: Lend) -> list[Tensor]:
-    """Tensors of a body. Each binary one takes its bytes from the front of what is left of the binary data."""
+    """Decode the tensors of a body. Each binary one takes the next bytes of the binary data."""
     tensors: list[Tensor] = []
     position = 0
     for item in items:

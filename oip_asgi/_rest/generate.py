@@ -1,6 +1,6 @@
 """The flat JSON objects of Triton's generate extension <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-A request is one object: members that are named after inputs are tensors, `id` is the identifier, and what is left are parameters. A
+A request is one object: members that are named after inputs are tensors, `id` is the identifier, and all others are parameters. A
 response is one too, in which a tensor of one element is a scalar and any other a flat list: its shape is lost.
 
 Specification: Triton's Generate Extension.
@@ -32,10 +32,10 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 _OBJECTS: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*[{\]]")
 
 _DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES", "bool": "BOOL", "int": "INT64", "float": "FP64"})
-"""The datatype of an input that is not declared, by what stands in the JSON."""
+"""The datatype of an input that is not declared, by the kind of its JSON."""
 
 _NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
-"""What a value that is no scalar is called, by its first character."""
+"""What errors call a value that is no scalar, by its first character."""
 
 _decode_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -56,7 +56,7 @@ def read_object(text: bytes) -> dict[str, msgspec.Raw]:
 
 
 def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[str]) -> bool:
-    """Whether an object is a whole inference request, as MLServer's clients send it to the same place: its `inputs` are objects."""
+    """True if an object is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
     return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
 
 
@@ -103,7 +103,7 @@ def _read_id(text: msgspec.Raw) -> str | None:
 
 
 def _name_no_scalar(text: Buffer) -> str | None:
-    """What a value that is no scalar is called; None for a scalar. Such a value is not decoded, as it may be long."""
+    """What errors call a value that is no scalar; None for a scalar. Such a value is not decoded, as it may be long."""
     return _NO_SCALAR.get(memoryview(text)[0])
 
 
@@ -142,7 +142,7 @@ def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
 
 
 def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
+    """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
@@ -155,7 +155,7 @@ def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[
 
 
 def encode_head(response: InferenceResponse) -> bytes:
-    """What all responses of one request begin with: its identifier, and the model."""
+    """Encode what all responses of one request begin with: its identifier, and the model."""
     head = b'{"model_name":%b' % _encode(response.model_name)
     if response.id is not None:
         head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
