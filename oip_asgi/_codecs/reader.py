@@ -115,7 +115,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request. A tensor without content type is read with the declared one."""
         if self.declared:
-            tensors = list(map(self._as_declared, tensors))
+            tensors = list(map(self._add_declared_type, tensors))
         try:
             return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
@@ -127,7 +127,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             return self
         return msgspec.structs.replace(self, decode=PandasCodec.make_decoder(names))
 
-    def _as_declared(self, tensor: Tensor) -> Tensor:
+    def _add_declared_type(self, tensor: Tensor) -> Tensor:
         content_type = self.declared.get(tensor.name)
         if content_type is None or "content_type" in tensor.parameters:
             return tensor

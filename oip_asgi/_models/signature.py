@@ -243,7 +243,7 @@ class _Signature:
             raise ValueError(f"{self._called}: two inputs have the same name among {[*names, name]}")
         if self._declared and annotation.datatype is not None:
             self._check_datatype(entry, [annotation.datatype], parameter.text)
-        return self._add_tensor(entry, self._as_declared(entry, reader), given.default)
+        return self._add_tensor(entry, self._apply_declaration(entry, reader), given.default)
 
     def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> Take:
         if self._request_reader is not None or self._rest:
@@ -264,7 +264,7 @@ class _Signature:
             )
         return take_scalar(name, reader.scalar, reader.read, default)
 
-    def _as_declared(self, entry: Input, reader: Reader) -> Reader:
+    def _apply_declaration(self, entry: Input, reader: Reader) -> Reader:
         """The reader of an input: the annotation decides, else what is declared, else numpy."""
         name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry)
         if spec is not None:
@@ -334,8 +334,8 @@ class _Signature:
             raise TypeError(f"{self._called}: {text} is for a whole request: give it a parameter of its own")
         if parameter.reader is None:
             raise TypeError(f"{self._called}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
-        other = self._as_declared(Input(""), parameter.reader)
-        by_name = {name: self._as_declared(self._inputs[name], parameter.reader) for name in names}
+        other = self._apply_declaration(Input(""), parameter.reader)
+        by_name = {name: self._apply_declaration(self._inputs[name], parameter.reader) for name in names}
 
         def read(tensor: Tensor, of_request: str | None) -> Any:
             if datatype is not None and tensor.datatype != datatype:

@@ -23,17 +23,17 @@ class Uses:
         """End one use. May be called from the request's thread."""
         self.items.pop()
         if self._idle:
-            self._look()
+            self._signal_if_idle()
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no request uses it."""
         signal = Signal()
         with self._lock:
             self._idle.append(signal)
-        self._look()
+        self._signal_if_idle()
         return signal
 
-    def _look(self) -> None:
+    def _signal_if_idle(self) -> None:
         with self._lock:
             if self.items:
                 return

@@ -143,7 +143,7 @@ def size_of(tensors: Iterable[Tensor]) -> int:
     return size
 
 
-def read_only(array: Array) -> None:
+def make_read_only(array: Array) -> None:
     """Make an array read-only, and the arrays of which it is a view."""
     part: Any = array
     while isinstance(part, ndarray):

@@ -29,7 +29,7 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     lend_nothing,
-    read_only,
+    make_read_only,
 )
 from .delivery import delivery_of
 from .engine import Engine
@@ -106,7 +106,7 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
         if is_writable:
             tensor.array = tensor.array.copy()
         elif tensor.array.flags.writeable:
-            read_only(tensor.array)
+            make_read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
     content_types, deliver = _NOT_ASKED, None
     if request.outputs:
