@@ -154,7 +154,7 @@ def read(stream: Stream, body: Fed) -> Any:
 
 def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
     """The next chunk of a body, empty at its end; None where it is cut off. It raises what `read` does."""
-    wanted = body.wanted(CHUNK)
+    wanted = body.count_next(CHUNK)
     if not wanted:
         return b""
     try:

@@ -143,8 +143,8 @@ def test_a_real_session_says_what_the_stand_ins_say() -> None:
 def test_a_real_signature_says_what_the_stand_ins_say() -> None:
     models, types = pytest.importorskip("mlflow.models"), pytest.importorskip("mlflow.types")
     schema = pytest.importorskip("mlflow.types.schema")
-    column_of, any_type = types.ColSpec, [schema.Array(types.DataType.double), schema.Map(types.DataType.long), schema.AnyType()]
-    inputs = [*(column_of(kind, kind) for kind in MLFLOW), *(column_of(kind, f"json {place}") for place, kind in enumerate(any_type))]
+    read_column, any_type = types.ColSpec, [schema.Array(types.DataType.double), schema.Map(types.DataType.long), schema.AnyType()]
+    inputs = [*(read_column(kind, kind) for kind in MLFLOW), *(read_column(kind, f"json {place}") for place, kind in enumerate(any_type))]
     read = specs_of(models.ModelSignature(types.Schema(inputs), types.Schema([types.TensorSpec(np.dtype("float32"), (-1, 2))])))
     assert read.inputs == [
         *(TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()),

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from numpy import ndarray
 
 from .._protocol.datatypes import Array
-from .._protocol.errors import InvalidRequest, InvalidResponse, shown
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, object_array
+from .._protocol.errors import InvalidRequest, InvalidResponse, show
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -96,7 +96,7 @@ class InputCodec(Codec[T]):
         Raises:
             InferenceError: The tensor does not hold such a value. The server that answered is at fault, so the status is 502.
         """
-        with of_response():
+        with raise_invalid_response():
             return cls.decode_input(response_output)
 
 
@@ -171,7 +171,7 @@ class RequestCodec(Codec[T]):
 
 
 @contextmanager
-def of_response() -> Iterator[None]:
+def raise_invalid_response() -> Iterator[None]:
     """Raise `InvalidRequest` as `InvalidResponse`: if a response is wrong, the server that sent it is at fault."""
     try:
         yield
@@ -209,7 +209,7 @@ class SingleTensorCodec(RequestCodec[T]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> T:
-        with of_response():
+        with raise_invalid_response():
             value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
             return value
 
@@ -218,12 +218,12 @@ def _only(tensors: list[Tensor], content_type: str) -> Tensor:
     if len(tensors) != 1:
         names = [tensor.name for tensor in tensors]
         raise InvalidRequest(
-            f"the content_type {content_type!r} is for a request or response of one tensor, but there are {len(tensors)}: {shown(names)}"
+            f"the content_type {content_type!r} is for a request or response of one tensor, but there are {len(tensors)}: {show(names)}"
         )
     return tensors[0]
 
 
-def normal(annotation: Any) -> Any:
+def normalize(annotation: Any) -> Any:
     """An annotation as codecs spell it in `type_hint`: `list[str]` for `typing.List[str]`."""
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 
@@ -241,15 +241,15 @@ def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V
     if isinstance(payload, ndarray) and not payload.size:
         payload = []
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
-        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {shown(payload)}")
+        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {show(payload)}")
     elements: list[bytes] = []
     try:
         elements.extend(map(encode, payload))
     except (TypeError, ValueError) as error:
         place = len(elements)  # the elements before the one that raised
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"tensor {name!r}: element {place} is {shown(payload[place])}: {error}") from None
-    return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
+        raise kind(f"tensor {name!r}: element {place} is {show(payload[place])}: {error}") from None
+    return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
@@ -261,7 +261,7 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
     except ValueError as error:
         place = len(values)  # the values before the one that raised
         raise InvalidRequest(
-            f"tensor {shown(tensor.name)}: element {place} is {shown(elements[place])}, which is not {expected} "
+            f"tensor {show(tensor.name)}: element {place} is {show(elements[place])}, which is not {expected} "
             f"as the content_type {content_type!r} needs: {error}"
         ) from None
     return values
@@ -270,7 +270,7 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
 def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
     """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
     if tensor.datatype != "BYTES":
-        raise InvalidRequest(f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
+        raise InvalidRequest(f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
     elements: list[bytes] = rows_of(tensor, wanted).tolist()
     return elements
 
@@ -282,4 +282,4 @@ def rows_of(tensor: Tensor, wanted: str) -> Any:
         return tensor.array
     if len(shape) == 2 and shape[1] == 1:
         return tensor.array.reshape(shape[0])
-    raise InvalidRequest(f"tensor {shown(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")
+    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")

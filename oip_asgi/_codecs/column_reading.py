@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from .._protocol.datatypes import Array
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, object_array
 from .base import bytes_of, rows_of
 from .datetime import are_between, are_in_calendar, read_points
@@ -29,14 +29,14 @@ _LAST_YEAR: Final = np.datetime64("2261", "Y")
 Decode: TypeAlias = Callable[[Tensor], Any]
 
 
-def series_of(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
     """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name."""
     import pandas as pd
 
-    return pd.Series(column_of(tensor, content_type, decoders), name=tensor.name, copy=True)
+    return pd.Series(read_column(tensor, content_type, decoders), name=tensor.name, copy=True)
 
 
-def column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
+def read_column(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
     """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
     if content_type in decoders:
         column: Any = _decode_with(decoders[content_type], tensor, content_type)
@@ -44,47 +44,47 @@ def column_of(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode])
         column = _COLUMNS[content_type](tensor)
     else:
         known = ", ".join([*filter(None, _COLUMNS), *decoders])
-        raise InvalidRequest(f"column {shown(tensor.name)} has the content_type {shown(content_type)}: expected one of {known}")
+        raise InvalidRequest(f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {known}")
     return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
 
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
-    """A column through a codec of the user's."""
+    """Decode a column with a user's codec."""
     rows = len(rows_of(tensor, "pd"))
-    here = f"column {shown(tensor.name)}"
+    here = f"column {show(tensor.name)}"
     try:
         made = decode(tensor)
     except ValueError as error:
-        raise InvalidRequest(f"{here} of the content_type {shown(content_type)}: {error}") from error
+        raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
     try:
         values = list(made)
     except TypeError as error:
-        raise InvalidRequest(f"{here}: its content_type {shown(content_type)} does not make a list of it: {error}") from None
+        raise InvalidRequest(f"{here}: its content_type {show(content_type)} does not make a list of it: {error}") from None
     if len(values) != rows:
-        raise InvalidRequest(f"{here} has {rows} rows, but its content_type {shown(content_type)} makes {len(values)} values of them")
-    return _objects(values)
+        raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
+    return _make_objects(values)
 
 
-def _objects(values: list[Any]) -> Any:
+def _make_objects(values: list[Any]) -> Any:
     import pandas as pd
 
     return pd.Series(object_array(values, (len(values),)), dtype=object)
 
 
-def _numbers(tensor: Tensor, wanted: str) -> Array:
+def _read_numbers(tensor: Tensor, wanted: str) -> Array:
     rows: Array = rows_of(tensor, wanted)
     # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
     return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 
 
-def _strings(tensor: Tensor) -> Any:
+def _read_strings(tensor: Tensor) -> Any:
     import pandas as pd
 
     texts: list[Any] = StringCodec.decode_input(tensor)
     return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
 
 
-def _json(tensor: Tensor) -> Any:
+def _read_json(tensor: Tensor) -> Any:
     import pandas as pd
 
     values = PandasJSONCodec.decode_input(tensor)
@@ -93,11 +93,11 @@ def _json(tensor: Tensor) -> Any:
         try:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidRequest(f"column {shown(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _objects(values)
+            raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
+    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _make_objects(values)
 
 
-def _datetimes(tensor: Tensor) -> Any:
+def _read_datetimes(tensor: Tensor) -> Any:
     """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least microseconds."""
     import pandas as pd
 
@@ -116,12 +116,12 @@ def are_for_nanoseconds(points: Array) -> bool:
 
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
-    None: lambda tensor: _strings(tensor) if tensor.datatype == "BYTES" else _numbers(tensor, "pd"),
-    "np": lambda tensor: _objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _numbers(tensor, "np"),
-    "str": _strings,
-    "base64": lambda tensor: _objects(Base64Codec.decode_input(tensor)),
-    "datetime": _datetimes,
-    "pd_json": _json,
+    None: lambda tensor: _read_strings(tensor) if tensor.datatype == "BYTES" else _read_numbers(tensor, "pd"),
+    "np": lambda tensor: _make_objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _read_numbers(tensor, "np"),
+    "str": _read_strings,
+    "base64": lambda tensor: _make_objects(Base64Codec.decode_input(tensor)),
+    "datetime": _read_datetimes,
+    "pd_json": _read_json,
 }
 
 
@@ -130,9 +130,9 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     import pandas as pd
 
     dtype: Any = tensor.parameters[DTYPE]
-    here, cannot = f"column {shown(tensor.name)}", f"column {shown(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
+    here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
     if dtype not in DTYPES and not (isinstance(dtype, str) and is_datetime(dtype)):
-        raise InvalidRequest(f"{here} has the {DTYPE} {shown(dtype)}: expected one of {', '.join(DTYPES)}, or datetime64[...]")
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected one of {', '.join(DTYPES)}, or datetime64[...]")
     if not has_known_zone(dtype):
         raise InvalidRequest(
             f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
@@ -184,7 +184,7 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
     import pandas as pd
 
     described, ordered = read_categories(tensor.parameters[CATEGORIES], tensor.name)
-    values = column_of(described, described.parameters.get("content_type"), decoders)
+    values = read_column(described, described.parameters.get("content_type"), decoders)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
@@ -192,12 +192,12 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
         codes = _find_codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
-            raise ValueError(f"row {unknown[0]} is {shown(series.iloc[unknown[0]])}, which is not one of them")
+            raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
         if (codes < 0).any() and categories.dtype == object and any(isinstance(category, bytes) for category in categories):
             raise ValueError("a value is missing, and categories of bytes cannot be sent back with missing values")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
-        raise InvalidRequest(f"column {shown(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
+        raise InvalidRequest(f"column {show(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
 
 
 def _find_codes(series: pd.Series[Any], categories: Any) -> Array:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .._protocol.schemas import Parameters
-from .._protocol.tensors import Tensor, known_tensor, object_array
+from .._protocol.tensors import Tensor, make_tensor, object_array
 from .datetime import DatetimeCodec, are_in_calendar
-from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, MOST_CATEGORIES, default_dtype, is_zoned, write_categories, zoned_dtype
+from .pandas_dtypes import CATEGORIES, DTYPE, MASKED, MOST_CATEGORIES, find_default_dtype, is_zoned, name_zoned_dtype, write_categories
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, StringCodec
 
@@ -36,25 +36,25 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
             raise TypeError(f"column {name!r}: {error}") from None
     if dtype in ("str", "string", "object"):
         tensor = _write_objects(name, series)
-        is_clear = dtype == default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
+        is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
         return tensor if is_clear else _add_dtype(tensor, dtype)
     if dtype in MASKED:
         return _add_dtype(_write_masked(name, series, MASKED[dtype]), dtype)
     if dtype == "category":
         return _add_dtype(_write_categories(name, series), dtype)
     if dtype.startswith("datetime64["):
-        return _add_dtype(_write_datetimes(name, series), zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
+        return _add_dtype(_write_datetimes(name, series), name_zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
     raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
 
 
-def string_parameters(dtype: str) -> Parameters:
+def make_string_parameters(dtype: str) -> Parameters:
     """The parameters of a column of strings of the dtype with this name."""
     parameters: Parameters = {"content_type": StringCodec.content_type}
-    return parameters if dtype == default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
+    return parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
 
 
 def _add_dtype(tensor: Tensor, dtype: str) -> Tensor:
-    return known_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
+    return make_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
 def _write_masked(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
@@ -80,7 +80,7 @@ def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
     texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
     if zoned:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
-    return known_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
+    return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
@@ -97,7 +97,7 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
         texts = DatetimeCodec.encode_input(name, [value for value, gone in zip(values, missing, strict=True) if not gone])
         elements = np.full(len(values), b"NaT", object)
         elements[~missing] = texts.array
-        return known_tensor(name, elements, texts.parameters)
+        return make_tensor(name, elements, texts.parameters)
     if there and series.dtype == object and all(issubclass(cls, float) for cls in there):
         numbers = np.array(values, np.float64)
         # None is null in pd_json; but pd_json has no infinities, so beside these None becomes NaN
@@ -122,7 +122,7 @@ def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
     parameters = {key: value for key, value in values.parameters.items() if key == "content_type"}
     if text is not None:
         parameters[CATEGORIES] = text
-    return known_tensor(name, values.array[codes], parameters)
+    return make_tensor(name, values.array[codes], parameters)
 
 
 def _add_missing(name: str, tensor: Tensor, categories: pd.Index[Any]) -> Tensor:

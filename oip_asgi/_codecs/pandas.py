@@ -1,7 +1,7 @@
 """The content type `pd`: requests and responses as data frames, one tensor for each column.
 
-Numbers of one dtype, and strings, are converted all at once; any other column by its own. pandas is imported in the functions that make a
-frame, here and in the modules of columns, and never to see whether something is one.
+Numbers of one dtype, and strings, are converted all at once; any other column by its own. pandas is imported only in functions that make
+a frame or a column, never to find out whether something is one.
 
 Specification: Content Types, Pandas DataFrame.
 """
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from .._protocol.datatypes import NUMBERS, Array
-from .._protocol.errors import InvalidRequest, shown
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, object_array
-from .base import RequestCodec, of_response, rows_of
-from .column_reading import Decode, column_of
-from .column_writing import column_to_tensor, string_parameters
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
+from .base import RequestCodec, raise_invalid_response, rows_of
+from .column_reading import Decode, read_column
+from .column_writing import column_to_tensor, make_string_parameters
 from .pandas_dtypes import DTYPE, has_str_dtype, is_str
 from .plain import StringCodec
 
@@ -64,7 +64,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         return read_dataframe(request.inputs, request.decoders)
 
     @classmethod
-    def decoder_of(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
+    def make_decoder(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
         """A `decode_request` for declared inputs of these names, which makes the index of the columns once. It decodes other inputs too."""
         expected = list(names)
 
@@ -89,19 +89,19 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
-        with of_response():
+        with raise_invalid_response():
             return read_dataframe(response.outputs, {})
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
-        return write_dataframe(payload, names_of(payload))
+        return write_dataframe(payload, name_tensors(payload))
 
     @classmethod
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not names:
             return payload, {}
-        places = {name: place for place, name in enumerate(names_of(payload)) if name in names}
+        places = {name: place for place, name in enumerate(name_tensors(payload)) if name in names}
         left = [place for place in range(payload.shape[1]) if place not in places.values()]
         return payload.iloc[:, left], {name: payload.iloc[:, place] for name, place in places.items()}
 
@@ -130,10 +130,10 @@ def _class(name: str) -> type:
     return found
 
 
-def names_of(frame: pd.DataFrame) -> list[str]:
-    """The names of a frame's columns as the names of tensors."""
+def name_tensors(frame: pd.DataFrame) -> list[str]:
+    """The names of the tensors for a frame's columns."""
     if not is_frame(frame):
-        raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {shown(frame)}")
+        raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")
     labels = frame.columns.tolist()
     for label in labels:
         if not isinstance(label, (str, int)):
@@ -142,7 +142,7 @@ def names_of(frame: pd.DataFrame) -> list[str]:
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the names of the columns {shown(names)} have lone surrogates, which no text can have: rename them") from None
+        raise ValueError(f"the names of the columns {show(names)} have lone surrogates, which no text can have: rename them") from None
     if len(set(names)) != len(names):
         raise ValueError(f"column {_find_twice(names)!r} is there twice, but each tensor needs its own name: rename one")
     return names
@@ -161,12 +161,12 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode], co
     if columns is None:
         names = [tensor.name for tensor in tensors]
         if len(set(names)) != len(names):
-            raise InvalidRequest(f"column {shown(_find_twice(names))} is there twice: expected each name once")
+            raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
         columns = pd.Index(names)
     rows = _check_rows(tensors)
     groups = _group_tensors(tensors, decoders)
     others: list[_Block] = [
-        (column_of(tensors[place], tensors[place].parameters.get("content_type"), decoders), [place]) for place in groups.pop(_OTHER, ())
+        (read_column(tensors[place], tensors[place].parameters.get("content_type"), decoders), [place]) for place in groups.pop(_OTHER, ())
     ]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
@@ -183,7 +183,7 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     for tensor in tensors:
         if tensor.array.shape not in shapes:
             found = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
-            raise InvalidRequest(f"column {shown(tensor.name)} has {found} rows, but those before it have {rows}: expected as many in each")
+            raise InvalidRequest(f"column {show(tensor.name)} has {found} rows, but those before it have {rows}: expected as many in each")
     return rows
 
 
@@ -293,5 +293,5 @@ def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype
         block = object_array(list(map(str.encode, texts)), values.shape)
     except UnicodeEncodeError:
         return {}
-    parameters = string_parameters(dtype)
-    return {place: known_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}
+    parameters = make_string_parameters(dtype)
+    return {place: make_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from .._protocol.datatypes import dtype_of, integer_array
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, object_array
 from .datetime import DatetimeCodec
 from .plain import Base64Codec
@@ -78,7 +78,7 @@ def _zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def default_dtype(content_type: object) -> str | None:
+def find_default_dtype(content_type: object) -> str | None:
     """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
     if content_type == Base64Codec.content_type:
         return "object"
@@ -107,7 +107,7 @@ def is_zoned(dtype: object) -> TypeGuard[pd.DatetimeTZDtype]:
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
-def zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
+def name_zoned_dtype(dtype: pd.DatetimeTZDtype) -> str:
     """The name of a dtype of dates with a zone, for `pd_dtype`."""
     import pandas as pd
 
@@ -160,13 +160,13 @@ def read_categories(text: object, name: str) -> tuple[Tensor, bool]:
         if dtype.kind == "O":
             array = object_array([element.encode() for element in elements], (len(elements),))
         elif dtype.kind in "iu":
-            array = integer_array(elements, dtype, f"the {CATEGORIES} of column {shown(name)}")
+            array = integer_array(elements, dtype, f"the {CATEGORIES} of column {show(name)}")
         else:
             with np.errstate(over="ignore"):
                 array = np.array(elements, dtype)
         if dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"one of them is out of range for {described.datatype}")
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidRequest(f"column {shown(name)} has the {CATEGORIES} {shown(text)}, which is not valid: {error}") from None
+        raise InvalidRequest(f"column {show(name)} has the {CATEGORIES} {show(text)}, which is not valid: {error}") from None
     parameters = {"content_type": described.content_type, DTYPE: described.dtype}
     return Tensor(name, array, {key: value for key, value in parameters.items() if value is not None}), described.ordered

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from .._json.text import MAX_DEPTH, check_unseen
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, object_array
 from .base import InputCodec, bytes_of, decode_elements
 
@@ -38,11 +38,11 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Any]:
-        values = _simple_values(bytes_of(request_input, cls.content_type))
+        values = _read_simple_values(bytes_of(request_input, cls.content_type))
         return decode_elements(request_input, _from_text, cls.content_type, "JSON") if values is None else values
 
 
-def _simple_values(texts: list[bytes]) -> list[Any] | None:
+def _read_simple_values(texts: list[bytes]) -> list[Any] | None:
     """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails."""
     joined = b",\n".join(texts)
     if b"[" in joined or b"{" in joined:
@@ -61,22 +61,22 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
     texts: list[bytes] = []
     for row, value in enumerate(values):
         try:
-            texts.append(_to_json(_plain(value)).encode())
+            texts.append(_to_json(_to_plain(value)).encode())
         except RecursionError:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
-            raise TypeError(f"column {name!r}, row {row} is {shown(value)}, which has no JSON form: {error}") from None
+            raise TypeError(f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}") from None
     return texts
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _to_plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [_to_plain(inner) for inner in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._protocol.datatypes import Array
-from .._protocol.tensors import Tensor, known_tensor, object_array
+from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import InputCodec, SingleTensorCodec, are_all, decode_elements, encode_elements
 
 
@@ -64,7 +64,7 @@ class StringCodec(InputCodec[list[str]]):
         if type(payload) is list:
             with suppress(TypeError, ValueError):  # of an element, which is looked for below
                 elements = list(map(str.encode, payload))  # no Python code runs for each
-                return known_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+                return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
         return encode_elements(name, payload, _to_utf8, cls.content_type)
 
     @classmethod

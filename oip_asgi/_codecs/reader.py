@@ -1,4 +1,4 @@
-"""How tensors become the Python values of parameters. Which codec does it is decided in `registry`. Knows no callables and no HTTP."""
+"""Reads tensors as the Python values of parameters. `registry` decides which codec does it. Knows no callables and no HTTP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from .._protocol.errors import InvalidRequest, shown
-from .._protocol.tensors import InferenceRequest, Tensor, known_tensor
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
 from .base import AnyRequestCodec
 from .pandas import PandasCodec
 
@@ -37,32 +37,32 @@ SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
 )
 
 
-def scalar_of(kind: type, tensor: Tensor) -> Any:
+def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
     datatypes = SCALARS[kind].datatypes
     if tensor.datatype not in datatypes:
         raise InvalidRequest(
-            f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
+            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
         )
     if tensor.array.size != 1:
-        raise InvalidRequest(f"input {shown(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+        raise InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
     value = tensor.array.item()
     if kind is not str:
         return kind(value)
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"input {shown(tensor.name)} is {shown(value)}, which is not UTF-8: {error}") from None
+        raise InvalidRequest(f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}") from None
 
 
-def scalar_of_parameter(kind: type, name: str, value: object) -> Any:
+def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
     """A request's parameter as a scalar."""
     if not isinstance(value, SCALARS[kind].kinds) or isinstance(value, bool) is not (kind is bool):
-        raise InvalidRequest(f"parameters[{shown(name)}] is {shown(value)}: expected {SCALARS[kind].expected}")
+        raise InvalidRequest(f"parameters[{show(name)}] is {show(value)}: expected {SCALARS[kind].expected}")
     return kind(value)
 
 
-def array_of(tensor: Tensor) -> Any:
+def get_array(tensor: Tensor) -> Any:
     """A tensor's elements as they are."""
     return tensor.array
 
@@ -77,8 +77,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     """For the content types that make what the annotation asks for."""
     datatypes: tuple[str, ...] = ()
     """The only ones that can be read; empty for any."""
-    shown: tuple[str, tuple[int, ...], str | None] | None = None
-    """What metadata says of an input that is not declared: datatype, shape and content type; None if nothing is known."""
+    metadata: tuple[str, tuple[int, ...], str | None] | None = None
+    """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is known."""
     scalar: type | None = None
     """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None
@@ -90,13 +90,13 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         if decode is None:
             known = ", ".join(self.by_content_type)
             raise InvalidRequest(
-                f"input {shown(tensor.name)} has the content_type {shown(content_type)}, which cannot become {self.annotation}, "
+                f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become {self.annotation}, "
                 f"as the model takes it: expected {known}, or none"
             )
         try:
             return decode(tensor)
         except ValueError as error:
-            raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from error
+            raise InvalidRequest(f"input {show(tensor.name)}: {error}") from error
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
@@ -115,20 +115,20 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request. A tensor without content type is read with the declared one."""
         if self.declared:
-            tensors = list(map(self._as_declared, tensors))
+            tensors = list(map(self._add_declared_type, tensors))
         try:
             return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
-    def of_inputs(self, names: Sequence[str]) -> RequestReader:
+    def prepare(self, names: Sequence[str]) -> RequestReader:
         """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
         if self.codec is not PandasCodec or not names:
             return self
-        return msgspec.structs.replace(self, decode=PandasCodec.decoder_of(names))
+        return msgspec.structs.replace(self, decode=PandasCodec.make_decoder(names))
 
-    def _as_declared(self, tensor: Tensor) -> Tensor:
+    def _add_declared_type(self, tensor: Tensor) -> Tensor:
         content_type = self.declared.get(tensor.name)
         if content_type is None or "content_type" in tensor.parameters:
             return tensor
-        return known_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
+        return make_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})

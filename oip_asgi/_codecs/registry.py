@@ -1,6 +1,6 @@
 """The codecs of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
 
-The content type that decides is the tensor's, else the request's, else the declared one, else that of the annotation, else `np`.
+The content type that decides is the tensor's, else the request's, else the declared one, else the annotation's, else `np`.
 
 Specification: Content Types, Usage and Model Metadata.
 """
@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import Tensor
-from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normal
-from .column_reading import series_of
+from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
+from .column_reading import read_series
 from .datetime import DatetimeCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
-from .reader import SCALARS, Decode, Reader, RequestReader, array_of, scalar_of
+from .reader import SCALARS, Decode, Reader, RequestReader, get_array, read_scalar
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
@@ -80,9 +80,9 @@ class Codecs:
         if content_type in self.inputs or (of_request and content_type in self.requests):
             return
         if content_type in self.requests:
-            raise InvalidRequest(f"{where} has the content_type {shown(content_type)}, which is for a whole request: put it there")
+            raise InvalidRequest(f"{where} has the content_type {show(content_type)}, which is for a whole request: put it there")
         known = [*self.inputs, *(self.request_only if of_request else ())]
-        raise InvalidRequest(f"{where} has the unknown content_type {shown(content_type)}: expected one of {', '.join(known)}")
+        raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(known)}")
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
         """Check that a declared content type is known."""
@@ -103,41 +103,41 @@ class Codecs:
     def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         """How to read a tensor for a parameter."""
         if codec is not None:
-            decode = _decode_of(codec)
-            called = f"what {_called(codec)} decodes"
-            return Reader(called, decode, {codec.content_type: decode}, *self._shown(codec), content_type=codec.content_type)
+            decode = _make_decode(codec)
+            called = f"what {_name_codec(codec)} decodes"
+            return Reader(called, decode, {codec.content_type: decode}, *self._find_metadata(codec), content_type=codec.content_type)
         if annotation in UNTYPED:
-            return Reader("", array_of, {name: _decode_of(known) for name, known in self.inputs.items()})
+            return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if is_series_class(typing.get_origin(annotation) or annotation):
             return self._series_reader(called)
         if is_torch_class(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
-            read, (datatypes, content_types, *_) = partial(scalar_of, annotation), SCALARS[annotation]
+            read, (datatypes, content_types, *_) = partial(read_scalar, annotation), SCALARS[annotation]
             return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
-        known = next((known for known in self.inputs.values() if known.yields(normal(annotation))), None)
+        known = next((known for known in self.inputs.values() if known.yields(normalize(annotation))), None)
         if known is None:
             return None
-        decode = _decode_of(known)
+        decode = _make_decode(known)
         # a tensor holds bytes already: they are decoded from base64 only if the request says so
-        default = _bytes if known is Base64Codec else array_of if known is NumpyCodec else decode
+        default = _get_bytes if known is Base64Codec else get_array if known is NumpyCodec else decode
         content_type = known.content_type if default is decode else None
-        return Reader(called, default, {known.content_type: decode}, *self._shown(known), content_type=content_type)
+        return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
 
-    def _shown(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
+    def _find_metadata(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""
         if codec.datatype is None:
             return (), None
-        # elements of `list[bytes]` are base64 only where a request says so, and only the server's own content types may be shown
+        # elements of `list[bytes]` are base64 only if a request says so, and metadata may only name the server's own content types
         is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
         return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
     def _series_reader(self, called: str) -> Reader:
-        others = self._own_decoders()
+        others = self._list_own_decoders()
 
         def read_as(content_type: str | None) -> Decode:
-            return lambda tensor: series_of(tensor, content_type, others)
+            return lambda tensor: read_series(tensor, content_type, others)
 
         return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
 
@@ -145,23 +145,23 @@ class Codecs:
         """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
         if annotation in UNTYPED:
             return None
-        return next((codec for codec in self._for_requests if codec.yields(normal(annotation))), None)
+        return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
     def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> RequestReader:
         """How to read several tensors for a parameter."""
-        called = f"what {_called(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
+        called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        return RequestReader(called, codec.content_type, codec, codec.decode_request, declared, self._own_decoders())
+        return RequestReader(called, codec.content_type, codec, codec.decode_request, declared, self._list_own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
         for codec in self.inputs.values():
-            if codec not in (NumpyCodec, Base64Codec) and codec.yields(normal(annotation)):
+            if codec not in (NumpyCodec, Base64Codec) and codec.yields(normalize(annotation)):
                 return codec
         return None
 
-    def _own_decoders(self) -> dict[str, Decode]:
-        return {name: _decode_of(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
+    def _list_own_decoders(self) -> dict[str, Decode]:
+        return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def tensor_codec_of(self, value: Any) -> AnyInputCodec | None:
         """The codec for a result for which nothing names one, the user's first; None if numpy makes an array of it."""
@@ -192,7 +192,7 @@ def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
-    """Check that a codec has all that it needs."""
+    """Check that a codec defines all that it must."""
     for_tensor, for_request = is_input_codec(codec), is_request_codec(codec)
     content_type = getattr(codec, "content_type", None)
     if not isinstance(content_type, str) or not content_type:
@@ -202,12 +202,12 @@ def check_complete(codec: AnyCodec, where: str) -> None:
     if for_tensor and for_request:
         raise TypeError(f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share their content_type")
     base, methods = (InputCodec, _INPUT_METHODS) if for_tensor else (RequestCodec, _REQUEST_METHODS)
-    missing = [name for name in methods if _function(codec, name) is _function(base, name)]
+    missing = [name for name in methods if _find_function(codec, name) is _find_function(base, name)]
     if missing:
         raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")
 
 
-def _function(codec: object, name: str) -> Any:
+def _find_function(codec: object, name: str) -> Any:
     method = getattr(codec, name)
     return getattr(method, "__func__", method)
 
@@ -216,7 +216,7 @@ def _is(codec: object, base: type) -> bool:
     return issubclass(codec, base) if isinstance(codec, type) else isinstance(codec, base)
 
 
-def _called(codec: AnyCodec) -> str:
+def _name_codec(codec: AnyCodec) -> str:
     return codec.__name__ if isinstance(codec, type) else type(codec).__name__
 
 
@@ -225,11 +225,11 @@ def _encodes(codec: AnyCodec, value: Any) -> bool:
     try:
         return bool(codec.can_encode(value))
     except Exception as error:
-        log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _called(codec))
+        log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _name_codec(codec))
         return False
 
 
-def _decode_of(codec: AnyInputCodec) -> Decode:
+def _make_decode(codec: AnyInputCodec) -> Decode:
     """The decoder of a codec. For a user's codec it checks the datatype first; this package's own check it themselves."""
     datatype = codec.datatype
     if datatype is None or codec in _INPUT_CODECS:
@@ -238,12 +238,12 @@ def _decode_of(codec: AnyInputCodec) -> Decode:
     def decode(tensor: Tensor) -> Any:
         if tensor.datatype != datatype:
             raise InvalidRequest(
-                f"tensor {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
+                f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
             )
         return codec.decode_input(tensor)
 
     return decode
 
 
-def _bytes(tensor: Tensor) -> list[bytes]:
+def _get_bytes(tensor: Tensor) -> list[bytes]:
     return bytes_of(tensor, "list[bytes]")

@@ -1,5 +1,5 @@
-"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported in what makes a tensor, and never to see whether
-something is one.
+"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported only to make a tensor, never to find out
+whether something is one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._protocol.datatypes import Array, dtype_of
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
 from .base import InputCodec
 
@@ -37,8 +37,8 @@ class TorchCodec(InputCodec["torch.Tensor"]):
     @classmethod
     def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
         if not is_torch(payload):
-            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {shown(payload)}")
-        return Tensor(name, array_of(payload))
+            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {show(payload)}")
+        return Tensor(name, to_array(payload))
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> torch.Tensor:
@@ -46,7 +46,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
 
         array = request_input.array
         if array.dtype.hasobject:
-            raise InvalidRequest(f"tensor {shown(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
+            raise InvalidRequest(f"tensor {show(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
         own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
@@ -64,7 +64,7 @@ def is_torch(value: object) -> bool:
     return "torch" in sys.modules and any(map(is_torch_class, type(value).__mro__))
 
 
-def array_of(tensor: torch.Tensor) -> Array:
+def to_array(tensor: torch.Tensor) -> Array:
     """A tensor's values as an array, which shares its memory if that is possible."""
     import torch
 
@@ -82,12 +82,12 @@ def array_of(tensor: torch.Tensor) -> Array:
     return bits.view(dtype)
 
 
-def without_torch(value: Any) -> Any:
-    """A result with arrays in the place of torch's tensors, also of those in a list or tuple; other results as they are."""
+def replace_torch(value: Any) -> Any:
+    """Replace torch's tensors in a result by arrays, also in a list or tuple. Other results do not change."""
     if "torch" not in sys.modules:
         return value
     if is_torch(value):
-        return array_of(value)
+        return to_array(value)
     if isinstance(value, (list, tuple)) and any(map(is_torch, value)):
-        return [array_of(each) if is_torch(each) else each for each in value]
+        return [to_array(each) if is_torch(each) else each for each in value]
     return value

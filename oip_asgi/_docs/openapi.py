@@ -22,27 +22,27 @@ _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 
 def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
     """The document of a server and all its models."""
-    operations, model_paths = _operations(engine, prefix), _model_paths(engine.models.all())
+    operations, model_paths = _make_operations(engine, prefix), _list_model_paths(engine.models.all())
     paths = operations.server()
     if engine.model_control:
         keys = {at.model.name: at.key for at in reversed(model_paths)}
         for name, key in keys.items():
             paths.update(operations.control(name, key))
-    document = _document(engine, operations, model_paths, paths)
+    document = _make_document(engine, operations, model_paths, paths)
     document["paths"] = _add_prefix(prefix, document["paths"])
     return document
 
 
 def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
     """The document of one model."""
-    model_paths = _model_paths([(model, engine.models.named(model.name, None))])
+    model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))])
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
-    return _document(engine, _operations(engine, ""), model_paths, {})
+    return _make_document(engine, _make_operations(engine, ""), model_paths, {})
 
 
 def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """A host's document with a server's in it. Where both have a path, it is the host's; a host's of OpenAPI 3.0 stays as it is."""
+    """Add a server's document to a host's. If both have a path, the host's stays. A host's document of OpenAPI 3.0 does not change."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
     components = {**host.get("components", {})}
@@ -57,15 +57,15 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 
 
 def basis(engine: Engine) -> list[object]:
-    """All that the document of a server is made of, beside the server's own name and options: equal bases make equal documents."""
+    """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
     return [
-        (model.name, model.version, model.shown, model.inputs, model.outputs, model.streams, model is default)
+        (model.name, model.version, model.documented, model.inputs, model.outputs, model.streams, model is default)
         for default, versions in engine.models.all()
         for model in versions
     ]
 
 
-def _document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
+def _make_document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
     tags = [{"name": "server"}] if paths else []
     tags += [{"name": f"model {name}"} for name in dict.fromkeys(at.model.name for at in model_paths)]
     for at in model_paths:
@@ -79,31 +79,31 @@ def _document(engine: Engine, operations: Operations, model_paths: list[ModelPat
     }
 
 
-def _operations(engine: Engine, prefix: str) -> Operations:
+def _make_operations(engine: Engine, prefix: str) -> Operations:
     # the names begin with the prefix, as a document may hold several servers at different paths
-    words = "" if prefix in ("", "/v2") else _identifier(prefix)
+    words = "" if prefix in ("", "/v2") else _to_identifier(prefix)
     namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
     return Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
 
 
-def _model_paths(models: list[tuple[Model, list[Model]]]) -> list[ModelPath]:
+def _list_model_paths(models: list[tuple[Model, list[Model]]]) -> list[ModelPath]:
     """Each model at each of its paths: one with versions also is at the path without."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
         named.append((default, None))
         named += [(model, model.version) for model in versions if model.version is not None]
-    keys = _unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
+    keys = _make_unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
     of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}  # the last, which has the version
     return [
         ModelPath(model, path_of(model.name, version), key, of_models[id(model)]) for (model, version), key in zip(named, keys, strict=True)
     ]
 
 
-def _unique(texts: Iterable[str]) -> list[str]:
+def _make_unique(texts: Iterable[str]) -> list[str]:
     """Each text as an identifier, followed by a number if another one has it already."""
     found: dict[str, None] = {}
     for text in texts:
-        key = word = _identifier(text)
+        key = word = _to_identifier(text)
         number = 2
         while key in found:
             key = f"{word}_{number}"
@@ -112,13 +112,13 @@ def _unique(texts: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _identifier(text: str) -> str:
+def _to_identifier(text: str) -> str:
     """A text in letters, digits and underscores."""
     return _NO_WORD.sub("_", text).strip("_") or "_"
 
 
 def _add_prefix(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
-    """Paths with a prefix, whose parameters, such as `{tenant}`, each of them has."""
+    """Put a prefix before paths. Each path gets the parameters of the prefix, such as `{tenant}`."""
     names = _PARAMETER.findall(prefix)
     prefix = _PARAMETER.sub(r"{\1}", prefix)
     shared = {"parameters": [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]} if names else {}

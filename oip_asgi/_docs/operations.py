@@ -99,10 +99,10 @@ class Operations:
         self._model_schemas: dict[str, Schema] = {}
 
     def components(self) -> dict[str, Any]:
-        """What the operations that were made refer to."""
+        """The components that the operations refer to."""
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         for schema in structs.values():
-            schema.pop("description", None)  # it speaks to who reads the code
+            schema.pop("description", None)  # it is for readers of the code
         elements = {datatype: schemas.element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Error": schemas.ERROR, "Tensor": schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": _HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
@@ -158,7 +158,7 @@ class Operations:
         return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
 
     def model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
-        """The operations of a model. It has only those that answer it whole: streams, or one response."""
+        """The operations of a model: either those with a stream of responses, or those with one."""
         model, tag = at.model, f"model {at.model.name}"
         self._add_schemas(at)
         not_ready = "The model is not ready."
@@ -210,15 +210,15 @@ class Operations:
         return response
 
     def _add_schemas(self, at: ModelPath) -> None:
-        model, required = at.model, at.model.shown.required
-        named = (*required, *model.shown.optional)
+        model, required = at.model, at.model.documented.required
+        named = (*required, *model.documented.optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._undeclared(spec.name) for spec in named]
         outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
         taken: Schema = {"type": "array", "minItems": len(required)}
-        if model.shown.is_open:
+        if model.documented.is_open:
             taken["items"] = any_tensor
         else:
             taken.update(maxItems=len(inputs), items=schemas.one_of(inputs) if inputs else any_tensor)
@@ -250,14 +250,14 @@ class Operations:
 
 
 def _may_be_flat(model: Model) -> bool:
-    """Whether no tensor has the name of another member of a flat object. Models that stream have none such."""
-    inputs, outputs = (*model.shown.required, *model.shown.optional), model.outputs
+    """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
+    inputs, outputs = (*model.documented.required, *model.documented.optional), model.outputs
     return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 
 
 def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
     """The inputs of an example: those that a request must have, or a guess if it may have any."""
-    required, optional, is_open = model.shown
+    required, optional, is_open = model.documented
     return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
 
 
@@ -272,7 +272,7 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:
-        how = ", ".join(f"{what}=[{', '.join(map(_declaration, tensors))}]" for what, tensors in missing.items())
+        how = ", ".join(f"{what}=[{', '.join(map(_write_declaration, tensors))}]" for what, tensors in missing.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
     elements = schemas.count(specs)
@@ -281,5 +281,5 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
     return " ".join(sentences)
 
 
-def _declaration(spec: TensorSpec) -> str:
+def _write_declaration(spec: TensorSpec) -> str:
     return f'TensorSpec("{spec.name}", "{spec.datatype}", {list(spec.shape)})'

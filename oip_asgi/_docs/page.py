@@ -32,6 +32,6 @@ POLICY: Final = (
 _BASE: Final = b"{base}"
 
 
-def page(template: bytes, base: str) -> bytes:
+def render(template: bytes, base: str) -> bytes:
     """The page."""
     return template.replace(_BASE, base.encode())

@@ -55,7 +55,7 @@ def element(datatype: str) -> Schema:
 
 
 def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str, *, has_data: bool) -> Schema:
-    """One declared tensor. `element_of` is where the schemas of elements are; a response may have its data after the JSON."""
+    """One declared tensor. `element_of` begins the references to schemas of elements. A response may have its data after the JSON."""
     item: Schema = {"$ref": element_of + spec.datatype}
     flat: Schema = {"type": "array", "items": item}
     nested = flat

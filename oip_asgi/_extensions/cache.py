@@ -18,8 +18,8 @@ from typing import Final, TypeAlias, final
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
 from .._protocol.limits import LOOP_BYTES
-from .._protocol.tensor_bytes import view_raw
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, known_tensor, size_of
+from .._protocol.tensor_bytes import view_bytes
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, size_of
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
@@ -205,14 +205,14 @@ def _digest(request: InferenceRequest) -> bytes:
     # the text says how long what follows is, so no two requests have the same bytes
     digest = sha256(repr((inputs, parameters, outputs)).encode())
     for tensor in request.inputs:
-        digest.update(view_raw(tensor.array))
+        digest.update(view_bytes(tensor.array))
     return digest.digest()
 
 
 def _copied(tensor: Tensor) -> Tensor:
     array = tensor.array.copy()
     array.flags.writeable = False
-    return known_tensor(tensor.name, array, dict(tensor.parameters))
+    return make_tensor(tensor.name, array, dict(tensor.parameters))
 
 
 def _size(response: InferenceResponse) -> int:

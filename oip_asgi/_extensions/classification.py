@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from .._protocol.datatypes import Array, DType, datatype_of
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor, object_array
 from .rows import Deliver
@@ -24,10 +24,10 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
     """What classifies the outputs for which a request asks that; None if there are none. `dtypes` are those that are declared."""
     asked: dict[str, int] = {}
     for output in outputs:
-        parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
+        parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
         most = parameters.get(CLASSIFICATION, 0)
         if type(most) is not int or most < 0:
-            raise InvalidRequest(f"{where} has the parameter {CLASSIFICATION} = {shown(most)}: expected an integer, 0 or more")
+            raise InvalidRequest(f"{where} has the parameter {CLASSIFICATION} = {show(most)}: expected an integer, 0 or more")
         if most:
             asked[output.name] = most
             if "content_type" in parameters:
@@ -50,7 +50,7 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     array = tensor.array
     _check(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
-        raise InvalidRequest(f"output {shown(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
+        raise InvalidRequest(f"output {show(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
     number = min(most, rows.shape[1])
     elements = _texts(rows, _largest(rows, number), labels)
@@ -59,7 +59,7 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
 
 def _check(name: str, dtype: DType) -> None:
     if dtype.kind not in "iuf":
-        raise InvalidRequest(f"output {shown(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
+        raise InvalidRequest(f"output {show(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
 
 
 def _largest(rows: Array, number: int) -> Array:

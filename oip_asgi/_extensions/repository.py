@@ -18,7 +18,7 @@ from .._models.loader import LoadParameters
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Spawn, Steps, Wait
-from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, shown
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.engine import Engine
@@ -105,12 +105,12 @@ def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
     """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
-    models = engine.models.named(name, version)
+    models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
             raise InvalidRequest(f"{model} takes no parameters: its load= has no parameter for them, so send none")
     if engine.stopping:
-        raise NotReady(f"model {shown(name)} is not loaded: the server is stopping")
+        raise NotReady(f"model {show(name)} is not loaded: the server is stopping")
     errors: list[InferenceError] = []
     every = Spawn(_load_each(models, parameters, errors))
     yield every
@@ -131,7 +131,7 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
 
 def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
     """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
-    return (yield from _unload(engine.models.named(name, version), "unload"))
+    return (yield from _unload(engine.models.find_versions(name, version), "unload"))
 
 
 def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
@@ -184,7 +184,7 @@ def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, ob
 def _read_config(value: object) -> dict[str, Any]:
     expected = "parameters.config: expected the text of a JSON object"
     if not isinstance(value, str):
-        raise InvalidRequest(f"{expected}, but got {shown(value)}")
+        raise InvalidRequest(f"{expected}, but got {show(value)}")
     try:
         return msgspec.json.decode(value, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -196,7 +196,7 @@ def _path(name: str) -> str:
     # a backslash and a drive's colon are what separates the parts of a path on Windows
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
-        raise InvalidRequest(f"parameters[{shown(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
+        raise InvalidRequest(f"parameters[{show(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
     return path
 
 
@@ -204,9 +204,9 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
     """No model depends on another here, so `unload_dependents` changes nothing."""
     for name, value in parameters.items():
         if name != "unload_dependents":
-            raise InvalidRequest(f"unknown parameter {shown(name)}: expected unload_dependents, or none")
+            raise InvalidRequest(f"unknown parameter {show(name)}: expected unload_dependents, or none")
         if not isinstance(value, bool):
-            raise InvalidRequest(f"parameters.unload_dependents: expected a boolean, but got {shown(value)}")
+            raise InvalidRequest(f"parameters.unload_dependents: expected a boolean, but got {show(value)}")
 
 
 # REST: files are base64
@@ -240,11 +240,11 @@ def _read_control(body: Buffer) -> Parameters:
 
 def _decode_file(name: str, value: object) -> bytes:
     if not isinstance(value, str):
-        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64, but got {shown(value)}")
+        raise InvalidRequest(f"parameters[{show(name)}]: expected base64, but got {show(value)}")
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidRequest(f"parameters[{shown(name)}]: expected base64: {error}") from None
+        raise InvalidRequest(f"parameters[{show(name)}]: expected base64: {error}") from None
 
 
 REST: Final = (
@@ -259,7 +259,7 @@ REST: Final = (
 
 def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
     if request.repository_name:
-        raise NotFound(f"unknown repository {shown(request.repository_name)}: leave repository_name out")
+        raise NotFound(f"unknown repository {show(request.repository_name)}: leave repository_name out")
     for entry in index(engine, ready=request.ready):
         fill(response.models.add(), entry)
 
@@ -280,7 +280,7 @@ def _grpc_unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
 def _named(engine: Engine, request: Any) -> str:
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
-        raise NotFound(f"unknown repository {shown(repository_name)}: leave repository_name out")
+        raise NotFound(f"unknown repository {show(repository_name)}: leave repository_name out")
     found: str = name or repository_name  # the second is what KServe's clients send
     engine.models.find(found, None)
     _check_control(engine)
@@ -292,14 +292,14 @@ def _sent_parameters(request: Any) -> dict[str, Any]:
     for name, parameter in request.parameters.items():
         choice = parameter.WhichOneof("parameter_choice")
         if choice is None:
-            raise InvalidRequest(f"parameters[{shown(name)}] has no value: expected bool_param, int64_param, string_param or bytes_param")
+            raise InvalidRequest(f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or bytes_param")
         parameters[name] = getattr(parameter, choice)
     return parameters
 
 
 def _check_file(name: str, value: object) -> bytes:
     if not isinstance(value, bytes):
-        raise InvalidRequest(f"parameters[{shown(name)}]: expected the contents of a file, but got {shown(value)}")
+        raise InvalidRequest(f"parameters[{show(name)}]: expected the contents of a file, but got {show(value)}")
     return value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 
 OF_TREATMENT: Final = frozenset(
     {
@@ -54,6 +54,6 @@ def check_reserved(parameters: Mapping[str, object]) -> None:
         if name in _EXPECTED:
             is_expected, expected = _EXPECTED[name]
             if not is_expected(value):
-                raise InvalidRequest(f"parameters.{name} is {shown(value)}: expected {expected}")
+                raise InvalidRequest(f"parameters.{name} is {show(value)}: expected {expected}")
         elif name.startswith(_RESERVED):
-            raise InvalidRequest(f"parameters[{shown(name)}] is unknown, and names that begin with {_RESERVED} are reserved: leave it out")
+            raise InvalidRequest(f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: leave it out")

@@ -19,10 +19,10 @@ import msgspec
 
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps
-from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, shown
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
 from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import view_raw
+from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
 from .rows import Deliver, GrpcRows, Question, RestRow, decode_question, fill
 
@@ -124,24 +124,24 @@ class Regions:
         """Register a region. It opens a file, so it may block."""
         segments = self.check_may_register()
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
-            raise InvalidRequest(f"the region's name is {shown(name)}: expected 1 to {_MAX_NAME} bytes")
+            raise InvalidRequest(f"the region's name is {show(name)}: expected 1 to {_MAX_NAME} bytes")
         plain = _plain_key(key)
         self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not _allows(segments, plain):
-            raise Forbidden(f"this server does not let clients use the shared memory {shown(key)}: the allow= of its SharedMemory decides")
+            raise Forbidden(f"this server does not let clients use the shared memory {show(key)}: the allow= of its SharedMemory decides")
         segment = segments.open(plain)
         size = segment.size()
         if offset + byte_size > size:
-            raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {shown(key)}")
+            raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {show(key)}")
         with self._lock:
             self._check_room(name)
             self._regions[name] = Region(name, key, offset, byte_size), segment
 
     def _check_room(self, name: str) -> None:
         if name in self._regions:
-            raise InvalidRequest(f"region {shown(name)} is registered already: unregister it first")
+            raise InvalidRequest(f"region {show(name)} is registered already: unregister it first")
         if len(self._regions) >= _MOST_REGIONS:
             raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
@@ -157,7 +157,7 @@ class Regions:
         """What is registered: all regions, or one of them."""
         with self._lock:
             if name is not None and name not in self._regions:
-                raise NotFound(f"unknown region {shown(name)}: register it first")
+                raise NotFound(f"unknown region {show(name)}: register it first")
             return [region for region, _ in self._regions.values() if name in (None, region.name)]
 
     # Tensors of requests
@@ -184,7 +184,7 @@ class Regions:
         """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
-            parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
+            parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
             place = _place_of(parameters, where)
             if place is None:
                 continue
@@ -193,12 +193,12 @@ class Regions:
                     raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
-            ranges[output.name] = self._locate(*place, f"output {shown(output.name)}")
+            ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
 
         def deliver(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
                 if tensor.name in ranges:
-                    ranges[tensor.name].write(view_raw(tensor.array))
+                    ranges[tensor.name].write(view_bytes(tensor.array))
             return response
 
         return deliver if ranges else None
@@ -207,12 +207,12 @@ class Regions:
         """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
         found = self._regions.get(name)
         if found is None:
-            raise InvalidRequest(f"{where} is in the region {shown(name)}, which is not registered")
+            raise InvalidRequest(f"{where} is in the region {show(name)}, which is not registered")
         region, segment = found
         if offset + size > region.byte_size:
-            beyond = f"which is beyond the {region.byte_size} bytes of the region {shown(name)}"
+            beyond = f"which is beyond the {region.byte_size} bytes of the region {show(name)}"
             raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")
-        return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {shown(name)}")
+        return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {show(name)}")
 
 
 def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
@@ -230,7 +230,7 @@ def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, i
         return None
     region = parameters[_REGION]
     if not isinstance(region, str) or not region:
-        raise InvalidRequest(f"{where} has the parameter {_REGION} = {shown(region)}: expected the name of a region")
+        raise InvalidRequest(f"{where} has the parameter {_REGION} = {show(region)}: expected the name of a region")
     if _SIZE not in parameters:
         raise InvalidRequest(f"{where} has the parameter {_REGION}, but no {_SIZE}")
     return region, _count(parameters.get(_OFFSET, 0), _OFFSET, where), _count(parameters[_SIZE], _SIZE, where)
@@ -238,7 +238,7 @@ def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, i
 
 def _count(value: object, name: str, where: str) -> int:
     if type(value) is not int or value < 0:
-        raise InvalidRequest(f"{where} has the parameter {name} = {shown(value)}: expected an integer, 0 or more")
+        raise InvalidRequest(f"{where} has the parameter {name} = {show(value)}: expected an integer, 0 or more")
     return value
 
 
@@ -246,7 +246,7 @@ def _plain_key(key: str) -> str:
     """A key without its slash: the name of a file in one folder, and nothing else."""
     plain = key.removeprefix("/")
     if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
-        raise InvalidRequest(f"the key is {shown(key)}: expected the name of a shared memory, such as '/input', with no other slash")
+        raise InvalidRequest(f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no other slash")
     return plain
 
 
@@ -254,7 +254,7 @@ def _allows(segments: Segments, key: str) -> bool:
     try:
         return segments.allows(key)
     except Exception as error:
-        log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", shown(key))
+        log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
         return False
 
 

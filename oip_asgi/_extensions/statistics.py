@@ -91,7 +91,7 @@ class Statistics(msgspec.Struct):
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> Statistics:
     """The statistics of models, sorted by name."""
-    models = list(engine.models) if name is None else engine.models.named(name, version)
+    models = list(engine.models) if name is None else engine.models.find_versions(name, version)
     return Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 

@@ -18,7 +18,7 @@ from .._extensions.rows import GrpcRows, finish
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Run, Steps
-from .._protocol.errors import InferenceError, InvalidRequest, NotFound, shown
+from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
@@ -111,7 +111,7 @@ def _model_metadata(engine: Engine, request: Any, response: Any) -> None:
 
 def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
     if request.service not in ("", SERVICE):
-        raise NotFound(f"unknown service {shown(request.service)}: expected {SERVICE}, or nothing for the server")
+        raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
     response.status = _SERVING if (yield from engine.is_ready()) else _NOT_SERVING
 
 

@@ -63,7 +63,7 @@ class FrameReader:
         self._rest = b""
         self._body: Body | None = None
 
-    def wanted(self, most: int) -> int:
+    def count_next(self, most: int) -> int:
         """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""
         return most if self._left is None else min(most, self._left)
 
@@ -90,10 +90,10 @@ class FrameReader:
                 if len(self._head) < _HEAD:
                     return
                 self._body = self._begin()
-            part = rest[: self._body.wanted(len(rest))]
+            part = rest[: self._body.count_next(len(rest))]
             rest = rest[len(part) :]
             self._body.feed(part)
-            if not self._body.wanted(1):
+            if not self._body.count_next(1):
                 self.messages.append(self._body.finish())
                 self._body = None
 

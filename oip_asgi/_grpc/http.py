@@ -18,8 +18,8 @@ from .._http.response import Response
 from .._http.response import refusal as http_refusal
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
-from .._protocol.errors import InferenceError, MethodNotAllowed, TimedOut, shown
-from .._protocol.headers import joined
+from .._protocol.errors import InferenceError, MethodNotAllowed, TimedOut, show
+from .._protocol.headers import join_repeated
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .exchange import respond
@@ -120,13 +120,13 @@ def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer
     """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
-        headers = joined(head.headers, b",")
+        headers = join_repeated(head.headers, b",")
     content_type = headers.get(b"content-type", b"")
     protocol = protocol_of(content_type)
     if head.method != "POST":
         return Answer(http_refusal(MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})))
     if protocol is None:
-        text = f"Content-Type is {shown(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
+        text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         return Answer(http_refusal(InferenceError(text, status=415)))
     return Call(head, headers, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
 
@@ -144,14 +144,14 @@ class Calls:
         limit = self._engine.max_body_bytes
         call = begin(head, limit, has_trailers=has_trailers)
         if type(call) is Answer:
-            yield from Incoming(head, joined(head.headers, b","), limit).drop()
+            yield from Incoming(head, join_repeated(head.headers, b","), limit).drop()
             return call
         try:
             reader = call.reader(limit, most=1)
             method = self._methods.get(head.path)
             if method is None:
                 call.is_left = True
-                raise InferenceError(f"unknown method {shown(head.path)}", status=501)
+                raise InferenceError(f"unknown method {show(head.path)}", status=501)
             given = call.headers.get(b"grpc-timeout")
             timeout = math.inf if given is None else timeout_of(given)
             since = 0.0 if timeout == math.inf else self._engine.clock()

@@ -11,7 +11,7 @@ from typing import Any
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.headers import joined
+from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .messages import Method, decode_request, encode_response
@@ -48,7 +48,7 @@ class GRPCForm:
         return self._message
 
     def named_headers(self) -> Mapping[str, str]:
-        return joined(self._method.metadata(self.transport), ", ")
+        return join_repeated(self._method.metadata(self.transport), ", ")
 
     def read(self) -> Buffer:
         return self._parsed

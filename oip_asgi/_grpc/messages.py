@@ -18,10 +18,10 @@ import numpy as np
 
 from .._protocol import schemas
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
-from .._protocol.errors import InferenceError, InvalidRequest, error_text, shown
+from .._protocol.errors import InferenceError, InvalidRequest, error_text, show
 from .._protocol.limits import check_numbers
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import count, from_raw, view_raw
+from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -29,9 +29,9 @@ from .._protocol.tensors import (
     Lend,
     Tensor,
     check_supported,
-    known_tensor,
+    drop_shared_memory,
     lend_nothing,
-    own_parameters,
+    make_tensor,
 )
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
@@ -105,7 +105,7 @@ def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str
         return raw
     for item in inputs:
         if item.HasField("contents"):  # in Triton's words, which its examples look for
-            where = f"for {shown(item.name)} for model {shown(model_name)}"
+            where = f"for {show(item.name)} for model {show(model_name)}"
             raise InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
     if len(raw) == len(inputs):
         return raw
@@ -151,14 +151,14 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
         if raw is None:
             if not item.HasField("contents"):
                 if REGION in parameters:
-                    return known_tensor(item.name, from_raw(lend(parameters), dtype, shape), own_parameters(parameters))
+                    return make_tensor(item.name, from_bytes(lend(parameters), dtype, shape), drop_shared_memory(parameters))
                 check_supported(given, "it")
             array = _from_contents(item.contents, item.datatype, dtype, shape)
         else:
-            array = from_raw(raw, dtype, shape)
+            array = from_bytes(raw, dtype, shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"inputs[{place}] ({shown(item.name)}): {error}") from None
-    return known_tensor(item.name, array, parameters)
+        raise InvalidRequest(f"inputs[{place}] ({show(item.name)}): {error}") from None
+    return make_tensor(item.name, array, parameters)
 
 
 def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -180,7 +180,7 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
-    return {name: _value(parameter, f"{place}[{shown(name)}]") for name, parameter in parameters.items()}
+    return {name: _value(parameter, f"{place}[{show(name)}]") for name, parameter in parameters.items()}
 
 
 def _value(parameter: Any, place: str) -> Any:
@@ -206,7 +206,7 @@ def encode_response(response: InferenceResponse, message: Any, elsewhere: Collec
         output = outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
         if tensor.parameters:
             _encode_parameters(tensor.parameters, output.parameters)
-        contents.append(b"" if tensor.name in elsewhere else view_raw(array))
+        contents.append(b"" if tensor.name in elsewhere else view_bytes(array))
     return contents
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from .._models.options import NO_TIMEOUT
 from .._protocol.codings import Coding
-from .._protocol.errors import InferenceError, InvalidRequest, shown
+from .._protocol.errors import InferenceError, InvalidRequest, show
 
 Fields = list[tuple[bytes, bytes]]
 """Headers or trailers."""
@@ -91,9 +91,7 @@ def timeout_of(value: bytes) -> float:
         return math.inf
     found = _TIMEOUT.fullmatch(value)
     if found is None:
-        raise InvalidRequest(
-            f"header grpc-timeout is {shown(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n"
-        )
+        raise InvalidRequest(f"header grpc-timeout is {show(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n")
     seconds = int(found[1]) * _SECONDS[found[2]]
     return seconds if seconds < NO_TIMEOUT else math.inf
 
@@ -104,7 +102,7 @@ def message_coding(value: bytes) -> Coding | None:
         return _CODINGS[value]
     except KeyError:
         known = "expected identity, gzip or deflate"
-        raise UnknownCoding(f"grpc-encoding {shown(value.decode('latin-1'))} is not supported: {known}") from None
+        raise UnknownCoding(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {known}") from None
 
 
 def metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Abandoned, Await, DeadlinePassed, Signal, Spawn, Steps, Wait
-from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
+from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
@@ -246,7 +246,7 @@ class _Stream:
         message.error_message = as_text(error)
         if form is not None:
             message.infer_response.id = form.id
-            message.error_message = f"model {shown(form.model_name)}, request id {shown(form.id)}: {as_text(error)}"
+            message.error_message = f"model {show(form.model_name)}, request id {show(form.id)}: {as_text(error)}"
             if not isinstance(error, _REFUSALS):
                 message.infer_response.model_name, message.infer_response.model_version = form.model.name, form.model.version or ""
         yield from self._say(before, message.SerializeToString())

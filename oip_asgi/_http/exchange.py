@@ -22,7 +22,7 @@ from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps
 from .._protocol.errors import InferenceError
-from .._protocol.headers import joined
+from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
@@ -67,7 +67,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     """Answer one request; a stream is handed on in pieces. Never raises an `Exception`."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
-        headers = joined(head.headers, b",")
+        headers = join_repeated(head.headers, b",")
     form = RestForm(head, headers, engine.max_body_bytes, engine.max_json_bytes)
     handler = model = None
     try:

@@ -17,7 +17,7 @@ from .._models.binding import OF_PROTOCOL
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Send, Start, Steps
-from .._protocol.errors import InferenceError, InvalidRequest, shown
+from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
@@ -87,7 +87,7 @@ class DocumentForm:
                 return request
         request = self._rest.decode(body, model, lend)
         for output in request.outputs:
-            where = f"requested output {shown(output.name)}"
+            where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
                 raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
             if output.parameters and REGION in output.parameters:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY, page
+from .._docs.page import FILES, PAGE, POLICY, render
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
@@ -55,7 +55,7 @@ def _document(head: Head, document: bytes) -> Response:
 
 def _page(request: Exchange) -> Steps[Response]:
     template = yield from _read(request, PAGE)
-    body = page(template, "../" if request.form.head.path.endswith("/") else "")
+    body = render(template, "../" if request.form.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
     return _file(request.form.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 

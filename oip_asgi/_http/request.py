@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from .._protocol.body import Body
-from .._protocol.codings import coding_of
+from .._protocol.codings import read_coding
 from .._protocol.effects import Read, Steps
-from .._protocol.errors import InvalidRequest, LengthRequired, shown
-from .._protocol.headers import joined
+from .._protocol.errors import InvalidRequest, LengthRequired, show
+from .._protocol.headers import join_repeated
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -47,7 +47,7 @@ class Head(msgspec.Struct):
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
-        return joined(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+        return join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
 
 
 class Incoming(msgspec.Struct, eq=False):
@@ -73,7 +73,7 @@ class Incoming(msgspec.Struct, eq=False):
         """The effect that reads the whole body."""
         length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
         named = self.headers.get(b"content-encoding")
-        coding = None if named is None else coding_of(named.decode("latin-1"))
+        coding = None if named is None else read_coding(named.decode("latin-1"))
         whole = -1 if length is None or coding is not None else length
         body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit, whole=whole)
         self.is_left = False
@@ -123,7 +123,7 @@ def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
         raise InvalidRequest(f"header {called} is repeated with different values: expected one")
     value = values.pop()
     if not _DECIMAL.fullmatch(value):
-        raise InvalidRequest(f"header {called} is {shown(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+        raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
     if len(value) > _MAX_DIGITS:
         raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)

@@ -9,7 +9,7 @@ import msgspec
 
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, NotFound, error_text, shown
+from .._protocol.errors import InferenceError, NotFound, error_text, show
 
 JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")
@@ -83,4 +83,4 @@ def refusal(error: InferenceError) -> Response:
 
 def not_under(path: str, prefix: str) -> Response:
     """The response to a path that an application of its own does not answer."""
-    return refusal(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))
+    return refusal(NotFound(f"unknown path {show(path)}: everything is under {prefix}"))

@@ -17,7 +17,7 @@ import msgspec
 
 from .._extensions import unsupported
 from .._protocol.effects import Steps
-from .._protocol.errors import MethodNotAllowed, NotFound, shown
+from .._protocol.errors import MethodNotAllowed, NotFound, show
 from .response import Response
 
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
@@ -138,14 +138,14 @@ def _longer_action(
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
     """The error for a method that a path does not have, with `Allow`."""
     allowed = ", ".join(handlers)
-    meant = f"; for inference, {method} to {shown(instead)}" if instead else ""
-    return MethodNotAllowed(f"method {shown(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
+    meant = f"; for inference, {method} to {show(instead)}" if instead else ""
+    return MethodNotAllowed(f"method {show(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
 
 
 def unknown_path(path: str, mount: str) -> NotFound:
     """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
-    quoted = shown(unquote(path.removesuffix("/")))
+    quoted = show(unquote(path.removesuffix("/")))
     for pattern, why in unsupported.PATHS:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):
             return NotFound(why)

@@ -1,6 +1,6 @@
 """The libraries of the extra `[fast]`, if they are installed: pysimdjson and orjson. Knows no shapes and no errors.
 
-Whatever is not plainly right is left to msgspec: so all ways give the same arrays, and refuse the same.
+Anything unusual is left to msgspec, so that all ways give the same arrays and the same errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from .._protocol.datatypes import Array, DType, cast
 
 _READ_AS: Final = {"f": ("d", np.dtype("<f8")), "i": ("i", np.dtype("<i8")), "u": ("u", np.dtype("<u8"))}
-"""For each kind of dtype: what pysimdjson calls the widest of it, and what numpy does."""
+"""For each kind of dtype, its widest dtype in pysimdjson and in numpy."""
 
 
 _MISREAD: Final = np.frombuffer(b"\xfd\x43\xae\x15", "<f4")[0]
@@ -53,6 +53,6 @@ def write(array: Array) -> bytes | None:
     return text
 
 
-@cache  # of two names
+@cache  # bounded: two names
 def _library(name: str) -> Any:
     return import_module(name) if find_spec(name) is not None else None

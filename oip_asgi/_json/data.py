@@ -1,7 +1,7 @@
-"""JSON `data` <-> array, typed by datatype. Knows no documents, no byte framing and no tensor names.
+"""JSON `data` <-> array, typed by datatype. Knows no documents, no binary data and no tensor names.
 
-A short text is decoded as it nests. A long one is decoded in flat pieces: its brackets are taken out, and compared with those of the shape
-at the end. `elements` reads what these decoders refuse, and names what is wrong.
+A short text is decoded with its brackets. A long one is decoded in flat pieces: its brackets are taken out, and compared with those of the
+shape at the end. `elements` reads what these decoders refuse, and says what is wrong.
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.interpreter import take_turns
 from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
@@ -36,10 +36,10 @@ _TYPES: Final[dict[str, Any]] = {
     "u": int,
     "i": int,
     "f": _FLOAT,
-    "V": _FLOAT,  # as which numpy knows the BF16 of ml_dtypes
+    "V": _FLOAT,  # the BF16 of ml_dtypes
     "O": str,
 }
-"""For each kind of dtype: what msgspec decodes an element as."""
+"""For each kind of dtype, the type of an element for msgspec."""
 
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
 _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
@@ -51,16 +51,16 @@ _SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
 """A number that takes msgspec and pysimdjson 12 microseconds, and Python's json a fraction of one."""
 
 _FEW: Final = 2**6
-"""Bytes of text up to which it does not matter how slow its numbers are."""
+"""Up to so many bytes of text, slow numbers do not matter."""
 
 _STEP: Final = 2**13
 """Elements that are written in one call."""
 
 _MANY: Final = 2**9
-"""Elements above which an optional library writes them: it is quick with many."""
+"""Above so many elements, an optional library writes them: it is quick with many."""
 
 _NULL: Final = b"n"
-"""The letter of null, which infinities are written as at first: without it in a text, nothing is infinite."""
+"""The first letter of null. Infinities are written as null at first, so a text without this letter has none."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -104,9 +104,9 @@ def _is_slow(text: bytes, kind: str) -> bool:
 
 
 def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
-    """Long data as an array, in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
+    """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
     size, strings, is_nested = wanted.size, wanted.dtype.hasobject, _NESTED.match(text) is not None
-    if 2 * size > len(text):  # an element takes two bytes at least, with its comma: nothing is allocated for what cannot be there
+    if 2 * size > len(text):  # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
         raise wanted.mismatch(0)
     array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
     for chunk in take_turns(_cut(text, strings=strings)) if size else ():
@@ -127,7 +127,7 @@ def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
 
 
 def _cut(text: memoryview, *, strings: bool) -> Iterator[bytes]:
-    """A text in pieces, which end at commas between elements."""
+    """Cut a text into pieces at commas between elements."""
     start, size = 0, PIECE
     while start < len(text):
         chunk = bytes(text[start : start + size])
@@ -145,13 +145,13 @@ def _find_last_comma(chunk: bytes) -> int:
     """The last comma outside strings, -1 if there is none."""
     plain = mask_escapes(chunk)
     comma = plain.rfind(b",")
-    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string: the one before that string is not
+    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string; the comma before that string is not
         comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
     return comma
 
 
 def _take_brackets(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
-    """A piece without the brackets between its elements, and these brackets with the commas."""
+    """Split a piece: its elements without brackets, and its brackets and commas."""
     if not strings:
         return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
     if b"\\" in chunk:  # the same strings, with quotes at their ends only
@@ -163,7 +163,7 @@ def _take_brackets(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
 
 
 def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
-    """Whether brackets and commas are those of arrays that nest as a shape."""
+    """True if brackets and commas are those of nested arrays of this shape."""
     expected = b""
     for size in reversed(shape[: shape.index(0) + 1] if 0 in shape else shape):
         if size * len(expected) > len(skeleton):  # before it is made: a shape may be of any size
@@ -251,6 +251,6 @@ def _decode_strings(elements: list[bytes], first: int) -> list[str]:
         strings.extend(map(bytes.decode, elements))
     except UnicodeDecodeError:
         place = len(strings)  # of the first that is none
-        text = f"BYTES element {first + place} is {shown(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        text = f"BYTES element {first + place} is {show(elements[place])}, which is not UTF-8 and cannot be a JSON string"
         raise InvalidRequest(text) from None
     return strings

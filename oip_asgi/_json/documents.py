@@ -1,7 +1,7 @@
 """The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data after the JSON.
 
-A short text is read by a decoder that knows all its types. If it refuses, or the text is long, what may be large is decoded part by part:
-so no call makes many objects at once, and the error names the place.
+One decoder that knows all types reads a short text. If it refuses, or the text is long, what may be large is decoded part by part: so no
+call makes many objects at once, and the error names the place.
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
@@ -27,7 +27,7 @@ _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
 """How many members all objects of a request may have: five of each input, two of each output, and parameters."""
 
 _NO_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
-"""What is no value of a parameter."""
+"""What errors call values that no parameter may have."""
 
 _decode_short: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
 _decode_parts: Final = msgspec.json.Decoder(schemas.RequestParts).decode
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 
 Request: TypeAlias = tuple[str | None, schemas.Parameters | None, Sequence[schemas.RequestOutput] | None, Iterable[schemas.RequestInput]]
-"""The `id`, the parameters, the outputs and the inputs of a request. The inputs are to be gone through once."""
+"""The `id`, the parameters, the outputs and the inputs of a request. The inputs can be iterated over once."""
 
 
 def read_request(text: Buffer) -> Request:
-    """The JSON of a request as a document. If it is long, each input is decoded in its turn."""
+    """The JSON of a request as a document. If it is long, the inputs are decoded one by one."""
     if len(text) <= LOOP_BYTES:
         try:
             short = _decode_short(text)
@@ -85,7 +85,7 @@ class _Parameters:
 
 
 def _read_inputs(inputs: list[schemas.InputParts], parameters: _Parameters) -> Iterator[schemas.RequestInput]:
-    """The inputs one after the other. The parts of one are let go before the next."""
+    """Decode one input after the other. The parts of one are freed before the next."""
     inputs.reverse()
     for number in range(len(inputs)):
         parts, place = inputs.pop(), f"inputs[{number}]"

@@ -1,6 +1,7 @@
-"""JSON `data` that a decoder which knows its type has refused: read by Python's json, and looked at element by element.
+"""Reads JSON `data` that a typed decoder has refused: with Python's json, element by element.
 
-Takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Names what is wrong, and its place.
+It takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Errors
+say what is wrong, and where.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _EXPECTED: Final = {
     "f": 'a number, null, "NaN", "Infinity" or "-Infinity"',
     "O": "a string",
 }
-"""For each kind of dtype, what an element is called to a person."""
+"""For each kind of dtype, what errors call an element."""
 
 _GOT: Final[dict[type, str]] = {
     list: "an array",
@@ -44,11 +45,11 @@ _MAX_DIGITS: Final = 20
 """No integer datatype reaches 1e20: longer numbers need not be evaluated."""
 
 _MAX_INTEGER: Final = 300
-"""Digits of an integer that a float surely reaches."""
+"""An integer of so many digits is in the range of a float."""
 
 
 class Mismatch(InvalidRequest):
-    """Long data do not have the shape. Where is not known."""
+    """Long data do not have the shape. The place is not known."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -142,7 +143,7 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
 
 
 def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
-    """Refuse a value that has anything but elements of the datatype so deep."""
+    """Refuse a value unless it nests `depth` deep and holds elements of the datatype there."""
     if not depth:
         _check(value, place, wanted)
         return

@@ -1,6 +1,6 @@
-"""Flat JSON objects, each member of which may be a tensor: their members as text, and what an array is before it is read. Knows no tensors.
+"""Flat JSON objects, whose members may be tensors: each member as text, and the shape and kind of an array. Knows no tensors.
 
-What is long is never decoded as a whole: its brackets tell its shape, its characters the kind of its elements.
+No array is decoded here: its brackets show its shape, its characters the kind of its elements.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .text import ERRORS, ONLY_FLOATS, check_members, check_unseen, mask_literals, outside_strings, place_of, refuse, replace_parts
 
 MAX_MEMBERS: Final = 100_000
@@ -70,7 +70,7 @@ def _check_names(text: bytes, members: dict[str, msgspec.Raw]) -> None:
 
     def add(_: type, name: Any) -> Any:
         if name in names:
-            raise InvalidRequest(f"{shown(name)} is there twice: expected each name once")
+            raise InvalidRequest(f"{show(name)} is there twice: expected each name once")
         names.add(name)
         return _Name(name)
 

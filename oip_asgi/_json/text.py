@@ -1,4 +1,4 @@
-"""JSON text that is looked at without a decoder: what is outside strings, how deep it nests, and Python's literals. Knows no documents."""
+"""Scans JSON text without a decoder: what is outside strings, how deep it nests, and Python's literals. Knows no documents."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def mask_escapes(text: bytes) -> bytes:
 
 
 def check_members(text: Buffer, most: int, what: str) -> None:
-    """Count the members of objects, and the arrays, before a decoder looks at them: each member takes ten times its text."""
+    """Refuse too many members or arrays, before a decoder makes them: each member takes ten times its text."""
     arrays = bytes(text).count(b"[") if len(text) > MAX_ARRAYS else 0
     if arrays > MAX_ARRAYS:
         raise InvalidRequest(f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor data")
@@ -65,7 +65,7 @@ def check_members(text: Buffer, most: int, what: str) -> None:
 
 
 def check_unseen(text: Buffer) -> None:
-    """Look at what decoders skip."""
+    """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
         for start in take_turns(range(0, len(view), PIECE)):
@@ -87,7 +87,7 @@ def check_unseen(text: Buffer) -> None:
 
 
 def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoReturn:
-    """Say what a decoder found wrong in a text, or in the part of it that has a place."""
+    """Raise what a decoder found wrong in a text, or in the part of it at `place`."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
@@ -105,7 +105,7 @@ def mask_literals(text: Buffer) -> bytes | None:
 
 
 def place_of(text: Buffer, part: msgspec.Raw) -> slice:
-    """Where a part that a decoder gave stands in its text."""
+    """The place in a text of a part that a decoder returned."""
     start = _address(part) - _address(text)
     return slice(start, start + len(part))
 

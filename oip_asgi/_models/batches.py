@@ -20,8 +20,8 @@ class Waiting(msgspec.Struct, eq=False):
     Args:
         request: The request.
         rows: How many rows it has.
-        due: Until when it may be held back. Who waits for it tells when that is over.
-        is_due: Whether it is over.
+        due: Until when it may be held back. Who waits for it says when that time is over.
+        is_due: Whether that time is over.
     """
 
     request: Any
@@ -37,7 +37,7 @@ class _Group(msgspec.Struct, Generic[S], eq=False):
         key: What they have in common.
         rows: Their rows together.
         due: How many of them may not be held back any longer.
-        collector: Who has got a slot and will collect the others; None if nobody has.
+        collector: The one that has got a slot and will collect the others; None if there is none.
     """
 
     key: Hashable
@@ -80,7 +80,7 @@ class Batches(Generic[S]):
             group.due += 1
 
     def next(self) -> S | None:
-        """Who gets the next free slot: the first of the group that is ready and has waited the longest; None if none is ready."""
+        """The slot that runs next: the first of the group that is ready and has waited the longest; None if no group is ready."""
         ready = [group for group in self._groups.values() if self._is_ready(group)]
         if not ready:
             return None
@@ -92,7 +92,7 @@ class Batches(Generic[S]):
         return group.collector is None and (group.due > 0 or group.rows >= self._enough or group.rows in self._preferred)
 
     def collect(self, slot: S) -> dict[S, Waiting]:
-        """Take out a request that has got a slot, and those that share its call; nobody if it did not wait."""
+        """Take out a request that has got a slot, and those that share its call. Empty if it did not wait."""
         group = self._of.get(slot)
         if group is None:
             return {}

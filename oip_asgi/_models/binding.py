@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.reader import Reader, RequestReader, scalar_of_parameter
+from .._codecs.reader import Reader, RequestReader, read_scalar_parameter
 from .._codecs.registry import Codecs
-from .._protocol.errors import InvalidRequest, listed, shown
-from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, known_tensor
+from .._protocol.errors import InvalidRequest, list_names, show
+from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
 from .specs import TensorSpec
 
@@ -26,7 +26,7 @@ OF_PROTOCOL: Final = frozenset(
 
 
 class Given(Protocol):
-    """One call of a callable, with all that its arguments are made of. `content_type` is the request's, if it is one for each tensor."""
+    """One call, and all from which its arguments are made. `content_type` is the request's, if that is for each tensor."""
 
     @property
     def binding(self) -> Binding: ...
@@ -39,7 +39,7 @@ class Given(Protocol):
     def context(self) -> InferenceContext: ...
 
 
-class Shown(NamedTuple):
+class DocumentedInputs(NamedTuple):
     """The inputs as a document shows them to people, each with the content type that its values are read with.
 
     An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
@@ -66,14 +66,14 @@ class Input(msgspec.Struct, eq=False):
     def is_scalar(self) -> bool:
         return self.reader is not None and self.reader.scalar is not None
 
-    def known(self) -> TensorSpec | None:
-        """What metadata says of it; None if nothing is known."""
-        shown = None if self.reader is None else self.reader.shown
-        return TensorSpec(self.name, *shown) if self.spec is None and shown is not None else self.spec
+    def find_spec(self) -> TensorSpec | None:
+        """Its spec for metadata; None if nothing is known."""
+        metadata = None if self.reader is None else self.reader.metadata
+        return TensorSpec(self.name, *metadata) if self.spec is None and metadata is not None else self.spec
 
-    def shown(self, declared_type: str | None) -> TensorSpec:
-        """It as it is shown to people."""
-        known = self.known() or TensorSpec(self.name, "FP32", (-1,))
+    def describe(self, declared_type: str | None) -> TensorSpec:
+        """Its spec for documents, with a guess of what is unknown."""
+        known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
         return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
 
     def __str__(self) -> str:
@@ -109,17 +109,17 @@ def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
             if tensor is not None:
                 return read(tensor, given.content_type)
             if default is inspect.Parameter.empty:
-                raise InvalidRequest(f"missing input {shown(name)}: send it as an input of shape [1], or among the request's parameters")
+                raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
             return default
         if tensor is not None:
-            raise InvalidRequest(f"{shown(name)} is there twice: as an input and in the request's parameters")
-        return scalar_of_parameter(kind, name, parameters[name])
+            raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
+        return read_scalar_parameter(kind, name, parameters[name])
 
     return take
 
 
 def take_unnamed(given: Given) -> Any:
-    """Take one value of all tensors that no parameter has the name of."""
+    """Take one value of all tensors without a parameter of their own."""
     named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
@@ -165,29 +165,29 @@ class InputNames:
                     array = spec.of_list(array)
                 dtype = array.dtype
                 if dtype is not spec.dtype and dtype != spec.dtype:
-                    raise InvalidRequest(f"input {shown(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+                    raise InvalidRequest(f"input {show(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
                 if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {shown(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
+                    raise InvalidRequest(f"input {show(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
                 if array is not tensor.array:
-                    tensors[name] = known_tensor(name, array, tensor.parameters)
+                    tensors[name] = make_tensor(name, array, tensor.parameters)
         return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()
         for name in names:
             if name in seen:
-                raise InvalidRequest(f"input {shown(name)} is there twice: expected each name once")
+                raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {shown(name)}: expected {_named(self._known)}")
+                raise InvalidRequest(f"unknown input {show(name)}: expected {_list(self._known)}")
             if name in self._reserved:
-                raise InvalidRequest(f"unknown input {shown(name)}: the model uses this name for something else")
+                raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
-            raise InvalidRequest(f"missing input {_named(self.required - seen)}: expected {_named(self.required)}, but got {_named(seen)}")
+            raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
 
 
-def _named(names: Set[str]) -> str:
-    return listed(sorted(names)) or "no inputs"
+def _list(names: Set[str]) -> str:
+    return list_names(sorted(names)) or "no inputs"
 
 
 class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -198,7 +198,7 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What metadata says of the inputs of which something is known."""
     undeclared: tuple[str, ...]
     """The names of the others."""
-    shown: Shown
+    documented: DocumentedInputs
     returned: Returned
     names: InputNames
     named: frozenset[str]
@@ -230,21 +230,21 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         is_for_tensor, name = content_type in self.codecs.inputs, self.single_input
         # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
         if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
-            inputs = [known_tensor(name, inputs[0].array, inputs[0].parameters)]
+            inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
             return self.names.take(inputs, has_content_type=True)
         except InvalidRequest as error:
             if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
-                f"{error}; with the content_type {shown(content_type)} the model takes one column for each of its parameters ({self.takes})"
+                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self.takes})"
             ) from None
 
-    def content_type_of_tensors(self, content_type: str | None) -> str | None:
+    def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors."""
         return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
 
-    def overridden_by(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
+    def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
         """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
         for name, declared in self.unannotated.items():
             tensor = tensors.get(name)
@@ -257,13 +257,13 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         reader, codecs = self.request_reader, self.codecs
         if reader is not None and content_type != reader.content_type:
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which cannot become {reader.annotation}, "
+                f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
                 f"as the model takes it: expected {reader.content_type}, or none"
             )
         is_refused = reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
-                f"the request has the content_type {shown(content_type)}, which makes one value of all inputs, but the model takes "
+                f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
                 f"{self.takes}: leave it out"
             )
 

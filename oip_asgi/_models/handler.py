@@ -63,8 +63,8 @@ class Handler:
             self._check_batching()
         self.answers = Outputs(self.outputs, returned, codecs)
         self._bindings: dict[str, Binding] = {}
-        """How it is called for content types of requests that make of its parameter what is not declared: one value of all tensors, or of
-        one if it is declared to have all."""
+        """How it is called if the content type of a request makes another value of its parameter than is declared: one of all
+        tensors, or of one tensor if all are declared."""
         if self.binding.is_untyped:
             self._bindings = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
             if content_type in codecs.request_only:

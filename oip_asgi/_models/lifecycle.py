@@ -22,10 +22,10 @@ from .loader import Loader, LoadParameters
 State: TypeAlias = Literal[
     "registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded", "unregistering", "unregistered"
 ]
-"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, what was loaded before serves."""
+"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves."""
 
 Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "unload", "unregister", "unload ended", "server stopped"]
-"""What somebody asks for, or what came of it."""
+"""What somebody asked for, or how that ended."""
 
 Action: TypeAlias = Literal[
     "begin to load", "wait", "refuse", "serve", "serve as before", "discard", "begin to unload", "forget", "nothing"
@@ -61,7 +61,7 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
     ("server stopped", ("ready",), "forget", "registered"),
     ("server stopped", ("loading", "reloading", "unloading", "unregistering", "unregistered"), "nothing", None),
 )
-"""What each event does in some states, and the next state; None if a model stays what it is."""
+"""What each event does in some states, and the next state; None if the state does not change."""
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = MappingProxyType(
     {(state, event): (action, after or state) for event, states, action, after in _TABLE for state in states}
@@ -79,7 +79,7 @@ def transition(state: State, event: Event) -> tuple[Action, State]:
 
 @final
 class _Load:
-    """One load, and what came of it. Requests that come meanwhile wait for it if `is_waited_for`, and are refused if not."""
+    """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they are refused."""
 
     spawn: Spawn
 
@@ -123,19 +123,19 @@ class Lifecycle:
             handler.uses.items.append(None)
             if handler is self._handler:
                 return handler
-            handler.uses.release()  # it was replaced meanwhile, and its unload may not have seen this request
+            handler.uses.release()  # it has just been replaced, and its unload may not have seen this request
         return None
 
     # Loading
 
     def begin_at_start(self) -> Spawn | None:
-        """Begin to load a model that is registered, while the server starts: requests that come meanwhile are refused."""
+        """Begin to load a model that is registered, while the server starts. Until it is loaded, requests are refused."""
         with self._lock:
             begun = self._begin(LoadParameters(), is_waited_for=False) if self.state == "registered" else None
             return begun and begun.spawn
 
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
-        """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the server's own."""
+        """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the one of the server."""
         while self.state in ("registered", "loading"):
             with self._lock:
                 self._end_lost()
@@ -148,12 +148,12 @@ class Lifecycle:
             yield Wait(loading.spawn.ended)
 
     def load(self, parameters: LoadParameters) -> Steps[None]:
-        """Load the model, or load it again, after a load or an unload that runs. What was loaded before serves meanwhile."""
+        """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
         own = None
-        while own is None or (own.action == "nothing" and own.error is None):  # until its own was not cancelled
+        while own is None or (own.action == "nothing" and own.error is None):  # again if its own was cancelled
             with self._lock:
                 self._end_lost()
-                # a request would have loaded a model that is only registered, and waited for that
+                # requests wait for a first load, which they would have begun themselves
                 own = self._begin(parameters, is_waited_for=self.state == "registered")
                 # an unload that runs waits for the load that runs
                 running = self._unloading if self._loading is None else self._loading.spawn
@@ -171,7 +171,7 @@ class Lifecycle:
         return NotFound(f"model {self._called} is not found: it was unregistered")
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
-        """A load, for its driver to start; None if another one or an unload runs. The caller holds the lock."""
+        """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
         action = self._move("load")
         if action == "refuse":
             raise self._unregistered()
@@ -204,13 +204,13 @@ class Lifecycle:
             log_raised(logging.ERROR, error, "model %s: load= raised%s", self._called, remains)
         finally:
             replaced = self._end_load(loading, event, made)
-            loading.spawn.ended.set()  # those who wait for it need nothing of what follows
-            del loading  # its error knows this frame: together they would live until the next garbage collection
+            loading.spawn.ended.set()  # those who wait for it do not need the unload that follows
+            del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             yield Spawn(self._unload_handler(replaced))
 
     def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
-        """Take in what a load made. Returns the handler that it replaces, if `unload=` is to be called with it."""
+        """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""
         with self._lock:
             if self._loading is not loading:
                 return None
@@ -229,7 +229,7 @@ class Lifecycle:
     # Unloading
 
     def unload(self, event: Literal["unload", "unregister"]) -> Spawn | None:
-        """Let no request begin any more. Returns the unloading, for its driver to start; None if there is nothing to do."""
+        """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is nothing to do."""
         with self._lock:
             self._end_lost()
             if self._move(event) != "begin to unload":
@@ -247,7 +247,7 @@ class Lifecycle:
             yield Wait(unloading.ended)
 
     def forget(self) -> None:
-        """Have the model loaded again at the next start of the server."""
+        """Let the next start of the server load the model again."""
         with self._lock:
             stays = self._loader.has_unload or not self._loader.has_load
             if not (stays and self.state == "ready") and self._move("server stopped") == "forget":
@@ -265,7 +265,7 @@ class Lifecycle:
             yield from self._unload_handler(handler)
 
     def _unload_handler(self, handler: Handler) -> Steps[None]:
-        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, another one does it."""
+        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
         yield Wait(handler.uses.idle())
         yield from self._loader.unload(handler, claim=partial(self._retired.pop, handler, False))
 

@@ -50,7 +50,7 @@ class Limiter:
         _set(turns)
 
     def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
-        """A slot, to be given up in the end; None if the request may not wait, or the queue is full."""
+        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full."""
         with self.lock:
             if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
                 self.running += 1
@@ -62,7 +62,7 @@ class Limiter:
             return slot
 
     def take_back(self, slot: Slot) -> Collection[Signal]:
-        """Take a slot back, under the lock. Returns the signals to be set outside the lock."""
+        """Take a slot back. The caller holds the lock, and sets the signals that this returns after it has released the lock."""
         slot.is_left = True
         if self.inner:
             self.inner.pop(slot, None)
@@ -80,7 +80,7 @@ class Limiter:
         return turns
 
     def _give_turns(self) -> list[Signal]:
-        """Give free slots to those that wait and may run. Returns the signals that tell them."""
+        """Give free slots to those that wait and may run. Returns their signals, for the caller to set."""
         turns = []
         while self._queue and self.running < self.max_concurrency:
             slot = next(iter(self._queue)) if self._batches is None else self._batches.next()
@@ -148,7 +148,7 @@ class Limiter:
         _set(idle)
 
     def idle(self) -> Signal:
-        """Set as soon as no call runs or waits."""
+        """A signal that is set as soon as no call runs or waits."""
         signal = Signal()
         with self.lock:
             if self.running or self._queue:
@@ -167,13 +167,13 @@ def _set(signals: Iterable[Signal]) -> None:
 class Slot(msgspec.Struct, eq=False):
     """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
 
-    The request that entered gives it up in the end. A function that runs in a thread holds it meanwhile, even if the request is given up.
+    The request gives it up in the end. A function that runs in a thread keeps it until it returns, even if the request has given it up.
 
     Args:
         limiter: Where it goes back to.
         uses: Ended when the request has given it up and no thread holds it.
         turn: Set when its turn has come, or never will; None if it came at once.
-        is_left: Whether it has gone back, was refused, or is not needed as its request shares the call of another.
+        is_left: Whether it has gone back, was refused, or is not needed because its request shares another's call.
         in_thread: Whether a thread holds it.
         is_unloaded: Whether it was refused because the model was unloaded.
     """
@@ -199,7 +199,7 @@ class Slot(msgspec.Struct, eq=False):
             return True
 
     def end(self, *, is_last: bool) -> None:
-        """The thread's part has ended. The slot goes back if that was the last part, or the request was given up meanwhile."""
+        """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
         following: Collection[Signal] = ()
         with self.limiter.lock:
             was_given_up, self.in_thread = not self.in_thread, False
@@ -211,7 +211,7 @@ class Slot(msgspec.Struct, eq=False):
             _set(following)
 
     def give_up(self) -> None:
-        """The request ends here. The slot goes back, or does so as soon as the thread's part has ended."""
+        """End the request. The slot goes back now, or as soon as the thread's part has ended."""
         following: Collection[Signal] = ()
         if not self.is_left:
             with self.limiter.lock:

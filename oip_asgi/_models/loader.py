@@ -1,4 +1,4 @@
-"""How one model is loaded and unloaded: calls of its hooks, and what comes of them. Knows no states and no requests."""
+"""Loads and unloads one model: calls its hooks, and makes its handler. Knows no states and no requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from .._codecs.registry import Codecs
 from .._protocol.effects import Await, Run, Steps
-from .._protocol.errors import ModelFault, shown
+from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler
@@ -67,7 +67,7 @@ def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, wh
 
 
 class Loader:
-    """How one model is loaded and unloaded. Raises TypeError if `load=` or `unload=` cannot be called with what they get."""
+    """Loads and unloads one model. Raises TypeError if `load=` or `unload=` cannot be called with what they get."""
 
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self._options = options
@@ -82,7 +82,7 @@ class Loader:
             raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
 
     def load(self, parameters: LoadParameters) -> Steps[Handler]:
-        """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why what it returned cannot be a model."""
+        """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why its result cannot be a model."""
         options, function = self._options, self._options.function
         made: Any = None
         if options.load is not None:
@@ -91,13 +91,13 @@ class Loader:
             raise ModelFault(f"{options}: load= returned None: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
             raise ModelFault(
-                f"{options}: load= returned {shown(made)} beside a registered function, so nobody would call it: return None, "
+                f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
         return Handler(made if function is None else function, options, self._codecs)
 
     def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
-        """Call `unload=` for a handler if `claim`, which is asked just before, says so. What `unload=` raises is logged."""
+        """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is logged."""
         unload = self._options.unload
         if unload is None:
             return

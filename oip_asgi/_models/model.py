@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias
 
 from .._codecs.registry import Codecs
 from .._extensions.cache import Cache
-from .._protocol.tensors import plain_name
+from .._protocol.tensors import to_plain_name
 from .batches import Batches
-from .binding import Shown
+from .binding import DocumentedInputs
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle
@@ -31,20 +31,20 @@ class Model:
 
     def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
         self.options = options
-        self.name = plain_name(options.name, options)
+        self.name = to_plain_name(options.name, options)
         self.version = options.version
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
         self.undeclared: tuple[str, ...] = ()
-        """The inputs of which only the name is known, as its parameters have it."""
+        """The inputs of which only the name is known, from its parameters."""
         self.named: frozenset[str] = frozenset()
         """The inputs that parameters of the function are named after."""
         self.takes_columns = False
         """Whether one parameter, such as a data frame, takes inputs of any name."""
         self.optional: frozenset[str] = frozenset()
         """The inputs that a request may leave out."""
-        self.shown = Shown(self.inputs, is_open=not self.inputs)
+        self.documented = DocumentedInputs(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
@@ -69,8 +69,8 @@ class Model:
         self.inputs, self.outputs = handler.inputs, handler.outputs
         self.undeclared = handler.binding.undeclared
         self.named, self.streams = handler.binding.named, handler.streams
-        self.shown = handler.binding.shown
-        self.takes_columns = handler.binding.request_reader is not None and self.shown.is_open
+        self.documented = handler.binding.documented
+        self.takes_columns = handler.binding.request_reader is not None and self.documented.is_open
         self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.names.required
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(self._at_once(handler.function))

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 import msgspec
 
 from .._extensions.cache import ResponseCache
-from .._protocol.errors import shown
+from .._protocol.errors import show
 from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, instance_of, integer, number, one_of
-from .._protocol.tensors import plain_name
+from .._protocol.tensors import to_plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
@@ -203,7 +203,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
-        msgspec.structs.force_setattr(self, "name", plain_name(self.name, self))
+        msgspec.structs.force_setattr(self, "name", to_plain_name(self.name, self))
         check_options(self, f"{self}: ")
         if self.function is None and self.load is None:
             raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
@@ -212,9 +212,9 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self._check_batching()
 
     def check_function(self, function: object) -> None:
-        """Look at what is to be the model's function, whether it was registered or `load=` returned it."""
+        """Check a function that was registered, or that `load=` returned."""
         if not callable(function):
-            raise TypeError(f"{self}: {shown(function)} cannot be called: register a function, or a method such as model.predict")
+            raise TypeError(f"{self}: {show(function)} cannot be called: register a function, or a method such as model.predict")
         if inspect.isclass(function):
             raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
         kind = kind_of(function, self.run)
@@ -249,7 +249,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
 
     def batching(self) -> Batching | None:
-        """How requests share calls; None where none does."""
+        """How requests share calls; None if none does."""
         if self.max_batch_size is None:
             return None
         return Batching(self.max_batch_size, float(self.max_batch_delay), tuple(self.preferred_batch_sizes), self.retry_alone)

@@ -1,6 +1,6 @@
 """The registered models of one server, by name and version. Knows no requests and no transport.
 
-Models may come and go while requests look them up, in any thread. So nothing that they look at is changed: it is replaced as a whole.
+Models may come and go while requests look them up, in any thread. So lists and dicts are never changed, only replaced.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from .._protocol.errors import NotFound, listed, shown
+from .._protocol.errors import NotFound, list_names, show
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
@@ -46,14 +46,14 @@ class Registry:
     def remove(self, name: str, version: str | None) -> list[Model]:
         """Take a model out, and return it; all versions of the name if none is given. Raises NotFound."""
         with self._lock:
-            gone = self.named(name, version)
+            gone = self.find_versions(name, version)
             self._replace(name, [model for model in self._models[name] if model not in gone])
             return gone
 
     def _replace(self, name: str, models: list[Model]) -> None:
-        """Have these versions of a name instead of those that it has."""
+        """Replace the versions of a name."""
         by_name, found = {**self._models, name: models}, dict(self._found)
-        for version in (None, UNVERSIONED, *self.versions(name)):
+        for version in (None, UNVERSIONED, *self.list_versions(name)):
             found.pop((name, version), None)
         found.update({(name, model.version): model for model in models})
         if not models:
@@ -80,11 +80,11 @@ class Registry:
         """For each name the model of requests that name no version, and the models of all versions."""
         return [(_default(versions), versions) for versions in self._models.values()]
 
-    def versions(self, name: str) -> list[str]:
+    def list_versions(self, name: str) -> list[str]:
         """The versions of a name; none if it has no versions, or is not registered."""
         return [model.version for model in self._models.get(name, ()) if model.version is not None]
 
-    def named(self, name: str, version: str | None) -> list[Model]:
+    def find_versions(self, name: str, version: str | None) -> list[Model]:
         """The model of this name and version; all versions of the name if none is given. Raises NotFound."""
         found = self.find(name, version)
         return [found] if version is not None else list(self._models.get(name, [found]))
@@ -96,13 +96,13 @@ class Registry:
             return model
         if version is None or name not in self:
             names = self.names()
-            known = f"expected {listed(names)}" if names else "no model is registered, as server.model and server.register do it"
-            raise NotFound(f"Request for unknown model: {shown(name)} is not found: {known}")
-        numbers = self.versions(name)
-        known = f"expected {listed(numbers)}" if numbers else "it has no versions"
+            known = f"expected {list_names(names)}" if names else "no model is registered, as server.model and server.register do it"
+            raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
+        numbers = self.list_versions(name)
+        known = f"expected {list_names(numbers)}" if numbers else "it has no versions"
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
-            known += f"; failed to get model version from specified version string {shown(version)}"
-        raise NotFound(f"Request for unknown model: {shown(name)} version {shown(version)} is not found: {known}")
+            known += f"; failed to get model version from specified version string {show(version)}"
+        raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
 
 
 def _default(models: list[Model]) -> Model:

@@ -17,12 +17,12 @@ from .._codecs.column_writing import column_to_tensor
 from .._codecs.pandas import PandasCodec, is_series
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
-from .._codecs.torch import without_torch
+from .._codecs.torch import replace_torch
 from .._protocol.datatypes import NUMBERS, Array, cast
-from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, listed, shown
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceResponse, Tensor, as_array, known_tensor, object_array, plain, wire_array
+from .._protocol.tensors import InferenceResponse, Tensor, as_array, make_tensor, object_array, to_plain, to_wire_array
 from .annotations import Outputs
 from .callables import refuse_coroutine
 from .specs import TensorSpec
@@ -119,7 +119,7 @@ def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, 
 
 def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
-    value = _call(without_torch, value)
+    value = _call(replace_torch, value)
     if isinstance(value, ndarray):
         _check_empty(name, value)
     if spec is not None and spec.content_type is not None:
@@ -139,7 +139,7 @@ def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec 
 
 
 def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpec | None, write: Callable[[], Tensor]) -> Tensor:
-    """An output in the content type that the request asks for. It must be as declared too; if it is not even by `write`, that is raised."""
+    """Write an output in the content type that the request asks for, and as declared. Raises if not even `write` makes it as declared."""
     try:
         tensor = _write_by(codec, name, value)
     except ModelFault as error:
@@ -154,7 +154,7 @@ def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpe
 
 
 def _write_by(codec: AnyInputCodec, name: str, value: Any) -> Tensor:
-    """A value through a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
+    """Write a value with a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
         value = _call(as_array, value)
     elif is_series(value):
@@ -181,13 +181,13 @@ def _to_tensor(name: str, value: Any) -> Tensor:
     if is_series(value):
         return _call(column_to_tensor, name, value)
     try:
-        array = wire_array(value)
+        array = to_wire_array(value)
     except (TypeError, ValueError) as error:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
     _check_empty(name, array)
-    return known_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+    return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
 
 def _call(encode: Callable[..., T], *args: Any) -> T:
@@ -199,21 +199,21 @@ def _call(encode: Callable[..., T], *args: Any) -> T:
 
 
 def _refuse(name: str, content_type: str, error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"output {shown(name)} cannot have the content_type {shown(content_type)}: {error}")
+    return InvalidRequest(f"output {show(name)} cannot have the content_type {show(content_type)}: {error}")
 
 
 def _check_name(name: Any) -> str:
     if isinstance(name, str):
         with suppress(UnicodeEncodeError):
-            return plain(name)
-    raise ModelFault(f"an output is called {shown(name)}: expected a string without lone surrogates")
+            return to_plain(name)
+    raise ModelFault(f"an output is called {show(name)}: expected a string without lone surrogates")
 
 
 def _check_parameters(where: str, parameters: Parameters) -> Parameters:
     """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
     checked: Parameters = {}
     for name, given in parameters.items():
-        here = f"{where} has the parameter {shown(name)} = {shown(given)}"
+        here = f"{where} has the parameter {show(name)} = {show(given)}"
         value: Any = given.item() if isinstance(given, np.generic) else given
         kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
         if kind is None or not isinstance(name, str):
@@ -221,7 +221,7 @@ def _check_parameters(where: str, parameters: Parameters) -> Parameters:
         if kind is int and not -(2**63) <= value < 2**64:
             raise ModelFault(f"{here}, which has more than 64 bits")
         try:
-            checked[plain(name)] = plain(value) if kind is str else kind(value)
+            checked[to_plain(name)] = to_plain(value) if kind is str else kind(value)
         except UnicodeEncodeError:
             raise ModelFault(f"{here}: expected text without lone surrogates") from None
     return checked
@@ -232,7 +232,7 @@ def _check_empty(name: str, array: Array) -> None:
         try:
             count(array.shape)
         except InvalidRequest as error:
-            raise ModelFault(f"output {name!r} has {shown(array.shape)} as its shape: {error}") from None
+            raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
 def _order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
@@ -283,7 +283,7 @@ def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
     seen: set[str] = set()
     for output in asked:
         if output.name in seen:
-            raise InvalidRequest(f"output {shown(output.name)} is asked for twice: expected each name once")
+            raise InvalidRequest(f"output {show(output.name)} is asked for twice: expected each name once")
         seen.add(output.name)
         if output.name not in there:
-            raise InvalidRequest(f"unknown output {shown(output.name)}: expected {listed(known)}")
+            raise InvalidRequest(f"unknown output {show(output.name)}: expected {list_names(known)}")

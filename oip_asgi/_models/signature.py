@@ -13,18 +13,18 @@ import numpy as np
 
 from .._codecs.base import AnyRequestCodec
 from .._codecs.plain import NumpyCodec
-from .._codecs.reader import Reader, RequestReader, array_of
+from .._codecs.reader import Reader, RequestReader, get_array
 from .._codecs.registry import UNTYPED, Codecs
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import (
     OF_PROTOCOL,
     Binding,
+    DocumentedInputs,
     Input,
     InputNames,
     Read,
-    Shown,
     Take,
     take_context,
     take_request,
@@ -39,7 +39,7 @@ from .specs import TensorSpec
 def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
     """Decide how a callable is called."""
     called = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    names = _names_by_position(function, called, declared)
+    names = _find_names_by_position(function, called, declared)
     if names is not None:
         if content_type in codecs.request_only:
             raise TypeError(f"{called} has no parameter for content_type={content_type!r}: wrap it in a def")
@@ -58,8 +58,8 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     return _Signature(called, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
 
 
-def _names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
-    """The inputs of a callable whose parameters Python does not tell; None if it tells them."""
+def _find_names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
+    """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
     names = [spec.name for spec in declared]
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
         if declared and len(declared) != function.nin:
@@ -102,7 +102,7 @@ class _Parameter(NamedTuple):
 
 
 class _Signature:
-    """The parameters of a callable, and what is declared, on their way to a `Binding`."""
+    """Makes a `Binding` of the parameters of a callable and of the declared inputs."""
 
     def __init__(
         self, called: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
@@ -130,9 +130,9 @@ class _Signature:
         return _Parameter(parameter, annotation, request_codec, self._codecs.reader(annotation.wanted, annotation.codec))
 
     def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
-        """Decide how each parameter's value is made. `names` are those of the tensors, if the parameters have none."""
+        """Decide how each parameter's value is made. `names` are the tensors' names if the parameters have none."""
         untyped = self._find_untyped() if names is None else None
-        names = self._names() if names is None else names
+        names = self._name_parameters() if names is None else names
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
@@ -150,7 +150,7 @@ class _Signature:
         for entry in unnamed:
             entry.is_needed = True
         rest, spread = self._place([entry.name for entry in unnamed])
-        reserved = _parameter_names(function) - named if rest else frozenset()
+        reserved = _list_parameter_names(function) - named if rest else frozenset()
         if clashing := sorted(reserved.intersection(self._inputs)):
             raise TypeError(
                 f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
@@ -158,26 +158,26 @@ class _Signature:
         self._check_content_type()
         takes_any = rest is not None or self._takes_all
         is_open = takes_any and not self._declared and not unnamed
-        shown = [entry.shown(self._declared_type(entry)) for entry in inputs]
+        documented = [entry.describe(self._find_declared_type(entry)) for entry in inputs]
         needed = {entry.name for entry in inputs if entry.is_needed}
         tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
-            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.known, inputs) if spec is not None),
-            undeclared=tuple(entry.name for entry in inputs if entry.known() is None),
+            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.find_spec, inputs) if spec is not None),
+            undeclared=tuple(entry.name for entry in inputs if entry.find_spec() is None),
             returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
             names=InputNames(inputs, is_open=is_open, reserved=reserved),
             named=named,
             takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
             codecs=self._codecs,
-            shown=Shown(
-                required=tuple(spec for spec in shown if spec.name in needed),
-                optional=tuple(spec for spec in shown if spec.name not in needed),
+            documented=DocumentedInputs(
+                required=tuple(spec for spec in documented if spec.name in needed),
+                optional=tuple(spec for spec in documented if spec.name not in needed),
                 is_open=is_open,
             ),
             positional=(*positional, *spread),
             keywords=keywords,
             rest=rest,
-            request_reader=self._request_reader and self._request_reader.of_inputs([entry.name for entry in unnamed]),
+            request_reader=self._request_reader and self._request_reader.prepare([entry.name for entry in unnamed]),
             of_one_request=self._of_one_request[0] if self._of_one_request else None,
             single_input=None if takes_any or len(tensors) != 1 else tensors[0],
             is_untyped=untyped is not None,
@@ -196,8 +196,8 @@ class _Signature:
         untyped = [p for p in self._parameters if p.annotation.wanted in UNTYPED and not p.annotation.codec and not p.is_optional]
         return untyped[0] if len(untyped) == 1 else None
 
-    def _names(self) -> list[str]:
-        """The parameters' names; for the only tensor, such as `X` of `classifier.predict(X)`, that of the only declared input."""
+    def _name_parameters(self) -> list[str]:
+        """The parameters' names. The only tensor, such as `X` of `classifier.predict(X)`, gets the name of the only declared input."""
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
@@ -211,7 +211,7 @@ class _Signature:
         return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread is not None and parameter.kind is not parameter.KEYWORD_ONLY)
 
     def _add(self, parameter: _Parameter, name: str) -> Take | None:
-        """How the value of a parameter is made; None if it always has its default."""
+        """Add a parameter. Returns how its value is made; None if it always has its default."""
         given, annotation, request_codec, reader = parameter
         wanted, spec = annotation.wanted, annotation.declared if self._declared and request_codec is None else annotation.spec(name)
         is_untyped = wanted in UNTYPED and annotation.request_codec is None
@@ -236,14 +236,14 @@ class _Signature:
                 )
             return (lambda _: given.default) if self._goes_by_position(given) else None
         if reader is None or (annotation.unreadable is not None and annotation.codec is None):
-            raise TypeError(self._no_tensor(parameter))
+            raise TypeError(self._explain_no_tensor(parameter))
         entry = self._inputs.setdefault(name, Input(name))
         if entry.reader is not None:
             names = sorted(other.name for other in self._inputs.values() if other.reader is not None)
             raise ValueError(f"{self._called}: two inputs have the same name among {[*names, name]}")
         if self._declared and annotation.datatype is not None:
             self._check_datatype(entry, [annotation.datatype], parameter.text)
-        return self._add_tensor(entry, self._as_declared(entry, reader), given.default)
+        return self._add_tensor(entry, self._apply_declaration(entry, reader), given.default)
 
     def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> Take:
         if self._request_reader is not None or self._rest:
@@ -256,7 +256,7 @@ class _Signature:
     def _add_tensor(self, entry: Input, reader: Reader, default: Any) -> Take:
         name, entry.reader, entry.is_needed = entry.name, reader, default is Parameter.empty
         if reader.scalar is None:
-            return take_tensor(name, reader.read, default, takes_array=reader.default is array_of)
+            return take_tensor(name, reader.read, default, takes_array=reader.default is get_array)
         if name in OF_PROTOCOL and entry.spec is None:
             raise TypeError(
                 f"{self._called}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
@@ -264,9 +264,9 @@ class _Signature:
             )
         return take_scalar(name, reader.scalar, reader.read, default)
 
-    def _as_declared(self, entry: Input, reader: Reader) -> Reader:
+    def _apply_declaration(self, entry: Input, reader: Reader) -> Reader:
         """The reader of an input: the annotation decides, else what is declared, else numpy."""
-        name, spec, content_type = entry.name, entry.spec, self._declared_type(entry)
+        name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry)
         if spec is not None:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
@@ -285,7 +285,7 @@ class _Signature:
             )
         return msgspec.structs.replace(reader, default=default, content_type=content_type)
 
-    def _declared_type(self, entry: Input) -> str | None:
+    def _find_declared_type(self, entry: Input) -> str | None:
         return (entry.spec and entry.spec.content_type) or (None if self._request_codec else self._content_type)
 
     def _check_datatype(self, entry: Input, datatypes: Collection[str], annotation: str) -> None:
@@ -295,7 +295,7 @@ class _Signature:
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
-    def _no_tensor(self, parameter: _Parameter) -> str:
+    def _explain_no_tensor(self, parameter: _Parameter) -> str:
         """The text of the error for an annotation that no tensor can become."""
         annotated = f"{self._called}: parameter {parameter.given.name!r} is annotated {parameter.text}"
         unreadable = parameter.annotation.unreadable
@@ -309,7 +309,7 @@ class _Signature:
         )
 
     def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Take]]:
-        """Pass the inputs without a parameter of their own to `**inputs`, whose reader it returns, to the request, or to `*inputs`."""
+        """Decide who gets the inputs without a parameter. Returns the reader of `**inputs`, and what makes the arguments for `*inputs`."""
         if self._rest and not (self._spread and len(self._declared) == len(unnamed) == 1):
             return self._read_each(self._rest, unnamed), ()
         if self._takes_all:
@@ -326,7 +326,7 @@ class _Signature:
         return None, ()
 
     def _read_each(self, parameter: _Parameter, names: Sequence[str]) -> Read:
-        """How each tensor of `*inputs` or `**inputs` is read."""
+        """Make the function that reads each tensor of `*inputs` or `**inputs`."""
         annotation, text, datatype = parameter.annotation, parameter.text, parameter.annotation.datatype
         if (annotation.declared is not None or annotation.shape is not None) and not self._declared:
             raise TypeError(f"{self._called}: {text} declares one tensor, but any number may come: use inputs=")
@@ -334,12 +334,12 @@ class _Signature:
             raise TypeError(f"{self._called}: {text} is for a whole request: give it a parameter of its own")
         if parameter.reader is None:
             raise TypeError(f"{self._called}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
-        other = self._as_declared(Input(""), parameter.reader)
-        by_name = {name: self._as_declared(self._inputs[name], parameter.reader) for name in names}
+        other = self._apply_declaration(Input(""), parameter.reader)
+        by_name = {name: self._apply_declaration(self._inputs[name], parameter.reader) for name in names}
 
         def read(tensor: Tensor, of_request: str | None) -> Any:
             if datatype is not None and tensor.datatype != datatype:
-                raise InvalidRequest(f"input {shown(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
+                raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
             return by_name.get(tensor.name, other).read(tensor, of_request)
 
         return read
@@ -354,7 +354,7 @@ class _Signature:
             raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
 
-def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
     """The names of all parameters, also of those that a partial or a method has bound: a keyword must not have one of them."""
     while isinstance(function, functools.partial):
         function = function.func

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .._protocol.datatypes import MAX_RANK, Array, DType, dtype_of
 from .._protocol.errors import InvalidRequest
-from .._protocol.tensors import plain_name
+from .._protocol.tensors import to_plain_name
 
 
 class _Resolved:
@@ -56,7 +56,7 @@ class TensorSpec(_Resolved):
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
-        object.__setattr__(self, "name", plain_name(self.name, here))
+        object.__setattr__(self, "name", to_plain_name(self.name, here))
         if not isinstance(self.datatype, str):
             raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
         try:
@@ -87,7 +87,7 @@ class TensorSpec(_Resolved):
         for label in labels:
             if ":" in label:
                 raise ValueError(f"{here}: the label {label!r} has a colon, at which clients split what they are told")
-            plain_name(label, f"{here}: label {label!r}")
+            to_plain_name(label, f"{here}: label {label!r}")
         if self.dtype.kind not in "iuf":
             raise ValueError(f"{here}: labels are for integers, FP16, FP32 and FP64")
         row = self.shape if len(self.shape) < 2 else self.shape[1:]

@@ -1,8 +1,8 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-One `Record` of each request at its end feeds statistics, Prometheus, spans and the log; beside it count executions, which may answer
-several requests, and the single responses of streams. However many requests of whatever rows come, the numbers take bounded room, and each
-fits into the 64 bits of the protocol. Times are in seconds.
+Each request makes one `Record` at its end, which feeds statistics, Prometheus, spans and the log. Executions, which may answer several
+requests, and the single responses of streams are counted apart. The numbers take bounded memory, whatever comes, and each fits into the
+64 bits of the protocol. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Record(msgspec.Struct, frozen=True):
 
 @final
 class _Ended:
-    """Requests that ended in the same way after the same stages: how many, how long they took together in each, and their rows."""
+    """Sums over the requests that ended in the same way after the same stages."""
 
     __slots__ = ("count", "infer", "input", "is_alone", "lookup", "outcome", "output", "queue", "rows", "seconds", "stages")
 
@@ -129,7 +129,7 @@ def _stages_of(outcome: Outcome, request: Moments) -> dict[str, str]:
 
 
 def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record:
-    """The record of a request; of one that was refused before its body was there if there is no request."""
+    """The record of a request. There is no request if it was refused before its body was there."""
     one = _Ended(outcome, request)
     if request is not None:
         one.add(request, ended)
@@ -137,7 +137,7 @@ def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record
 
 
 class Observer(Protocol):
-    """What hears of each event beside the numbers."""
+    """Gets each event that is counted."""
 
     def changed(self) -> None:
         """The model was loaded, or a request waits for a slot, or has it."""
@@ -149,7 +149,7 @@ class Observer(Protocol):
         """The function was called for this many rows; for how long, if it returned."""
 
     def first_response(self, seconds: float) -> None:
-        """The first response of a stream was there after so long."""
+        """The first response of a stream came after so many seconds."""
 
 
 class Duration(msgspec.Struct):
@@ -217,7 +217,7 @@ class Statistics:
 
     def __init__(self) -> None:
         self.observers: list[Observer] = []
-        """They hear of each event, outside the lock."""
+        """They get each event, outside the lock."""
         self._lock = threading.Lock()
         self._numbers = Numbers()
         self._ended: dict[tuple[object, ...], _Ended] = {}
@@ -237,7 +237,7 @@ class Statistics:
         return taken
 
     def record(self, outcome: Outcome, request: Moments | None, ended: float) -> None:
-        """Count a request at its end; one that was refused before its body was there if there is no request."""
+        """Count a request at its end. There is none if it was refused before its body was there."""
         kind: tuple[object, ...] = (outcome,)
         if request is not None:
             reached = request.entered > 0.0, request.called > 0.0, request.returned > 0.0
@@ -322,7 +322,7 @@ def _add(numbers: Numbers, ended: _Ended) -> None:
 
 
 def _execute(numbers: Numbers, rows: int, count: int, stages: Mapping[str, float]) -> None:
-    """Add so many calls of the function, each for so many rows."""
+    """Add `count` calls of the function, each for `rows` rows."""
     numbers.execution_count += count
     numbers.rows.counts[bisect_left(ROWS, rows)] += count
     numbers.rows.sum = min(numbers.rows.sum + rows * count, _UINT64)

@@ -1,4 +1,4 @@
-"""How many requests use one thing, and whether none does. Knows no requests and no models; waits for nothing."""
+"""Counts the requests that use one thing, and signals when none does. Knows no requests and no models; waits for nothing."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Uses:
         self._idle: list[Signal] = []
 
     def release(self) -> None:
-        """End one use, also by the request's thread."""
+        """End one use. May be called from the request's thread."""
         self.items.pop()
         if self._idle:
-            self._look()
+            self._signal_if_idle()
 
     def idle(self) -> Signal:
-        """Set as soon as no request uses it."""
+        """A signal that is set as soon as no request uses it."""
         signal = Signal()
         with self._lock:
             self._idle.append(signal)
-        self._look()
+        self._signal_if_idle()
         return signal
 
-    def _look(self) -> None:
+    def _signal_if_idle(self) -> None:
         with self._lock:
             if self.items:
                 return

@@ -1,1 +1,1 @@
-"""Values that all rooms speak of: tensors, datatypes, documents, limits, errors and effects. Knows no room above it, and no I/O."""
+"""Values that all other packages use: tensors, datatypes, documents, limits, errors and effects. Knows none of them, and does no I/O."""

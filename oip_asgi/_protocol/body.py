@@ -1,4 +1,4 @@
-"""A request's body as it arrives: its limit, its announced length and its coding are kept here. Reads nothing itself."""
+"""Collects a request's body, and checks its limits, its announced length and its coding. Reads nothing itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .errors import InvalidRequest, TooLarge
 _ALIGNMENT: Final = 16
 
 _TRUSTED: Final = 2**20
-"""Bytes of a long body that must have come before memory is taken for all that were announced: announcing costs a client nothing. It is
-also the most that is copied in one go."""
+"""Memory for a long announced body is taken only after so many bytes have come: announcing costs a client nothing. It is also the most
+that is copied in one go."""
 
 
 class Body(msgspec.Struct, eq=False):
@@ -29,7 +29,7 @@ class Body(msgspec.Struct, eq=False):
             laid out so that the bytes after the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
         json_limit: The most bytes of JSON that are taken; None for no limit.
-        whole: The length of a first chunk that is all of the body, and need not be fed; -1 if it is always to be fed.
+        whole: The length of a first chunk that is all of the body, which the driver then takes without `feed`; -1 if it always feeds.
     """
 
     length: int | None
@@ -47,11 +47,11 @@ class Body(msgspec.Struct, eq=False):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether `feed` takes its time, up to a second for each chunk."""
+        """True if `feed` decompresses, which takes up to a second for each chunk."""
         return self.coding is not None
 
     def check(self, size: int) -> None:
-        """Hold a size against the limits: before anything is read, the announced one."""
+        """Refuse a size above the limits. Before anything is read, it is the announced one."""
         json_size = size if self.head is None or size < self.head else self.head
         if self.json_limit is not None and json_size > self.json_limit:
             raise TooLarge(
@@ -61,7 +61,7 @@ class Body(msgspec.Struct, eq=False):
         if self.limit is not None and size > self.limit:
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
-    def wanted(self, most: int) -> int:
+    def count_next(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
         return most if self.length is None else min(most, self.length - self._received)
 
@@ -116,7 +116,7 @@ class Body(msgspec.Struct, eq=False):
 
 
 def allocate_aligned(size: int, head: int) -> memoryview:
-    """So many bytes of memory, of which those after the head are aligned."""
+    """Allocate `size` bytes, which are aligned after the first `head` of them."""
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     address: int = memory.__array_interface__["data"][0]
     start = -(address + head) % _ALIGNMENT

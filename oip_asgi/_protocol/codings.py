@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from .datatypes import Buffer
-from .errors import InvalidRequest, UnsupportedEncoding, shown
+from .errors import InvalidRequest, UnsupportedEncoding, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -20,23 +20,23 @@ _WINDOW: Final[Mapping[Coding, int]] = MappingProxyType({"gzip": 16 + zlib.MAX_W
 _RAW: Final = -zlib.MAX_WBITS
 
 _SLICE: Final = 2**14
-"""How many bytes are decoded at a time: what follows a gzip member is copied, so that large slices would cost their square."""
+"""Bytes that are decoded at a time. zlib copies what follows a gzip member, so the time for a slice grows with its square."""
 
 _PIECE: Final = 2**18
-"""The most bytes that come out at a time, whatever the compression."""
+"""The most bytes that come out at a time, however well they were compressed."""
 
 _MAX_MEMBERS: Final = 10_000
-"""Each gzip member costs microseconds, however empty; block formats of 64 KiB a member reach this at 640 MB."""
+"""Members of a gzip body. Each costs microseconds, also an empty one; block formats of 64 KiB a member reach this at 640 MB."""
 
 
-def coding_of(value: str) -> Coding | None:
+def read_coding(value: str) -> Coding | None:
     """The coding that a `Content-Encoding` names, None if there is none."""
     names = [name for part in value.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if not names:
         return None
     if len(names) > 1 or names[0] not in _CODINGS:
         raise UnsupportedEncoding(
-            f"Content-Encoding {shown(value)} is not supported: expected one of gzip and deflate, or the body as it is",
+            f"Content-Encoding {show(value)} is not supported: expected one of gzip and deflate, or the body as it is",
             headers={"Accept-Encoding": ", ".join(_WINDOW)},
         )
     return _CODINGS[names[0]]
@@ -54,7 +54,7 @@ class Decoder:
     def feed(self, chunk: Buffer) -> Iterator[bytes]:
         """Decode the next chunk into pieces of 256 KiB at most."""
         if self._inflate is None:
-            # the form shows in the first two bytes
+            # the first two bytes show whether it has a zlib header
             chunk = self._start + chunk
             if len(chunk) < 2:
                 self._start = chunk
@@ -66,7 +66,7 @@ class Decoder:
 
     def _decode(self, data: memoryview | bytes) -> Iterator[bytes]:
         piece = b""
-        while data or len(piece) == _PIECE:  # a full piece may not be the last, with all of the data read
+        while data or len(piece) == _PIECE:  # zlib may have read all data, and still hold more than a full piece
             assert self._inflate is not None  # feed has made it
             if self._inflate.eof:
                 self._inflate = self._next_member()
@@ -90,7 +90,7 @@ class Decoder:
         return zlib.decompressobj(_WINDOW["gzip"])
 
     def finish(self) -> None:
-        """The body has ended."""
+        """Check that the body is complete."""
         if self._inflate is None or not self._inflate.eof:
             raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InvalidRequest, shown
+from .errors import InvalidRequest, show
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]
@@ -53,10 +53,10 @@ MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 MAX_EMPTY: Final = 1_000_000
-"""What the other dimensions of an empty tensor may multiply to. Its few bytes may become as many rows, such as texts of JSON."""
+"""The largest product of an empty tensor's other dimensions: its few bytes may become so many rows, such as texts of JSON."""
 
 
-@cache  # bounded: what is unknown raises
+@cache  # bounded: an unknown datatype raises
 def dtype_of(datatype: str) -> DType:
     """The numpy dtype of a protocol datatype."""
     dtype = DTYPES.get(datatype)
@@ -69,11 +69,11 @@ def dtype_of(datatype: str) -> DType:
             raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
         extension: DType = np.dtype(bfloat16)
         return extension
-    raise InvalidRequest(f"unknown datatype {shown(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
+    raise InvalidRequest(f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
 
 
 def datatype_of(dtype: DType) -> str | None:
-    """The protocol's name of a numpy dtype in wire order, or None when the protocol has none for it."""
+    """The protocol's name of a numpy dtype in wire order, None if the protocol has none."""
     name = name_of(dtype)
     if name is None and dtype.name == "bfloat16":
         return "BF16"
@@ -81,13 +81,13 @@ def datatype_of(dtype: DType) -> str | None:
 
 
 def cast(array: Array, dtype: DType) -> Array:
-    """`array.astype(dtype)` in silence: numpy would warn of a signalling NaN, and of an overflow that the caller looks for itself."""
+    """`array.astype(dtype)` without numpy's warnings of a signalling NaN, and of an overflow, which the caller checks itself."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
 
 def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
-    """A flat array of integers that were read as wider ones."""
+    """A flat array of integers. Raises InvalidRequest if one is out of range."""
     try:
         return np.array(elements, dtype)
     except OverflowError:

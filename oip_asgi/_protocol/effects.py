@@ -1,11 +1,11 @@
 """What the core asks of its driver. Each effect is described here and carried out elsewhere.
 
-A request is one generator. It yields effects, is sent the result of each (or is thrown what was raised), and returns its answer. So
+A request is one generator. It yields effects, gets the result of each from its driver, or the exception, and returns its answer. So
 every decision exists once, for callers that block and for callers that await. Only its driver advances a generator. An answer in
 pieces is no different: its generator yields them between other effects, and its driver stops at each.
 
-What several effects have: `deadline`, in seconds of `time.monotonic`, after which `DeadlinePassed` is thrown; and `for_client`, for what
-nobody needs any more when the client has gone: then the generator is closed.
+Several effects have a `deadline`, in seconds of `time.monotonic`, after which the driver throws `DeadlinePassed`. An effect that is
+`for_client` is not needed after the client has gone: then the driver closes the generator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ of its own, so that it never waits for models; the decoding or encoding of a lar
 
 @final
 class Signal:
-    """Set once, by any thread. It never blocks: who waits for it gives it a function to call."""
+    """An event that any thread may set, once. It never blocks: who waits for it gives it a function to call."""
 
     __slots__ = ("_callbacks", "_lock")
 
@@ -38,14 +38,14 @@ class Signal:
         return self._callbacks is None
 
     def set(self) -> None:
-        """Set it, and call in this thread what `then` was given; nothing if it is set already."""
+        """Set it, and call the functions that `then` got, in this thread. Does nothing if it is set already."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Have a function called as soon as it is set: now, if it is set already."""
+        """Call a function as soon as it is set: now, if it is set already."""
         with self._lock:
             if self._callbacks is not None:
                 self._callbacks.append(callback)
@@ -54,20 +54,20 @@ class Signal:
 
 
 class Fed(Protocol):
-    """What a request's body is fed into: `body.Body` is one, and says what the methods do."""
+    """Takes the chunks of a request's body. `body.Body` is one, and describes the methods."""
 
     @property
     def is_compressed(self) -> bool: ...
     @property
     def whole(self) -> int: ...
-    def wanted(self, most: int, /) -> int: ...
+    def count_next(self, most: int, /) -> int: ...
     def feed(self, chunk: bytes, /) -> None: ...
     def finish(self, *, cut_off: bool = False) -> Any: ...
 
 
 @final
 class Read(msgspec.Struct, frozen=True):
-    """Feed the request's body into `body`, and send what it finishes with."""
+    """Feed the request's body into `body`, and send the result of its `finish`."""
 
     body: Fed
 
@@ -85,8 +85,8 @@ class Wait(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True):
     """Call a function once `after` is set, and send its result. Under an event loop it runs where its `work` says.
 
-    It is called once, or never if nobody waits for it any more. If nobody does while it runs, it goes on by itself, and `late` is called
-    with what it raises.
+    It is called once, or never if nobody waits for it any more. If everybody has left while it runs, it runs to its end, and `late` is
+    called with what it raises.
     """
 
     function: Callable[[], Any]
@@ -101,7 +101,7 @@ class Run(msgspec.Struct, frozen=True):
 class Await(msgspec.Struct, frozen=True):
     """Call a coroutine function on an event loop, await it, and send its result. All that are `for_client` are awaited in one task.
 
-    What takes too long is cancelled and awaited to its end. What it raises meanwhile is the cause of `DeadlinePassed`.
+    After the deadline it is cancelled and awaited to its end. What it raises then is the cause of `DeadlinePassed`.
     """
 
     function: Callable[[], Coroutine[Any, Any, Any]]
@@ -109,24 +109,24 @@ class Await(msgspec.Struct, frozen=True):
     for_client: bool = False
 
 
-def _never() -> bool:
+def _return_false() -> bool:
     return False
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @final
 class Spawn(msgspec.Struct, eq=False):
-    """Finish another generator beside this one, which goes on at once; it is finished also if this one is given up.
+    """Run another generator to its end, also if this one is given up. This one goes on at once.
 
     Args:
         part: The generator.
-        unwanted: Once it is set, nobody needs what is `for_client` in it: as if its client had gone.
-        is_apart: Whether it sees none of the context variables of this one.
+        unwanted: Once it is set, effects of the part that are `for_client` end as if its client had gone.
+        is_apart: Whether the part sees none of this generator's context variables.
         ended: Set by the driver when it has ended, or was cancelled.
-        is_lost: Set by the driver: tells that it will never end, as its event loop was closed under it.
+        is_lost: Set by the driver: returns True if its event loop was closed, so that it never ends.
         cancel: Set by the driver: cancels it, if that is possible.
     """
 
@@ -134,8 +134,8 @@ class Spawn(msgspec.Struct, eq=False):
     unwanted: Signal | None = None
     is_apart: bool = False
     ended: Signal = msgspec.field(default_factory=Signal)
-    is_lost: Callable[[], bool] = _never
-    cancel: Callable[[], object] = _nothing
+    is_lost: Callable[[], bool] = _return_false
+    cancel: Callable[[], object] = _do_nothing
 
 
 @final
@@ -156,23 +156,23 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Abandoned(BaseException):
-    """Thrown into the generator that nobody waits for any more. It may yet yield effects to clean up, but send nothing."""
+    """Thrown into a generator for which nobody waits any more. It may still yield effects to clean up, but sends nothing."""
 
 
 class DeadlinePassed(Exception):
-    """Thrown into the generator whose effect took longer than its deadline."""
+    """Thrown into a generator whose effect took longer than its deadline."""
 
 
 class CancelledWithin(Exception):
-    """Thrown into the generator whose coroutine ended cancelled, though nobody had cancelled it: it awaited something that was."""
+    """Thrown into a generator whose coroutine was cancelled by something that it awaited, not by its driver."""
 
 
 class QuitWithin(Exception):
-    """Thrown into the generator whose function raised what ends threads and processes, such as `SystemExit`, which is its cause."""
+    """Thrown into a generator whose function raised what ends threads and processes, such as `SystemExit`, which is its cause."""
 
 
 class Stopped(Exception):
-    """Thrown into the generator whose effect was cancelled because the server stops."""
+    """Thrown into a generator whose effect was cancelled because the server stops."""
 
 
 Piece: TypeAlias = Start | Send

@@ -12,7 +12,7 @@ _LISTED = 10
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
-"""Headers that say what an answer is and where it ends: it has them already."""
+"""Headers that each answer has already."""
 
 _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -29,20 +29,20 @@ _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
 """What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 
-def shown(value: object) -> str:
-    """`repr` of something a client sent, cut so that a megabyte of name stays a line in an answer."""
+def show(value: object) -> str:
+    """`repr` of something that a client sent, cut to one line of an answer."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
-def listed(names: Collection[str]) -> str:
-    """Names for an answer, the first of them where there are many."""
-    first = ", ".join(shown(name) for name in list(names)[:_LISTED])
+def list_names(names: Collection[str]) -> str:
+    """Names for an answer: the first of them if there are many."""
+    first = ", ".join(show(name) for name in list(names)[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 
 def error_text(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
-    """The text of an exception, which a class of a user makes, and may fail to."""
+    """The text of an exception. A user's class may fail to make it."""
     try:
         return write(error)
     except Exception:
@@ -166,10 +166,10 @@ class ErrorResponse(InvalidResponse):
     """What a server answered to a client of this package is an error.
 
     Args:
-        text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body itself, cut where it is long.
-        response_status: The HTTP status of the response; None where nobody said it.
+        text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body itself, cut if it is long.
+        response_status: The HTTP status of the response; None if it is not known.
 
-    `status` is 502, that of a bad gateway: a model that asks another server, and lets this pass, answers its own clients so.
+    `status` is 502, a bad gateway: a model that asks another server, and does not catch this, answers its own clients so.
     """
 
     def __init__(self, text: str, response_status: int | None = None) -> None:
@@ -179,8 +179,8 @@ class ErrorResponse(InvalidResponse):
         self.response_status = response_status
 
     def __str__(self) -> str:
-        said = "with an error" if self.response_status is None else f"with the status {self.response_status}"
-        return f"the server answered {said}: {self.text}" if self.text else f"the server answered {said}"
+        outcome = "with an error" if self.response_status is None else f"with the status {self.response_status}"
+        return f"the server answered {outcome}: {self.text}" if self.text else f"the server answered {outcome}"
 
 
 class ModelFault(Exception):

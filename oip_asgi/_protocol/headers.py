@@ -1,4 +1,4 @@
-"""Headers and metadata of requests. Knows no names of theirs."""
+"""Headers and metadata of requests. Knows none of their names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import AnyStr
 
 
-def joined(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
-    """Headers by name, those that are repeated joined by a comma."""
+def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
+    """Headers by name. The values of a repeated header are joined by a comma."""
     lines: dict[AnyStr, list[AnyStr]] = {}
     for name, value in headers:
         lines.setdefault(name, []).append(value)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 _SECONDS: Final = 5e-5
-"""Long enough for a thread that waits for the interpreter to wake up and take it. A sleep of nothing is over before that."""
+"""Long enough for a thread that waits for the interpreter to wake up and take it. `sleep(0)` ends before that."""
 
 _TURN: Final = 0.002
 """Seconds after which a thread lets others have the interpreter."""
@@ -25,7 +25,7 @@ def yield_interpreter() -> None:
 
 
 def take_turns(parts: Iterable[T]) -> Iterator[T]:
-    """The parts of long work. Between them others have the interpreter, if they want it."""
+    """Iterate over the parts of long work, and let other threads run between them."""
     since = time.monotonic()
     for part in parts:
         yield part

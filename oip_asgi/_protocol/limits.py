@@ -1,6 +1,6 @@
 """What one request may cost the others: how much is decoded or encoded on an event loop, and how many tensors it may name.
 
-Limits that users set are options of `InferenceServer` and `register`; limits of one format stand beside it, in `json` and `raw`.
+Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_TENSORS: Final = 50_000
 
 
 def check_numbers(inputs: int, outputs: int) -> None:
-    """Look at how many inputs a request has, and how many outputs it asks for, before anything is made of them."""
+    """Refuse a request with too many inputs or requested outputs, before anything is made of them."""
     if inputs > MAX_TENSORS or outputs > MAX_TENSORS:
         number, what = (inputs, "inputs") if inputs > MAX_TENSORS else (outputs, "outputs")
         raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")

@@ -1,7 +1,7 @@
-"""What users' code raised, for the log: whole, and in a form that nothing in it can forge. Knows no requests.
+"""Logs what users' code raised, so that no text in it can forge a record. Knows no requests.
 
-Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none can be
-taken for a record of its own, and what is no printable character is escaped. `exc_info` stays as it is for who looks at that.
+Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none looks
+like a record of its own, and characters that cannot be printed are escaped. Handlers that read `exc_info` get it unchanged.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ def log_raised(level: int, error: BaseException, message: str, *values: object, 
 
 def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:
     """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id` and `oip_seconds`."""
-    known_id = None if request_id is None else escaped(request_id[:_SHOWN])
+    known_id = None if request_id is None else escape(request_id[:_SHOWN])
     return {"oip_model": model, "oip_version": version, "oip_request_id": known_id, "oip_seconds": seconds}
 
 
-def escaped(text: str) -> str:
-    """A text in which what is no printable character is escaped, line breaks among them."""
-    return _NO_ASCII_TEXT.sub(_escaped, text)
+def escape(text: str) -> str:
+    """Escape the characters of a text that cannot be printed, also line breaks."""
+    return _NO_ASCII_TEXT.sub(_escape_character, text)
 
 
 def format_traceback(error: BaseException) -> str:
     """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable."""
     text = "".join(traceback.format_exception(error))
-    return "\n".join(_INDENT + escaped(line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(_INDENT + escape(line) for line in text.rstrip("\n").split("\n"))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     character = match[0]
     return character if character.isprintable() else character.encode("unicode_escape").decode()

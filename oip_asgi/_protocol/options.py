@@ -1,4 +1,4 @@
-"""What is said of an option once, beside its field in a struct: its check and its sentence. Knows no model and no server.
+"""The check and the sentence of an option, which stand beside its field in a struct. Knows no model and no server.
 
 The struct's field has the type and the default. The checks, `help()` and the tables of the documentation read all of it from there.
 """
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_ori
 
 import msgspec
 
-from .errors import shown
+from .errors import show
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _MODULES: Final = re.compile(r"\b[a-z_]+(\.[a-z_]+)*\.")
 
 
 class Check(NamedTuple):
-    """What a value must be, and how that is said behind "must be"."""
+    """What a value must be, and the words for that after "must be"."""
 
     expected: str
     holds: Callable[[Any], bool]
@@ -73,8 +73,8 @@ SECONDS: Final = number("a positive number of seconds, or None for no limit", la
 
 
 @functools.cache
-def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """The options that the fields of a struct are, by name, in their order."""
+def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
+    """The options of a struct by name, in the order of its fields."""
     hints, found = get_type_hints(struct, include_extras=True), {}
     for info in msgspec.structs.fields(struct):
         hint = hints[info.name]
@@ -89,15 +89,15 @@ def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 def check_options(options: msgspec.Struct, owner: str) -> None:
     """Check each option of a struct by itself."""
-    for field in fields_of(type(options)).values():
+    for field in list_fields(type(options)).values():
         check, value = field.option.check, getattr(options, field.name)
         if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
-            raise check.error(f"{owner}{field.name}={shown(value)} must be {check.expected}")
+            raise check.error(f"{owner}{field.name}={show(value)} must be {check.expected}")
 
 
 def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
     """Refuse names that are no options."""
-    names = fields_of(struct).keys()
+    names = list_fields(struct).keys()
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
@@ -106,11 +106,11 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """Put the options of a struct into a docstring, for `help()`, where it says "{options}"."""
+    """Replace "{options}" in a docstring by the options of a struct, for `help()`."""
 
     def fill_in(documented: T) -> T:
         text = documented.__doc__
-        if text is not None:  # as it is with python -OO
+        if text is not None:  # it is None with python -OO
             documented.__doc__ = inspect.cleandoc(text).replace(_PLACE, describe(struct))
         return documented
 
@@ -120,7 +120,7 @@ def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
 def describe(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as docstrings name arguments."""
     entries = []
-    for field in fields_of(struct).values():
+    for field in list_fields(struct).values():
         default = f", default {field.default}" if field.default else ""
         entry = f"{field.name} ({field.type}{default}): {field.option.says}"
         entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
@@ -130,5 +130,5 @@ def describe(struct: type[msgspec.Struct]) -> str:
 def tabulate(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as a table of Markdown."""
     lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in fields_of(struct).values() if field.default]
+    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in list_fields(struct).values() if field.default]
     return "\n".join(lines)

@@ -19,10 +19,10 @@ from .errors import InvalidRequest
 from .tensors import object_array
 
 _LENGTH: Final = struct.Struct("<I")
-"""What stands in front of each element of BYTES: its length."""
+"""The length in front of each element of BYTES."""
 
 _SMALL: Final = 4096
-"""Bytes up to which an array is copied in less time than a view of it is made."""
+"""Up to so many bytes, copying an array takes less time than making a view of it."""
 
 
 @lru_cache(256)  # shapes are short, and repeat from request to request
@@ -38,7 +38,7 @@ def count(shape: tuple[int, ...]) -> int:
     return elements
 
 
-def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
+def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Raw bytes as an array, which is a view of `data` if its alignment allows."""
     elements, kind = count(shape), dtype.kind
     if kind == "O":
@@ -53,16 +53,16 @@ def from_raw(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
         if codes.size and codes.max() > 1:
             place = int(np.argmax(codes > 1))
             raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
-    if type(data) is bytes:  # which nobody moves, and which begin at an address for any dtype
+    if type(data) is bytes:  # they never move, and their address suits any dtype
         return ndarray(shape, dtype, data)
-    array = np.frombuffer(data, dtype)  # while this array exists, the owner of the bytes cannot move them; np.ndarray does not see to that
+    array = np.frombuffer(data, dtype)  # unlike np.ndarray, it keeps the owner of the bytes from moving them
     if not array.flags.aligned:
         array = array.copy()
     return array.reshape(shape)
 
 
-def view_raw(array: Array) -> Buffer:
-    """The same as `to_raw`, as a view of the array if that is possible and takes less time than a copy."""
+def view_bytes(array: Array) -> Buffer:
+    """The same as `to_bytes`, but a view of the array if that is possible and faster."""
     if array.dtype.hasobject:
         return _join(array.flat)
     if array.nbytes <= _SMALL:
@@ -70,14 +70,14 @@ def view_raw(array: Array) -> Buffer:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def to_raw(array: Array) -> bytes:
-    """An array of a protocol dtype as raw bytes, the inverse of `from_raw`."""
+def to_bytes(array: Array) -> bytes:
+    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`."""
     return bytes(_join(array.flat)) if array.dtype.hasobject else array.tobytes()
 
 
 def _cut(data: Buffer, elements: int) -> list[bytes]:
     """The elements of BYTES."""
-    whole = bytes(data)  # whose slices are the elements: those of a view would be copied once more
+    whole = bytes(data)  # its slices are the elements; slices of a view would be copied once more
     found: list[bytes] = []
     position, end = 0, len(whole)
     while position < end and len(found) < elements:

@@ -1,4 +1,4 @@
-"""The one representation of tensors, requests and responses. Knows no wire form: neither JSON nor raw bytes.
+"""The one representation of tensors, requests and responses. Knows no wire format: neither JSON nor raw bytes.
 
 A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot disagree with it.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
-from .errors import InvalidRequest, shown
+from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
 
@@ -33,14 +33,13 @@ Lend: TypeAlias = Callable[[Parameters], Buffer]
 ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 _FEW: Final = 2**6
-"""Elements of an array up to which another array object would take as much memory as they do."""
+"""Up to so many elements, one more array object takes as much memory as the elements."""
 
 _NO_NUMBERS: Final = np.empty(0, np.float32)
 
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
-    """Refuse parameters that place a tensor's data elsewhere, or ask for something else than a tensor: to ignore one would be a wrong
-    answer."""
+    """Refuse parameters of extensions that the server does not have: an answer that ignores them would be wrong."""
     for name in ELSEWHERE:
         if name in parameters and name not in supported:
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
@@ -52,12 +51,12 @@ def lend_nothing(parameters: Parameters) -> Buffer:
     raise InvalidRequest("it has no data")
 
 
-def own_parameters(parameters: Parameters) -> Parameters:
-    """Parameters of a tensor without those that say where in shared memory it was."""
+def drop_shared_memory(parameters: Parameters) -> Parameters:
+    """A tensor's parameters without those of shared memory."""
     return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
 
 
-def wire_array(value: Any) -> Array:
+def to_wire_array(value: Any) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
@@ -104,37 +103,37 @@ def _to_bytes(element: object) -> bytes:
         return element.encode()
     if isinstance(element, (bytes, bytearray, memoryview)):
         return bytes(element)
-    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {shown(element)}")
+    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}")
 
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
-    return to_shape(np.fromiter(elements, object, len(elements)), shape)  # which takes two thirds of the time of filling an empty array
+    return to_shape(np.fromiter(elements, object, len(elements)), shape)  # takes two thirds of the time of filling an empty array
 
 
 def to_shape(array: Array, shape: tuple[int, ...]) -> Array:
-    """A flat array in a shape. A small one is not made a view of another, which would take more memory than its elements."""
+    """Give a flat array a shape. A small one is copied: a view would keep another array, which takes more memory than its elements."""
     if len(shape) == 1:
         return array
     return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else ndarray(shape, array.dtype, array.tobytes())
 
 
-def plain(text: str) -> str:
-    """A string as JSON and gRPC take it: of no subclass, such as numpy's own."""
+def to_plain(text: str) -> str:
+    """A string of `str` itself, as JSON and gRPC need it, not of a subclass such as numpy's."""
     text.encode()
     return str.__str__(text)
 
 
-def plain_name(name: str, where: object) -> str:
-    """A name that is given at registration, as `plain`."""
+def to_plain_name(name: str, where: object) -> str:
+    """`to_plain` for a name that is given at registration."""
     try:
-        return plain(name)
+        return to_plain(name)
     except UnicodeEncodeError:
         raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
 
 
 def size_of(tensors: Iterable[Tensor]) -> int:
-    """How many bytes tensors have. Elements of BYTES are not looked at if there are many: then they are long for an event loop anyway."""
+    """How many bytes tensors have. Many elements of BYTES are not measured: they are too much for an event loop anyway."""
     size = 0
     for tensor in tensors:
         array = tensor.array
@@ -144,15 +143,15 @@ def size_of(tensors: Iterable[Tensor]) -> int:
     return size
 
 
-def read_only(array: Array) -> None:
-    """Let nobody write to an array, nor to what it is a view of."""
+def make_read_only(array: Array) -> None:
+    """Make an array read-only, and the arrays of which it is a view."""
     part: Any = array
     while isinstance(part, ndarray):
         part.setflags(write=False)
         part = part.base
 
 
-class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that holds it: of 100,000 the collector would see to each
+class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and there may be 100,000
     """A named array, as it came in a request or goes out in a response.
 
     Args:
@@ -174,7 +173,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
     def __post_init__(self) -> None:
         array = self.array
         if type(array) is not ndarray or array.dtype not in NUMBERS:
-            self.array = wire_array(array)
+            self.array = to_wire_array(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -187,8 +186,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # which holds nothing that ho
         return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
-def known_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an array that needs no check, such as the array of another tensor: `Tensor` would look at each BYTES element."""
+def make_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
+    """A tensor of an array that needs no check, such as another tensor's: `Tensor` would check each BYTES element."""
     tensor = Tensor(name, _NO_NUMBERS, parameters)
     tensor.array = array
     return tensor
@@ -237,7 +236,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
         Specification: Inference Request JSON Object, Binary Tensor Data Extension.
         """
-        from .._rest.body import to_http  # a convenience: what is below knows no wire form
+        from .._rest.body import to_http  # a convenience: this module knows no wire format
 
         return to_http(self, binary=binary)
 

@@ -1,1 +1,1 @@
-"""The REST form of requests and responses: their JSON documents, and the bytes behind them. Knows no URLs, statuses or models."""
+"""REST bodies of requests and responses: JSON documents, and the bytes after them. Knows no URLs, statuses or models."""

@@ -14,9 +14,9 @@ from .._json import documents
 from .._json.data import from_json, to_json
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
-from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, shown
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import count, from_raw, view_raw
+from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -24,10 +24,10 @@ from .._protocol.tensors import (
     Lend,
     Tensor,
     check_supported,
-    known_tensor,
+    drop_shared_memory,
     lend_nothing,
+    make_tensor,
     object_array,
-    own_parameters,
 )
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
@@ -35,7 +35,7 @@ HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 _encode: Final = msgspec.json.Encoder().encode
 
 _FEW: Final = 2**12
-"""Bytes of a body up to which parts of it are copied in less time than views of them are made."""
+"""Up to so many bytes of a body, copying its parts takes less time than making views of them."""
 
 _NULL_LENGTH: Final = len(b"null")
 
@@ -62,10 +62,10 @@ def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) 
     dtype = dtype_of(datatype)
     try:
         deduced = _deduce_shape(shape, len(body), dtype)
-        # the only element of BYTES is the body itself, without the length that frames each of several
-        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_raw(body, dtype, deduced)
+        # the body is the only element of BYTES, without a length in front
+        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_bytes(body, dtype, deduced)
     except InvalidRequest as error:
-        raise InvalidRequest(f"raw binary request for input {shown(name)}: {error}") from None
+        raise InvalidRequest(f"raw binary request for input {show(name)}: {error}") from None
     return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
 
 
@@ -101,7 +101,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
             if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
-                tensor.array = tensor.array.copy()  # only what views the body is no one's to change
+                tensor.array = tensor.array.copy()  # only views of the body stay read-only
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     parameters = _drop_nulls(document.parameters)
@@ -122,13 +122,13 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
 
 
 def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: Buffer | None, lend: Lend) -> list[Tensor]:
-    """Tensors of a body. Each binary one takes its bytes from the front of what is left of the binary data."""
+    """Decode the tensors of a body. Each binary one takes the next bytes of the binary data."""
     tensors: list[Tensor] = []
     position = 0
     for item in items:
         try:
             dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
-            make = known_tensor if dtype.hasobject else Tensor
+            make = make_tensor if dtype.hasobject else Tensor
             is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
             if "binary_data_size" in parameters:
                 if not is_absent:
@@ -136,18 +136,18 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: B
                 content = _take(binary, position, parameters["binary_data_size"])
                 position += len(content)
                 parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
-                array = from_raw(content, dtype, item.shape)
+                array = from_bytes(content, dtype, item.shape)
             elif not is_absent:
                 array = from_json(data, dtype, item.shape)
             elif REGION in parameters:
-                array = from_raw(lend(parameters), dtype, item.shape)
-                parameters = own_parameters(parameters)
+                array = from_bytes(lend(parameters), dtype, item.shape)
+                parameters = drop_shared_memory(parameters)
             else:
                 check_supported(parameters, "it")
                 raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
             tensors.append(make(item.name, array, parameters))
         except InvalidRequest as error:
-            raise InvalidRequest(f"{field}[{len(tensors)}] ({shown(item.name)}): {error}") from None
+            raise InvalidRequest(f"{field}[{len(tensors)}] ({show(item.name)}): {error}") from None
     left = 0 if binary is None else len(binary) - position
     if left:
         raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
@@ -157,7 +157,7 @@ def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: B
 def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
     """The next bytes of the binary data."""
     if type(size) is not int or size < 0:
-        raise InvalidRequest(f"parameters.binary_data_size is {shown(size)}: expected a non-negative integer")
+        raise InvalidRequest(f"parameters.binary_data_size is {show(size)}: expected a non-negative integer")
     if binary is None:
         if size:
             raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
@@ -171,7 +171,7 @@ def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
 def _check_flag(parameters: Parameters, name: str, place: str) -> None:
     value = parameters.get(name, False)
     if not isinstance(value, bool):
-        raise InvalidRequest(f"{place}.{name} is {shown(value)}: expected true or false")
+        raise InvalidRequest(f"{place}.{name} is {show(value)}: expected true or false")
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
@@ -204,14 +204,14 @@ def _encode_tensors(
         data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
         is_binary = asked.get(name, every)
         if is_binary:
-            content = view_raw(array)
+            content = view_bytes(array)
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         elif is_binary is not None:
             try:
                 data = msgspec.Raw(to_json(array))
             except InvalidRequest as error:
-                raise InvalidRequest(f"{what} {shown(name)}: {error}: {remedy}") from None
+                raise InvalidRequest(f"{what} {show(name)}: {error}: {remedy}") from None
         datatype = name_of(array.dtype) or tensor.datatype
         written.append(schemas.ResponseOutput(name, array.shape, datatype, parameters, data))
     return written, binary

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidResponse, shown
+from .._protocol.errors import ErrorResponse, InvalidResponse, show
 from .._protocol.tensors import Headers, InferenceResponse
 from .body import HEADER_LENGTH, decode_response
 
@@ -32,7 +32,7 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
         raise ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
     lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]
     if len(lengths) > 1 or (lengths and not _DECIMAL.fullmatch(lengths[0])):
-        raise InvalidResponse(f"the header {HEADER_LENGTH} is {shown(', '.join(lengths))}: expected a plain decimal number of bytes")
+        raise InvalidResponse(f"the header {HEADER_LENGTH} is {show(', '.join(lengths))}: expected a plain decimal number of bytes")
     try:
         return decode_response(body, int(lengths[0]) if lengths else None)
     except ErrorResponse as error:

@@ -1,6 +1,6 @@
 """The flat JSON objects of Triton's generate extension <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-A request is one object: members that are named after inputs are tensors, `id` is the identifier, and what is left are parameters. A
+A request is one object: members that are named after inputs are tensors, `id` is the identifier, and all others are parameters. A
 response is one too, in which a tensor of one element is a scalar and any other a flat list: its shape is lost.
 
 Specification: Triton's Generate Extension.
@@ -20,7 +20,7 @@ from .._json import flat
 from .._json.data import from_json, to_json
 from .._json.text import ONLY_FLOATS
 from .._protocol.datatypes import Array, Buffer, dtype_of
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -32,10 +32,10 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 _OBJECTS: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*[{\]]")
 
 _DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES", "bool": "BOOL", "int": "INT64", "float": "FP64"})
-"""The datatype of an input that is not declared, by what stands in the JSON."""
+"""The datatype of an input that is not declared, by the kind of its JSON."""
 
 _NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
-"""What a value that is no scalar is called, by its first character."""
+"""What errors call a value that is no scalar, by its first character."""
 
 _decode_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -56,7 +56,7 @@ def read_object(text: bytes) -> dict[str, msgspec.Raw]:
 
 
 def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[str]) -> bool:
-    """Whether an object is a whole inference request, as MLServer's clients send it to the same place: its `inputs` are objects."""
+    """True if an object is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
     return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
 
 
@@ -66,7 +66,7 @@ def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, De
     request_id = _read_id(members.pop("id")) if "id" in members else None
     for name, value in _read_parameters(members.pop("parameters", None)).items():
         if name in members and (name in declared or name in named):
-            raise InvalidRequest(f"input {shown(name)} is there twice: in the object itself and in its parameters")
+            raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
@@ -76,10 +76,10 @@ def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, De
         what = _name_no_scalar(value)
         if what is not None:
             raise InvalidRequest(
-                f"parameter {shown(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
-                f"input {shown(name)}"
+                f"parameter {show(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
+                f"input {show(name)}"
             )
-        made.parameters[name] = _read_scalar(f"parameter {shown(name)}", value)
+        made.parameters[name] = _read_scalar(f"parameter {show(name)}", value)
     return made
 
 
@@ -99,11 +99,11 @@ def _read_id(text: msgspec.Raw) -> str | None:
     value = None if what else _read_scalar("id", text)
     if isinstance(value, str):
         return value
-    raise InvalidRequest(f"id is {what or shown(value)}: expected a string")
+    raise InvalidRequest(f"id is {what or show(value)}: expected a string")
 
 
 def _name_no_scalar(text: Buffer) -> str | None:
-    """What a value that is no scalar is called; None for a scalar. Such a value is not decoded, as it may be long."""
+    """What errors call a value that is no scalar; None for a scalar. Such a value is not decoded, as it may be long."""
     return _NO_SCALAR.get(memoryview(text)[0])
 
 
@@ -119,7 +119,7 @@ def _read_scalar(what: str, text: msgspec.Raw) -> str | int | float | bool:
 
 def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
-    here, what, shape = f"input {shown(name)}", _name_no_scalar(text), flat.shape_of(text)
+    here, what, shape = f"input {show(name)}", _name_no_scalar(text), flat.shape_of(text)
     if what not in (None, "a list"):
         raise InvalidRequest(f"{here} is {what}: expected a scalar or a list, or leave it out")
     if shape is None:
@@ -132,7 +132,7 @@ def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
     else:
         datatype = spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-            shape = _deduce(here, shape[0], spec.shape)
+            shape = _deduce_shape(here, shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
             raise InvalidRequest(f"{here} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
     try:
@@ -141,8 +141,8 @@ def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
         raise InvalidRequest(f"{here}: {error}") from None
 
 
-def _deduce(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of so many elements: the innermost dimension of any size takes what the fixed ones leave, and any other is 1."""
+def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
@@ -155,7 +155,7 @@ def _deduce(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, .
 
 
 def encode_head(response: InferenceResponse) -> bytes:
-    """What all responses of one request begin with: its identifier, and the model."""
+    """Encode what all responses of one request begin with: its identifier, and the model."""
     head = b'{"model_name":%b' % _encode(response.model_name)
     if response.id is not None:
         head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
@@ -171,7 +171,7 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
         try:
             text = to_json(tensor.array)
         except InvalidRequest as error:
-            raise InvalidRequest(f"output {shown(tensor.name)}: {error}: use infer, with binary data") from None
+            raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
         parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text))
     parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
     return b",".join(parts) + b"}"
@@ -182,5 +182,5 @@ def _check_names(response: InferenceResponse) -> None:
     for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
         for name in members:
             if name in names:
-                raise InvalidRequest(f"the {what} {shown(name)} has the name of another member: use infer or infer_stream")
+                raise InvalidRequest(f"the {what} {show(name)} has the name of another member: use infer or infer_stream")
             names.add(name)

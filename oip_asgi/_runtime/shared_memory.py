@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from .._protocol.body import allocate_aligned
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, shown
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, show
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""
@@ -68,14 +68,14 @@ class SharedMemory:
             # links are not followed, and nothing waits for the other end of a pipe
             descriptor = os.open(_FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            raise InvalidRequest(f"there is no shared memory {shown(key)}: create it first") from None
+            raise InvalidRequest(f"there is no shared memory {show(key)}: create it first") from None
         except OSError as error:
-            raise Forbidden(f"the shared memory {shown(key)} cannot be opened for reading and writing: {error.strerror}") from None
+            raise Forbidden(f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}") from None
         segment = Segment(descriptor)
         about = os.fstat(descriptor)
         # a second name in the same folder would be a way around `allow`
         if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
-            raise Forbidden(f"{shown(key)} is no shared memory of one name")
+            raise Forbidden(f"{show(key)} is no shared memory of one name")
         return segment
 
 

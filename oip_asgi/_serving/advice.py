@@ -16,7 +16,7 @@ import msgspec
 
 from .._codecs.pandas import is_frame
 from .._models.model import Model
-from .._protocol.errors import InferenceError, InvalidRequest, error_text, listed, shown
+from .._protocol.errors import InferenceError, InvalidRequest, error_text, list_names, show
 
 _OF_HOSTS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
     {
@@ -85,13 +85,13 @@ def missing_column(error: BaseException, model: Model, names: Sequence[str] | No
     if not isinstance(asked, str) or not columns.issuperset(names) or asked in columns:
         return None
     several = _MISSING.search(asked)
-    missing = shown(asked) if several is None else _cut(several[1] or several[2])
-    there = listed(names) or "no inputs"
+    missing = show(asked) if several is None else _cut(several[1] or several[2])
+    there = list_names(names) or "no inputs"
     return InvalidRequest(f"{model} needs the column {missing}, which the request does not have: its inputs are {there}")
 
 
 def _cut(text: str) -> str:
-    return shown(text)[1:-1].replace("\\n", " ").replace("\\'", "'")
+    return show(text)[1:-1].replace("\\n", " ").replace("\\'", "'")
 
 
 def _asked_frame(error: BaseException) -> Any:

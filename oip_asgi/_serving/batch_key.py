@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from .._codecs.column_reading import are_for_nanoseconds
-from .._codecs.datetime import points_of
+from .._codecs.datetime import read_uniform_points
 from .._codecs.pandas import PandasCodec
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
@@ -64,7 +64,7 @@ def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
     if content_type == "datetime":
         # a column of dates has one unit, which follows from their form and their years, and an offset from UTC for all of them or for none
         elements = array.ravel().tolist() if array.dtype.hasobject else []
-        found = points_of(elements) if elements else None
+        found = read_uniform_points(elements) if elements else None
         if found is None:
             return None
         kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])

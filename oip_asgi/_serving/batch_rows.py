@@ -17,8 +17,8 @@ from .._codecs.pandas import is_frame, is_series
 from .._models.annotations import Outputs
 from .._models.results import to_response
 from .._protocol.datatypes import Array
-from .._protocol.errors import ModelFault, shown
-from .._protocol.tensors import InferenceResponse, Tensor, known_tensor
+from .._protocol.errors import ModelFault, show
+from .._protocol.tensors import InferenceResponse, Tensor, make_tensor
 
 
 def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
@@ -27,7 +27,7 @@ def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[s
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
         array.flags.writeable = writable
-        tensors[name] = (known_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
+        tensors[name] = (make_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
     return tensors
 
 
@@ -87,4 +87,4 @@ def check_rows(name: str, shape: tuple[int, ...], rows: int) -> None:
     """Check that an output has a row for each of the inputs."""
     if not shape or shape[0] != rows:
         has = f"{shape[0]} rows" if shape else "no rows"
-        raise ModelFault(f"output {shown(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
+        raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")

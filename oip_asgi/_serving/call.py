@@ -18,7 +18,7 @@ from .._models.model import Model
 from .._models.results import select, to_response
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
-from .._protocol.errors import InferenceError, shown
+from .._protocol.errors import InferenceError, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceResponse, size_of
@@ -266,7 +266,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if isinstance(error, DeadlinePassed) and error.__cause__ is not None:
             error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
-            cause, request_id = error.__cause__ or error, shown(self.timings.id)
+            cause, request_id = error.__cause__ or error, show(self.timings.id)
             text = "%s failed on the request with id %s, after its timeout"
             log_raised(logging.ERROR, cause, text, self.model, request_id, extra=self.log_fields())
 

@@ -18,7 +18,7 @@ from .._models.model import Model
 from .._models.options import NO_TIMEOUT
 from .._models.results import check_asked
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InvalidRequest, shown
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
     CLASSIFICATION,
@@ -29,7 +29,7 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     lend_nothing,
-    read_only,
+    make_read_only,
 )
 from .delivery import delivery_of
 from .engine import Engine
@@ -99,14 +99,14 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
     is_writable = model.options.writable
     for tensor in request.inputs:
         if tensor.parameters:
-            where = f"input {shown(tensor.name)}"
+            where = f"input {show(tensor.name)}"
             if regions.parameters:
                 check_data_is_sent(tensor.parameters, where)
             _check_parameters(tensor.parameters, where, codecs)
         if is_writable:
             tensor.array = tensor.array.copy()
         elif tensor.array.flags.writeable:
-            read_only(tensor.array)
+            make_read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
     content_types, deliver = _NOT_ASKED, None
     if request.outputs:
@@ -122,7 +122,7 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
     else:
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
-        content_type = binding.content_type_of_tensors(content_type)
+        content_type = binding.find_tensor_content_type(content_type)
     return Decoded(model, form, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
 
 
@@ -133,7 +133,7 @@ def _lend_later(_: Parameters) -> Buffer:
 def _seconds_of(timeout: object) -> float:
     """The request's own timeout, which is in microseconds. 0 means none."""
     if type(timeout) is not int or timeout < 0:
-        raise InvalidRequest(f"parameters.timeout is {shown(timeout)}: expected an integer, 0 or more, in microseconds")
+        raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
     return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
@@ -143,7 +143,7 @@ def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: 
     is_plain = True
     for output in outputs:
         if output.parameters:
-            _check_parameters(output.parameters, f"requested output {shown(output.name)}", codecs, supported)
+            _check_parameters(output.parameters, f"requested output {show(output.name)}", codecs, supported)
             if "content_type" in output.parameters:
                 content_types[output.name] = str(output.parameters["content_type"])
             is_plain = is_plain and output.parameters.keys().isdisjoint(ELSEWHERE)

@@ -100,7 +100,7 @@ class Engine:
 
     def model_metadata(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
-        return model_metadata(model, self.models.versions(model.name))
+        return model_metadata(model, self.models.list_versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
         """Whether every model is ready that was not unloaded on purpose, and one is registered."""

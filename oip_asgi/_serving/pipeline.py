@@ -16,7 +16,7 @@ from .._models.limiter import Slot
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
-from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, shown
+from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
@@ -238,7 +238,7 @@ def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
 
 
 def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    fields, request_id = call.log_fields(), shown(call.timings.id)
+    fields, request_id = call.log_fields(), show(call.timings.id)
     _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
     if raised is not None:
         call.log_late(raised)
@@ -252,14 +252,14 @@ def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> Infer
         return told
     missing = missing_column(error, model, _columns_of(call.decoded))
     if missing is not None:
-        _logger.warning("the request with id %s: %s", shown(call.timings.id), missing, extra=call.log_fields())
+        _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
         fields, advice = call.log_fields(), hint(error, model)
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, shown(call.timings.id), advice, extra=fields)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), advice, extra=fields)
     overriding = _overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
-        return InvalidRequest(f"{model} failed with the content_type {shown(overriding)}, which is not what it declares: leave it out")
+        return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
     return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
 
 
@@ -275,7 +275,7 @@ def _overriding(call: Call[Any]) -> str | None:
     """The request's content type that made of the inputs of a declared model what is not declared, or None."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
-        return declared.overridden_by(decoded.tensors, decoded.content_type)
+        return declared.find_override(decoded.tensors, decoded.content_type)
     return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
 
 

@@ -18,15 +18,15 @@ from .._codecs.base import AnyInputCodec
 from .._codecs.column_writing import column_to_tensor
 from .._codecs.pandas import is_frame, is_series
 from .._codecs.registry import Codecs
-from .._codecs.torch import without_torch
+from .._codecs.torch import replace_torch
 from .._models.model import Model
 from .._models.specs import TensorSpec
 from .._protocol.datatypes import NUMBERS, Array, Buffer, cast, integer_array
 from .._protocol.effects import Steps
-from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, shown
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, make_tensor, to_plain, to_wire_array
 from .copy_rule import SMALL
 from .engine import Engine
 from .faults import own_fault
@@ -87,12 +87,12 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         elif isinstance(self.inputs, Mapping):
             for name, value in self.inputs.items():
                 if not isinstance(name, str):
-                    raise InvalidRequest(f"an input is called {shown(name)}: expected a string")
+                    raise InvalidRequest(f"an input is called {show(name)}: expected a string")
                 if is_frame(value):
-                    raise InvalidRequest(f"input {shown(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
-                inputs.append(_own(_tensor(plain(name), value, specs.get(name), self.codecs)))
+                    raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
+                inputs.append(_own(_tensor(to_plain(name), value, specs.get(name), self.codecs)))
         else:
-            raise InvalidRequest(f"the inputs are {shown(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
+            raise InvalidRequest(f"the inputs are {show(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, parameters, outputs)
 
@@ -137,7 +137,7 @@ def _size(value: object) -> int:
 def _checked(parameters: Mapping[str, Any]) -> Parameters:
     for name, value in parameters.items():
         if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
-            raise InvalidRequest(f"the request has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
+            raise InvalidRequest(f"the request has the parameter {show(name)} = {show(value)}: expected a str, int, float or bool")
     return dict(parameters)
 
 
@@ -145,15 +145,15 @@ def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> T
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
-    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
+        return _encoded(f"input {show(name)}", lambda: column_to_tensor(name, value))
+    value = _encoded(f"input {show(name)}", lambda: replace_torch(value))
     codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
     if codec is not None:
-        return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))
-    array = _encoded(f"input {shown(name)}", lambda: _array(value))
+        return _encoded(f"input {show(name)}", lambda: codec.encode_input(name, value))
+    array = _encoded(f"input {show(name)}", lambda: _array(value))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _as_declared(name, array, spec)
-    return known_tensor(name, array, {})
+    return make_tensor(name, array, {})
 
 
 def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
@@ -163,7 +163,7 @@ def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec
 
 
 def _array(value: Any) -> Array:
-    array = wire_array(as_array(value))
+    array = to_wire_array(as_array(value))
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 
@@ -173,11 +173,11 @@ def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
     if array.size == 0:
         return array.astype(dtype)
     if dtype.kind in "iu" and kind in "iu":
-        return integer_array(array.ravel().tolist(), dtype, f"input {shown(name)}").reshape(array.shape)
+        return integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
     if spec.datatype in ("FP16", "BF16", "FP32", "FP64") and kind in "iuf":
         converted = cast(array, dtype)
         if np.any(np.isinf(converted) & ~np.isinf(array)):
-            raise InvalidRequest(f"input {shown(name)} has values that are out of range for {spec.datatype}")
+            raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
         return converted
     return array
 
@@ -194,7 +194,7 @@ def _own(tensor: Tensor) -> Tensor:
     try:
         count(tensor.array.shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"input {shown(tensor.name)}: {error}") from None
+        raise InvalidRequest(f"input {show(tensor.name)}: {error}") from None
     array = tensor.array.view()
     array.flags.writeable = False
-    return known_tensor(tensor.name, array, tensor.parameters)
+    return make_tensor(tensor.name, array, tensor.parameters)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from .._models.model import Model
 from .._models.statistics import Moments, Outcome, Record, Statistics, record_of
 from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
-from .._protocol.log import escaped, log_fields
+from .._protocol.log import escape, log_fields
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -62,11 +62,11 @@ def record_end(model: Model, request: Moments | None, span: Span | None, ended: 
         if _logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
-            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escaped(error_text(error)), extra=fields)
+            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error)), extra=fields)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
     """Note a request for a model that nobody knows, in the numbers of all such requests: its name is the client's."""
     statistics.record("invalid", None, 0.0)
     if _logger.isEnabledFor(logging.DEBUG):
-        _logger.debug("a request was refused with %d: %s", error.status, escaped(error_text(error)), extra=log_fields("", None, None, 0.0))
+        _logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))

@@ -30,7 +30,7 @@ from .._protocol.effects import (
     Stopped,
     Wait,
 )
-from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, shown
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
@@ -356,7 +356,7 @@ class _Pulled(Generic[T]):
             self._log_closing(error)
 
     def _log_closing(self, error: Exception) -> None:
-        call, request_id = self._call, shown(self._call.timings.id)
+        call, request_id = self._call, show(self._call.timings.id)
         log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, request_id)
 
     def give_up(self) -> None:
@@ -373,5 +373,5 @@ class _Pulled(Generic[T]):
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
         seconds = call.model.stream_timeout
-        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, shown(call.timings.id))
+        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, show(call.timings.id))
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

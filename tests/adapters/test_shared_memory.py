@@ -18,7 +18,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, RequestOutput, SharedMemory, Tensor, TensorSpec
 from tests.support.asking import error
-from tests.support.inside.values import Array, to_raw
+from tests.support.inside.values import Array, to_bytes
 from tests.support.talk import block_until
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi
 
@@ -130,7 +130,7 @@ def test_tensors_in_both_directions(server: InferenceServer, segments: Segments,
 
 
 def test_bytes_and_datatypes_of_all_sizes(server: InferenceServer, segments: Segments) -> None:
-    words = to_raw(np.array([b"a", b"", b"long" * 9], object))
+    words = to_bytes(np.array([b"a", b"", b"long" * 9], object))
     block = segments.make("in", words)
     register(server, "in", segments.key("in"))
     answer = post(server, "/models/echo/infer", asked("BYTES", [3], shared("in", len(words))))

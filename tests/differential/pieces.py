@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.inside import read_in_pieces
 from tests.support.inside.rest import flat, from_json
-from tests.support.inside.values import DTYPES, Array, InvalidRequest, to_raw
+from tests.support.inside.values import DTYPES, Array, InvalidRequest, to_bytes
 
 NUMBERS = ("0", "1", "-1", "127", "128", "255", "256", "1.0", "2.5", "1e3", "1E-3", "1e300", "-0", "2.4703282292062327208e-324")
 ODD = ("null", "true", "NaN", "-Infinity", '"NaN"', '"a"', '"],["', '"\\""', '"\\u00e9"', '"\\\\"', '"é"', "[", "]", "{}", "01", "")
@@ -56,7 +56,7 @@ def read(text: bytes, dtype: Any, shape: tuple[int, ...], chunk: int) -> bytes |
     if array.dtype.kind in "fV":
         array = array.astype(np.float64)
         array[np.isnan(array)] = np.nan
-    return to_raw(array)
+    return to_bytes(array)
 
 
 def compare(random: Random) -> None:

@@ -20,7 +20,7 @@ from oip_asgi import InferenceError, InferenceResponse, InferenceServer, TensorS
 from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response, read_in_pieces
 from tests.support.inside.grpc import bytes_head, split
 from tests.support.inside.rest import from_json, to_json
-from tests.support.inside.values import DTYPES, Array, Body, Coding, coding_of, from_raw, to_raw
+from tests.support.inside.values import DTYPES, Array, Body, Coding, from_bytes, read_coding, to_bytes
 from tests.table.rows import rows
 
 SECONDS: Final = 1.0
@@ -94,7 +94,7 @@ def assert_same(array: Array, other: Array) -> None:
         is_nan = np.isnan(array)
         assert np.array_equal(is_nan, np.isnan(other))
         array, other = np.where(is_nan, 0, array), np.where(is_nan, 0, other)
-    assert to_raw(array) == to_raw(other)
+    assert to_bytes(array) == to_bytes(other)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -203,7 +203,7 @@ def _float(element: Any, dtype: Any) -> Any:
 def raw(data: bytes) -> None:
     """Binary data, and the way back."""
     dtype, shape, text = _tensor(data)
-    assert to_raw(from_raw(text, dtype, shape)) == text
+    assert to_bytes(from_bytes(text, dtype, shape)) == text
 
 
 def coding(data: bytes) -> None:
@@ -217,7 +217,7 @@ def coding(data: bytes) -> None:
             body.finish()
         except InferenceError:
             continue
-    coding_of(data.decode("latin-1"))
+    read_coding(data.decode("latin-1"))
 
 
 def message(data: bytes) -> None:

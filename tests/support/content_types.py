@@ -187,7 +187,7 @@ def make_server(seen: list[Any]) -> InferenceServer:
     return server
 
 
-def known_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
+def make_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
     array = np.empty(len(elements), object)
     array[:] = list(elements)
     return Tensor(name, array, parameters)
@@ -195,7 +195,7 @@ def known_tensor(name: str, elements: Sequence[bytes], **parameters: Any) -> Ten
 
 def bytes_column(name: str, elements: Sequence[bytes], **parameters: Any) -> Tensor:
     """As MLServer's clients write lists."""
-    return Tensor(name, known_tensor(name, elements).array.reshape(-1, 1), parameters)
+    return Tensor(name, make_tensor(name, elements).array.reshape(-1, 1), parameters)
 
 
 def request_of(*tensors: Tensor, outputs: Sequence[RequestOutput] = (), **parameters: Any) -> InferenceRequest:
@@ -218,12 +218,12 @@ def response_of(answer: Answer) -> InferenceResponse:
 
 PEOPLE = pd.DataFrame({"First Name": ["Joanne", "Michael"], "Age": [34, 22]})
 NOON = datetime(2022, 1, 11, 11)
-NAMES = known_tensor("x", [b"Joanne", b"Micha\xc3\xabl"])
-BASE64 = known_tensor("x", [b"YQ==", b"/w=="], content_type="base64")
+NAMES = make_tensor("x", [b"Joanne", b"Micha\xc3\xabl"])
+BASE64 = make_tensor("x", [b"YQ==", b"/w=="], content_type="base64")
 FLOATS = Tensor("x", np.array([1.5, 2.5]))
 ONE = Tensor("y", np.array([1]))
-DATED = known_tensor("x", [b"2022-01-11T11:00:00"], content_type="datetime")
-COLOURS = known_tensor("x", [b"#ff0001"], content_type="colour")
+DATED = make_tensor("x", [b"2022-01-11T11:00:00"], content_type="datetime")
+COLOURS = make_tensor("x", [b"#ff0001"], content_type="colour")
 RED = [Colour(255, 0, 1)]
 
 

@@ -21,7 +21,7 @@ from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import SERVINGS, Client, made
 from tests.support.inside.grpc import TYPED
 from tests.support.inside.rest import from_json
-from tests.support.inside.values import dtype_of, from_raw, to_raw
+from tests.support.inside.values import dtype_of, from_bytes, to_bytes
 from tests.support.ways import Answer, Request, over_asgi
 from tests.table.body_rows import limit_rows, raw_request_rows
 from tests.table.json_rows import document_rows
@@ -152,7 +152,7 @@ def as_raw(item: Any) -> bytes:
     """FP16 and BF16, which have no typed contents."""
     text = re.sub('(?<!")(NaN|-?Infinity)(?!")', r'"\1"', json.dumps(item["data"]))
     try:
-        return to_raw(from_json(text.encode(), dtype_of(item["datatype"]), tuple(item["shape"])))
+        return to_bytes(from_json(text.encode(), dtype_of(item["datatype"]), tuple(item["shape"])))
     except InferenceError as error:
         raise ValueError("speaks of JSON's elements") from error
 
@@ -235,9 +235,9 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
         if size is None:
             wanted = from_json(json.dumps(described["data"]).encode(), dtype, shape)
         else:
-            wanted, data = from_raw(data[:size], dtype, shape), data[size:]
+            wanted, data = from_bytes(data[:size], dtype, shape), data[size:]
         comparable = "f8" if output.datatype in ("FP16", "BF16") else dtype
-        received = from_raw(raw, dtype, shape)
+        received = from_bytes(raw, dtype, shape)
         np.testing.assert_array_equal(received.astype(comparable), wanted.astype(comparable))
 
 

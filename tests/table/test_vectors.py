@@ -10,7 +10,7 @@ import pytest
 from oip_asgi import Tensor, TensorSpec
 from tests.support.inside import decode_request
 from tests.support.inside.rest import from_json, to_json
-from tests.support.inside.values import DTYPES, Array, InvalidRequest, dtype_of, from_raw, to_raw
+from tests.support.inside.values import DTYPES, Array, InvalidRequest, dtype_of, from_bytes, to_bytes
 from tests.table.vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -40,12 +40,12 @@ def test_every_datatype_has_a_vector() -> None:
 
 @vectors
 def test_raw_bytes_become_the_array(vector: Vector) -> None:
-    assert_same(from_raw(vector.raw_bytes, dtype_of(vector.datatype), vector.shape), vector)
+    assert_same(from_bytes(vector.raw_bytes, dtype_of(vector.datatype), vector.shape), vector)
 
 
 @vectors
 def test_the_array_becomes_raw_bytes(vector: Vector) -> None:
-    assert to_raw(expected(vector)) == vector.raw_bytes
+    assert to_bytes(expected(vector)) == vector.raw_bytes
 
 
 @pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)], ids=str)
@@ -61,7 +61,7 @@ def test_the_array_becomes_json(vector: Vector) -> None:
 @vectors
 def test_a_strided_array_leaves_as_its_elements_in_row_major_order(vector: Vector) -> None:
     array = np.repeat(expected(vector).reshape(1, -1), 2, axis=0).T[:, 0].reshape(vector.shape)
-    assert to_raw(array) == vector.raw_bytes
+    assert to_bytes(array) == vector.raw_bytes
     assert to_json(array).decode() == vector.written
 
 
@@ -73,9 +73,9 @@ def test_a_stray_element_nested_too_deep_for_python() -> None:
 
 @pytest.mark.parametrize(("datatype", "raw"), [("FP16", "017c"), ("BF16", "817f"), ("FP32", "0100807f"), ("FP64", "010000000000f07f")])
 def test_a_signalling_nan_is_null_and_stays_itself_in_binary(datatype: str, raw: str) -> None:
-    array = from_raw(bytes.fromhex(raw), dtype_of(datatype), (1,))
+    array = from_bytes(bytes.fromhex(raw), dtype_of(datatype), (1,))
     assert to_json(array) == b"[null]"
-    assert to_raw(array).hex() == raw
+    assert to_bytes(array).hex() == raw
 
 
 def test_what_is_no_json() -> None:

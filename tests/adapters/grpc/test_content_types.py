@@ -15,7 +15,7 @@ from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.inside.grpc import TYPED
-from tests.support.inside.values import dtype_of, from_raw, to_raw
+from tests.support.inside.values import dtype_of, from_bytes, to_bytes
 from tests.support.ways import over_asgi
 from tests.table.codec_vectors import VECTORS, Vector
 from tests.table.codec_vectors import assert_same as assert_same_value
@@ -53,7 +53,7 @@ def message_of(model: str, request: InferenceRequest, form: str) -> Any:
             item.contents.SetInParent()
             getattr(item.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
         else:
-            message.raw_input_contents.append(to_raw(tensor.array))
+            message.raw_input_contents.append(to_bytes(tensor.array))
     for output in request.outputs:
         fill_parameters(message.outputs.add(name=output.name).parameters, output.parameters)
     return message
@@ -62,7 +62,7 @@ def message_of(model: str, request: InferenceRequest, form: str) -> Any:
 def response_of(message: Any) -> InferenceResponse:
     """A message as a response."""
     outputs = [
-        Tensor(item.name, from_raw(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
+        Tensor(item.name, from_bytes(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
         for item, raw in zip(message.outputs, message.raw_output_contents, strict=True)
     ]
     return InferenceResponse(outputs, parameters_of(message))

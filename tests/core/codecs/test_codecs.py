@@ -237,15 +237,15 @@ def test_strings_come_back(values: list[str]) -> None:
 def test_texts_together_are_what_each_is_alone(texts: list[str]) -> None:
     elements = [text.encode() for text in texts]
     try:
-        alone = [PandasJSONCodec.decode_input(known_tensor(element))[0] for element in elements]
+        alone = [PandasJSONCodec.decode_input(make_tensor(element))[0] for element in elements]
     except InferenceError:
         with pytest.raises(InferenceError, match="which is not JSON"):
-            PandasJSONCodec.decode_input(known_tensor(*elements))
+            PandasJSONCodec.decode_input(make_tensor(*elements))
     else:
-        assert PandasJSONCodec.decode_input(known_tensor(*elements)) == alone
+        assert PandasJSONCodec.decode_input(make_tensor(*elements)) == alone
 
 
-def known_tensor(*elements: bytes, shape: tuple[int, ...] | None = None) -> Tensor:
+def make_tensor(*elements: bytes, shape: tuple[int, ...] | None = None) -> Tensor:
     array = np.empty(len(elements), object)
     array[:] = elements
     return Tensor("foo", array.reshape(shape or -1))
@@ -254,14 +254,14 @@ def known_tensor(*elements: bytes, shape: tuple[int, ...] | None = None) -> Tens
 @pytest.mark.parametrize(
     ("codec", "tensor", "message"),
     [
-        (StringCodec, known_tensor(b"a", b"\xff"), r"tensor 'foo': element 1 is b'\\xff', which is not UTF-8"),
+        (StringCodec, make_tensor(b"a", b"\xff"), r"tensor 'foo': element 1 is b'\\xff', which is not UTF-8"),
         (StringCodec, Tensor("foo", np.ones(2)), "tensor 'foo' has datatype FP64: expected BYTES for 'str'"),
-        (StringCodec, known_tensor(b"a", shape=(1, 1, 1)), r"tensor 'foo' has shape \[1, 1, 1\]: expected \[N\] or \[N, 1\]"),
-        (StringCodec, known_tensor(b"a", b"b", shape=(1, 2)), r"has shape \[1, 2\]"),
-        (Base64Codec, known_tensor(b"YQ==", b"YQ"), "element 1 is b'YQ', which is not base64"),
-        (Base64Codec, known_tensor(b"not base64!"), "element 0 is b'not base64!', which is not base64"),
-        (DatetimeCodec, known_tensor(b"2022-01-11", b"11/1/2022"), "element 1 is b'11/1/2022', which is not an ISO 8601 date and time"),
-        (DatetimeCodec, known_tensor(b"NaT"), "element 0 is b'NaT'"),
+        (StringCodec, make_tensor(b"a", shape=(1, 1, 1)), r"tensor 'foo' has shape \[1, 1, 1\]: expected \[N\] or \[N, 1\]"),
+        (StringCodec, make_tensor(b"a", b"b", shape=(1, 2)), r"has shape \[1, 2\]"),
+        (Base64Codec, make_tensor(b"YQ==", b"YQ"), "element 1 is b'YQ', which is not base64"),
+        (Base64Codec, make_tensor(b"not base64!"), "element 0 is b'not base64!', which is not base64"),
+        (DatetimeCodec, make_tensor(b"2022-01-11", b"11/1/2022"), "element 1 is b'11/1/2022', which is not an ISO 8601 date and time"),
+        (DatetimeCodec, make_tensor(b"NaT"), "element 0 is b'NaT'"),
     ],
 )
 def test_what_a_tensor_may_not_hold(codec: Any, tensor: Tensor, message: str) -> None:
@@ -289,7 +289,7 @@ def test_what_a_codec_does_not_encode(codec: Any, value: Any, error: type[Except
 
 
 def test_a_whole_that_is_not_one_tensor() -> None:
-    two = InferenceRequest([known_tensor(b"a"), known_tensor(b"b")])
+    two = InferenceRequest([make_tensor(b"a"), make_tensor(b"b")])
     with pytest.raises(InferenceError, match="'str' is for a request or response of one tensor, but there are 2"):
         StringRequestCodec.decode_request(two)
     with pytest.raises(InferenceError, match="there are 0"):

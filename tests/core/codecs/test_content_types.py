@@ -34,7 +34,7 @@ from tests.support.content_types import (
     bytes_column,
     described,
     http,
-    known_tensor,
+    make_tensor,
     request_of,
     response_of,
     send,
@@ -177,9 +177,9 @@ def test_results_by_their_return_annotation(server: InferenceServer) -> None:
     assert described(send(server, "strings", request_of(NAMES))) == [("output_0", [2], "str", ["Joanne", "Michaël"])]
     assert described(send(server, "datetimes", request_of(DATED))) == [("output_0", [1], "datetime", ["2022-01-11T11:00:00"])]
     assert described(send(server, "datetimes", request_of())) == [("output_0", [0], "datetime", [])]
-    assert described(send(server, "bytes", request_of(known_tensor("x", [b"YQ=="])))) == [("output_0", [1], None, ["YQ=="])]
-    assert described(send(server, "rest", request_of(known_tensor("y", [b"b"])))) == [("y", [1], "str", ["b"])]
-    assert described(send(server, "two", request_of(FLOATS, known_tensor("names", [b"b"])))) == [
+    assert described(send(server, "bytes", request_of(make_tensor("x", [b"YQ=="])))) == [("output_0", [1], None, ["YQ=="])]
+    assert described(send(server, "rest", request_of(make_tensor("y", [b"b"])))) == [("y", [1], "str", ["b"])]
+    assert described(send(server, "two", request_of(FLOATS, make_tensor("names", [b"b"])))) == [
         ("output_0", [2], None, [1.5, 2.5]),
         ("output_1", [1], "str", ["b"]),
     ]
@@ -286,7 +286,7 @@ def test_an_output_of_a_content_type_is_asked_for_with_another() -> None:
     """What the tensor stands for is written anew: bytes that went out as base64 are bytes again."""
     server = InferenceServer()
     server.register("bytes", lambda: InferenceResponse([Base64Codec.encode_output("y", [b"a"])]))
-    server.register("broken", lambda: InferenceResponse([known_tensor("y", [b"no base64"], content_type="base64")]))
+    server.register("broken", lambda: InferenceResponse([make_tensor("y", [b"no base64"], content_type="base64")]))
     request = request_of(outputs=[RequestOutput("y", {"content_type": "np"})])
     assert described(send(server, "bytes", request)) == [("y", [1, 1], "np", ["a"])]
     status, text = error(send(server, "broken", request))
@@ -383,7 +383,7 @@ def test_no_content_type_makes_a_declared_model_fail(datatype: str, of_request: 
     taken = 0
     for element in ELEMENTS[datatype]:
         for sent in ((2,), (2, 1)):
-            array = known_tensor("x", [element] * 2).array if datatype == "BYTES" else np.array([element] * 2)
+            array = make_tensor("x", [element] * 2).array if datatype == "BYTES" else np.array([element] * 2)
             request = request_of(Tensor("x", array.reshape(sent), {**parameters}))
             if of_request is not None:
                 request.parameters["content_type"] = of_request

@@ -25,7 +25,7 @@ from tests.support.content_types import (
     PairCodec,
     assert_same,
     described,
-    known_tensor,
+    make_tensor,
     request_of,
     send,
     with_type,
@@ -259,7 +259,7 @@ def test_the_one_declared_input_is_for_the_one_parameter_of_a_named_codec() -> N
 
     server = InferenceServer()
     server.register("m", look, inputs=[TensorSpec("paint", "BYTES", [-1])])
-    assert described(send(server, "m", request_of(known_tensor("paint", [b"#ff0001"])))) == [("output_0", [1], None, [1])]
+    assert described(send(server, "m", request_of(make_tensor("paint", [b"#ff0001"])))) == [("output_0", [1], None, [1])]
     assert seen == [RED]
     with pytest.raises(TypeError, match="'paint' is declared with datatype FP32, which cannot become what ColourCodec decodes"):
         server.register("numbers", look, inputs=[TensorSpec("paint", "FP32", [-1])])
@@ -343,7 +343,7 @@ def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: st
     server = InferenceServer(codecs=[Fragile])
     server.register("m", functions[model])
     outputs = [RequestOutput("output_0", {"content_type": "fragile"})] if model == "encoded" else []
-    x = known_tensor("x", [kind.encode()], **({} if model in ("whole", "encoded") else {"content_type": "fragile"}))
+    x = make_tensor("x", [kind.encode()], **({} if model in ("whole", "encoded") else {"content_type": "fragile"}))
     status, text = error(send(server, "m", request_of(x, outputs=outputs)))
     assert (status, "secret" in text) == (500, False)
     [record] = caplog.records

@@ -125,7 +125,7 @@ def test_dates_that_are_written_alike_are_what_they_are_alone(
         texts[row % len(texts)] = text[:column] + other + text[column + 1 :]
     at_once = decoded(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datetime_module, "points_of", lambda elements: None)
+        patch.setattr(datetime_module, "read_uniform_points", lambda elements: None)
         one_by_one = decoded(texts)
     if isinstance(one_by_one, str):
         assert at_once == one_by_one

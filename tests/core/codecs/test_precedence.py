@@ -18,7 +18,7 @@ import pytest
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from oip_asgi.codecs import InputCodec, NumpyRequestCodec, RequestCodec
 from tests.support.asking import error
-from tests.support.content_types import assert_same, known_tensor, send
+from tests.support.content_types import assert_same, make_tensor, send
 
 ELEMENT: Final = b"20220111"
 
@@ -37,7 +37,7 @@ class OwnCodec(InputCodec[list[Own]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[Own], use_bytes: bool = True) -> Tensor:
-        return known_tensor(name, [own.text.encode() for own in payload], content_type=cls.content_type)
+        return make_tensor(name, [own.text.encode() for own in payload], content_type=cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Own]:
@@ -145,7 +145,7 @@ def ask_for(places: Said, annotation: Any = None, *, binary: bool = False) -> tu
     server = InferenceServer(codecs=[OwnCodec, WholeCodec])
     specs = [] if places.spec is None else [TensorSpec("x", "BYTES", [-1], content_type=places.spec)]
     server.register("m", model, inputs=specs, content_type=places.model)
-    tensor = known_tensor("x", [ELEMENT], **({} if places.tensor is None else {"content_type": places.tensor}))
+    tensor = make_tensor("x", [ELEMENT], **({} if places.tensor is None else {"content_type": places.tensor}))
     request = InferenceRequest([tensor], parameters={} if places.request is None else {"content_type": places.request})
     answer = send(server, "m", request, binary=binary)
     return answer, seen[0] if seen else None
@@ -200,7 +200,7 @@ def test_a_declared_column_is_for_the_frame_also_where_the_request_makes_it_one(
         return 1
 
     server.register("m", model)
-    x, y = known_tensor("x", [ELEMENT]), known_tensor("y", [ELEMENT])
+    x, y = make_tensor("x", [ELEMENT]), make_tensor("y", [ELEMENT])
     assert send(server, "m", InferenceRequest([x], parameters={"content_type": "pd"})).status == 200
     assert_same(seen[0], pd.DataFrame({"x": [datetime(2022, 1, 11)]}))
     assert error(send(server, "m", InferenceRequest([x, y], parameters={"content_type": "pd"})))[1] == "unknown input 'y': expected 'x'"
@@ -209,7 +209,7 @@ def test_a_declared_column_is_for_the_frame_also_where_the_request_makes_it_one(
 def test_several_declared_columns_cannot_be_one_tensor() -> None:
     server = InferenceServer()
     server.register("m", lambda df: 1, content_type="pd", inputs=[TensorSpec(name, "BYTES", [-1]) for name in "xy"])
-    request = InferenceRequest([known_tensor("x", [ELEMENT]), known_tensor("y", [ELEMENT])], parameters={"content_type": "np"})
+    request = InferenceRequest([make_tensor("x", [ELEMENT]), make_tensor("y", [ELEMENT])], parameters={"content_type": "np"})
     status, text = error(send(server, "m", request))
     assert (status, text.partition(",")[0]) == (400, "the request has the content_type 'np'")
 
@@ -224,7 +224,7 @@ def test_a_named_codec_is_no_parameter_without_annotation() -> None:
 
     server = InferenceServer()
     server.register("m", model)
-    request = InferenceRequest([known_tensor("x", [ELEMENT])], parameters={"content_type": "pd"})
+    request = InferenceRequest([make_tensor("x", [ELEMENT])], parameters={"content_type": "pd"})
     assert send(server, "m", request).status == 200
     assert seen == [[Own("20220111")]]
 

@@ -17,7 +17,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tenso
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc, trips_of_grpc
 from tests.support.inside.grpc import TYPED
-from tests.support.inside.values import DTYPES, dtype_of, to_raw
+from tests.support.inside.values import DTYPES, dtype_of, to_bytes
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 
@@ -188,7 +188,7 @@ def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatyp
     expected = TYPED.get(datatype)
     if contents == expected:
         element = np.array([ELEMENTS[contents]], dtype_of(datatype))
-        assert list(client.ask("ModelInfer", request).raw_output_contents) == [to_raw(element)]
+        assert list(client.ask("ModelInfer", request).raw_output_contents) == [to_bytes(element)]
     elif expected is None:
         text = f"inputs[0] ('x'): datatype {datatype} has no field in contents: send it as raw_input_contents"
         assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)

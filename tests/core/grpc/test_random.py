@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from oip_asgi import InferenceServer, Tensor
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
 from tests.support.inside.grpc import TYPED, bytes_head, split
-from tests.support.inside.values import DTYPES, Array, dtype_of, from_raw, object_array, to_raw
+from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 
 examples = settings(max_examples=150)
 
@@ -61,7 +61,7 @@ def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: 
     if padding:  # beyond the size from which on requests are split
         arrays = [*arrays, np.zeros(70_000, "u1")]
     inputs = [described(f"tensor {place}", array) for place, array in enumerate(arrays)]
-    raw = [to_raw(array) for array in arrays]
+    raw = [to_bytes(array) for array in arrays]
     response = client.ask("ModelInfer", wire_request("echo", inputs, raw, id=request_id))
     assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
 
@@ -82,7 +82,7 @@ def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:
     sent = {**described("x", array), "contents": {TYPED[datatype]: array.ravel().tolist()}}
     response = client.ask("ModelInfer", wire_request("echo", [sent]))
     [raw] = response.raw_output_contents
-    np.testing.assert_array_equal(from_raw(raw, array.dtype, array.shape), array)
+    np.testing.assert_array_equal(from_bytes(raw, array.dtype, array.shape), array)
     assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
 
 

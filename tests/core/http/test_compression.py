@@ -25,9 +25,9 @@ def test_a_body_in_pieces(size: int) -> None:
     ):
         body = Body(len(data), None, coding)  # type: ignore[arg-type]
         for start in range(0, len(data), size):
-            assert body.wanted(size) == min(size, len(data) - start)
+            assert body.count_next(size) == min(size, len(data) - start)
             body.feed(data[start : start + size])
-        assert body.wanted(size) == 0
+        assert body.count_next(size) == 0
         assert bytes(body.finish()) == BODY * 51
 
 

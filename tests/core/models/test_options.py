@@ -11,7 +11,7 @@ import pytest
 
 from oip_asgi import InferenceServer
 from tests.support.inside.models import ModelKeywords, ModelOptions, ServerOptions
-from tests.support.inside.values import fields_of, tabulate
+from tests.support.inside.values import list_fields, tabulate
 
 TABLES = Path(__file__).parents[3] / "examples" / "guide" / "options.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
@@ -33,7 +33,7 @@ def test_the_signature_of_a_server_has_its_options() -> None:
 def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
     documented: Any = InferenceServer if struct is ServerOptions else InferenceServer.register
     text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
-    for field in fields_of(struct).values():
+    for field in list_fields(struct).values():
         assert f"{field.name} ({field.type}, default {field.default}): {field.option.says}" in text
 
 
@@ -61,6 +61,6 @@ def test_a_misspelled_option_is_told_the_right_one(name: str, text: str) -> None
 def test_literals_are_checked_by_their_own_values() -> None:
     hint = get_args(get_type_hints(ModelOptions, include_extras=True)["run"])[0]
     assert get_origin(hint) is Literal
-    check = fields_of(ModelOptions)["run"].option.check
+    check = list_fields(ModelOptions)["run"].option.check
     assert check is not None
     assert all(map(check.holds, get_args(hint)))

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, RequestOutput, Tensor
 from tests.support.inside import decode_request, encode_response
 from tests.support.inside.rest import MAX_DEPTH, from_json, to_json
-from tests.support.inside.values import DTYPES, Array, dtype_of, from_raw, object_array, to_raw
+from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 from tests.support.ways import Answer, Request, over_asgi
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -53,8 +53,8 @@ def assert_equal(left: Array, right: Array) -> None:
 
 @given(arrays())
 def test_raw_bytes_round_trip_bit_for_bit(array: Array) -> None:
-    raw = to_raw(array)
-    assert to_raw(from_raw(raw, array.dtype, array.shape)) == raw
+    raw = to_bytes(array)
+    assert to_bytes(from_bytes(raw, array.dtype, array.shape)) == raw
 
 
 @given(arrays(text_only=True))
@@ -81,8 +81,8 @@ def to_request(tensors: list[Tensor], binary: list[bool]) -> tuple[bytes, int]:
     for tensor, raw in zip(tensors, binary, strict=True):
         item: dict[str, Any] = {"name": tensor.name, "shape": list(tensor.shape), "datatype": tensor.datatype}
         if raw:
-            data += to_raw(tensor.array)
-            item["parameters"] = {"binary_data_size": len(to_raw(tensor.array))}
+            data += to_bytes(tensor.array)
+            item["parameters"] = {"binary_data_size": len(to_bytes(tensor.array))}
         else:
             item["data"] = json.loads(to_json(tensor.array))
         inputs.append(item)

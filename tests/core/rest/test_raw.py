@@ -35,13 +35,13 @@ def framed(elements: Sequence[bytes]) -> bytes:
 
 
 def read(data: bytes, count: int) -> list[bytes]:
-    return list(raw.from_raw(data, np.dtype(object), (count,)))
+    return list(raw.from_bytes(data, np.dtype(object), (count,)))
 
 
 @given(ELEMENTS)
 def test_elements_of_any_bytes_come_back(elements: list[bytes]) -> None:
     data = framed(elements)
-    assert raw.to_raw(object_array(elements, (len(elements),))) == data
+    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
     assert read(data, len(elements)) == elements
 
 
@@ -51,7 +51,7 @@ def test_one_element_among_many_that_is_not_plain(odd: bytes, place: int) -> Non
     elements = [*TEXTS[:place], odd, *TEXTS[place + 1 :]]
     data = framed(elements)
     assert read(data, len(elements)) == elements
-    assert raw.to_raw(object_array(elements, (len(elements),))) == data
+    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
 
 
 @pytest.mark.parametrize("long", [b"x" * 255, b"x" * 256, b"x" * 65_535, b"x" * 65_536, b"x" * 2**24])
@@ -59,7 +59,7 @@ def test_one_element_among_many_that_is_not_plain(odd: bytes, place: int) -> Non
 def test_lengths_of_one_to_four_bytes_are_joined(long: bytes, place: int) -> None:
     elements = [*TEXTS[:place], long, *TEXTS[place + 1 :]]
     data = framed(elements)
-    assert raw.to_raw(object_array(elements, (len(elements),))) == data
+    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
     assert read(data, len(elements)) == elements
 
 
@@ -68,7 +68,7 @@ def test_lengths_of_one_to_four_bytes_are_joined(long: bytes, place: int) -> Non
 def test_elements_that_are_all_alike(element: bytes, number: int) -> None:
     elements = [element] * number
     data = framed(elements)
-    assert raw.to_raw(object_array(elements, (number,))) == data
+    assert raw.to_bytes(object_array(elements, (number,))) == data
     assert read(data, number) == elements
 
 

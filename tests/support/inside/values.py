@@ -2,10 +2,10 @@
 
 from oip_asgi._protocol import tensor_bytes
 from oip_asgi._protocol.body import Body
-from oip_asgi._protocol.codings import Coding, Decoder, coding_of
+from oip_asgi._protocol.codings import Coding, Decoder, read_coding
 from oip_asgi._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
 from oip_asgi._protocol.errors import InvalidRequest, ModelFault, TooLarge
 from oip_asgi._protocol.limits import MAX_QUESTION, MAX_TENSORS
-from oip_asgi._protocol.options import fields_of, tabulate
-from oip_asgi._protocol.tensor_bytes import from_raw, to_raw
+from oip_asgi._protocol.options import list_fields, tabulate
+from oip_asgi._protocol.tensor_bytes import from_bytes, to_bytes
 from oip_asgi._protocol.tensors import object_array
