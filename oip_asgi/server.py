@@ -35,7 +35,7 @@ from ._runtime.runtime import Runtime
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
-from ._serving.python_form import PythonForm, infer_values, stream_values
+from ._serving.python_calls import PythonFormat, infer_values, stream_values
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -292,8 +292,8 @@ class InferenceServer:
         Specification: Inference.
         """
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return await drive_async(infer_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return await drive_async(infer_values(engine, name, version, wire), runtime)
 
     def infer_sync(
         self,
@@ -312,8 +312,8 @@ class InferenceServer:
         """
         check_may_block("server.infer_sync", "await server.infer(...)")
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return drive(infer_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return drive(infer_values(engine, name, version, wire), runtime)
 
     def infer_stream(
         self,
@@ -333,8 +333,8 @@ class InferenceServer:
             InferenceError: As `infer`, before the first response or behind any.
         """
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces_async(stream_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces_async(stream_values(engine, name, version, wire), runtime)
 
     def infer_stream_sync(
         self,
@@ -353,8 +353,8 @@ class InferenceServer:
         """
         check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces(Driver(stream_values(engine, name, version, form), runtime))
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces(Driver(stream_values(engine, name, version, wire), runtime))
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.

@@ -75,9 +75,9 @@ def _largest(rows: Array, number: int) -> Array:
 
 
 def _texts(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
-    form = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
+    template = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
     values, places = np.take_along_axis(rows, indices, axis=1).reshape(-1).tolist(), indices.reshape(-1).tolist()
-    texts = [form % pair for pair in zip(values, places, strict=True)]
+    texts = [template % pair for pair in zip(values, places, strict=True)]
     if labels:
         known = len(labels)
         texts = [f"{text}:{labels[place]}" if place < known else text for text, place in zip(texts, places, strict=True)]

@@ -24,7 +24,7 @@ from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .infer import GRPCForm
+from .infer import GRPCFormat
 from .messages import Method, Reply, encode_metadata, refusal
 from .stream import Receive, Write
 from .wire import has_more_fields
@@ -58,12 +58,12 @@ def respond(
         yield from finish(fill(engine, (yield from _parsed(engine, method, body)), response))
         return [response.SerializeToString()]
     try:
-        form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
-        model = engine.models.find(form.model_name, form.model_version or None)
+        wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
+        model = engine.models.find(wire.model_name, wire.model_version or None)
     except InferenceError as error:
         record_unknown(engine.unknown, error)
         raise
-    return (yield from infer(engine, model, form, answer_once))
+    return (yield from infer(engine, model, wire, answer_once))
 
 
 def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:

@@ -1,4 +1,4 @@
-"""The gRPC form of an inference request: its message is parsed and decoded, and the response encoded. Knows no gRPC library.
+"""The gRPC wire format of an inference request: its message is parsed and decoded, and the response encoded. Knows no gRPC library.
 
 Specification: gRPC, ModelInfer.
 """
@@ -20,7 +20,7 @@ from .wire import bytes_head, check_parsed, find_texts, split
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
-class GRPCForm:
+class GRPCFormat:
     """One `ModelInfer` call."""
 
     __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "model_name", "model_version", "size", "timeout", "transport")

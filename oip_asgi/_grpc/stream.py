@@ -23,7 +23,7 @@ from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .._serving.record import record_unknown
 from .._serving.stream import Stream, handed_to
-from .infer import GRPCForm
+from .infer import GRPCFormat
 from .messages import Method, Reply, as_text, refusal
 from .wire import bytes_head
 
@@ -60,7 +60,7 @@ _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 
 
 @final
-class _StreamForm(GRPCForm):
+class _StreamFormat(GRPCFormat):
     """One request of a stream, each of whose responses is a message of the stream."""
 
     __slots__ = ("model",)
@@ -163,35 +163,35 @@ class _Stream:
 
     def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
         """Answer one request."""
-        form: _StreamForm | None = None
+        wire: _StreamFormat | None = None
         turn = before
         try:
             try:
                 try:
-                    form = _StreamForm(self._method, message, self._transport, math.inf)
-                    form.model = self._engine.models.find(form.model_name, form.model_version or None)
+                    wire = _StreamFormat(self._method, message, self._transport, math.inf)
+                    wire.model = self._engine.models.find(wire.model_name, wire.model_version or None)
                 except InferenceError as error:
                     record_unknown(self._engine.unknown, error)
                     raise
-                if form.model.streams:  # what follows need not wait for it, nor it for others
+                if wire.model.streams:  # what follows need not wait for it, nor it for others
                     before.then(done.set)
                     turn = _AT_ONCE
-                stream = Stream(self._engine, form.model, form)
+                stream = Stream(self._engine, wire.model, wire)
                 yield from handed_to(lambda send: self._say(turn, send.piece[0], send.deadline), stream.run())
             except InferenceError as error:
-                yield from self._fail(error, form, turn)
+                yield from self._fail(error, wire, turn)
             except Exception as error:
-                yield from self._fail(own_fault(error), form, turn)
+                yield from self._fail(own_fault(error), wire, turn)
             except BaseException as error:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
-                    model = getattr(form, "model", "a request")
+                    model = getattr(wire, "model", "a request")
                     self._end = self._end or refusal(ModelFailed(f"{model} failed: it {did}"))
                     self._news.set()
                 raise
             else:
-                if form.model.streams:
-                    yield from self._say_final(form, turn)
+                if wire.model.streams:
+                    yield from self._say_final(wire, turn)
         finally:
             before.then(done.set)
             self._unanswered -= 1
@@ -233,7 +233,7 @@ class _Stream:
                 self._pass_on()
             raise
 
-    def _fail(self, error: InferenceError, form: _StreamForm | None, before: Signal) -> Steps[None]:
+    def _fail(self, error: InferenceError, wire: _StreamFormat | None, before: Signal) -> Steps[None]:
         if self._ends_at_error or self._is_stuck:
             if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
@@ -244,20 +244,20 @@ class _Stream:
         message = self._message()
         # clients of Triton show its text alone, so that says whose it is
         message.error_message = as_text(error)
-        if form is not None:
-            message.infer_response.id = form.id
-            message.error_message = f"model {shown(form.model_name)}, request id {shown(form.id)}: {as_text(error)}"
+        if wire is not None:
+            message.infer_response.id = wire.id
+            message.error_message = f"model {shown(wire.model_name)}, request id {shown(wire.id)}: {as_text(error)}"
             if not isinstance(error, _REFUSALS):
-                message.infer_response.model_name, message.infer_response.model_version = form.model.name, form.model.version or ""
+                message.infer_response.model_name, message.infer_response.model_version = wire.model.name, wire.model.version or ""
         yield from self._say(before, message.SerializeToString())
-        if form is not None:
-            yield from self._say_final(form, before)
+        if wire is not None:
+            yield from self._say_final(wire, before)
 
-    def _say_final(self, form: _StreamForm, before: Signal) -> Steps[None]:
+    def _say_final(self, wire: _StreamFormat, before: Signal) -> Steps[None]:
         """Tell that this is the end of a request's answers, if it asks for that."""
-        if form.wants_final:
+        if wire.wants_final:
             message = self._message()
             response = message.infer_response
-            response.id, response.model_name, response.model_version = form.id, form.model_name, form.model_version
+            response.id, response.model_name, response.model_version = wire.id, wire.model_name, wire.model_version
             response.parameters[_FINAL].bool_param = True
             yield from self._say(before, message.SerializeToString())

@@ -30,7 +30,7 @@ from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from . import pages
 from .generate import answer_with_document, answer_with_events
-from .infer import RestForm
+from .infer import RestFormat
 from .request import Head
 from .response import JSON, Response, encoded_json, json_response, refusal, respond
 from .routes import Match, Route, Routes, not_allowed, unknown_path
@@ -43,20 +43,20 @@ class Exchange(msgspec.Struct, eq=False):
 
     Args:
         engine: The server.
-        form: The request's head and body.
+        wire: The request's head and body.
         version: The version of a model that its path names; None where it names none.
         region: The region of shared memory that its path names; None where it names none.
     """
 
     engine: Engine
-    form: RestForm
+    wire: RestFormat
     version: str | None = None
     region: str | None = None
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """What `decode` makes of the body, in a worker thread if that is long."""
-        self.form.json_limit = None  # the files of a load are base64 in its JSON
-        body: Buffer = yield self.form.read()
+        self.wire.json_limit = None  # the files of a load are base64 in its JSON
+        body: Buffer = yield self.wire.read()
         if len(body) <= LOOP_BYTES:
             return decode(body)
         decoded: T = yield Run(partial(decode, body), "conversion", for_client=True)
@@ -68,7 +68,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
-    form = RestForm(head, headers, engine.max_body_bytes, engine.max_json_bytes)
+    wire = RestFormat(head, headers, engine.max_body_bytes, engine.max_json_bytes)
     handler = model = None
     try:
         try:
@@ -77,9 +77,9 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
                 raise unknown_path(head.path, head.mount(head))
             handler = match.handlers.get(head.method)
             if match.name is None or match.is_region:
-                request = Exchange(engine, form, region=match.name)
+                request = Exchange(engine, wire, region=match.name)
             else:
-                request = Exchange(engine, form, match.version)
+                request = Exchange(engine, wire, match.version)
                 model = engine.models.find(match.name, match.version)
             if handler is None:
                 raise not_allowed(head.method, match.handlers, _infer_path(head, match))
@@ -91,8 +91,8 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
             response = refusal(error)
     except Exception as error:
         response = refusal(own_fault(error))
-    if form.is_left:
-        yield from form.drop()
+    if wire.is_left:
+        yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
 
 
@@ -131,19 +131,19 @@ def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
-    return infer(request.engine, model, request.form, answer_once)
+    return infer(request.engine, model, request.wire, answer_once)
 
 
 def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.form, may_be_flat=False)
+    return answer_with_events(request.engine, model, request.wire, may_be_flat=False)
 
 
 def _generate(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_document(request.engine, model, request.form)
+    return answer_with_document(request.engine, model, request.wire)
 
 
 def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.form, may_be_flat=True)
+    return answer_with_events(request.engine, model, request.wire, may_be_flat=True)
 
 
 def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:

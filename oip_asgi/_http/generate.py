@@ -25,7 +25,7 @@ from .._rest.generate import Declared
 from .._serving.engine import Engine
 from .._serving.faults import own_fault
 from .._serving.stream import Stream, only
-from .infer import RestForm
+from .infer import RestFormat
 from .response import JSON, Response, respond, text_of
 
 _EVENTS: Final = Start(
@@ -49,12 +49,12 @@ _AS_JSON: Final = InferenceRequest([])
 _EVENT: Final = b"data: %b\n\n"
 
 
-class DocumentForm:
+class DocumentFormat:
     """One request over HTTP, each of whose responses is a JSON document."""
 
     __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
 
-    def __init__(self, rest: RestForm, frame: bytes, *, may_be_flat: bool) -> None:
+    def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
         self._rest = rest
         self._frame = frame
         self._may_be_flat = may_be_flat
@@ -114,15 +114,15 @@ class DocumentForm:
         return self._frame % generate.encode_response(response, self._head)
 
 
-def answer_with_document(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
+def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
-    text = yield from only(model, Stream(engine, model, DocumentForm(request, b"%b", may_be_flat=True)))
+    text = yield from only(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
     return respond(200, [JSON], [text])
 
 
-def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
+def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may_be_flat: bool) -> Steps[Response]:
     """The answer of `generate_stream` and `infer_stream`: an event for each response."""
-    stream = Stream(engine, model, DocumentForm(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
+    stream = Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
     try:
         yield from stream.run()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The REST form of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+"""The REST wire format of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .request import HEADER_LENGTH, Incoming
 from .response import BINARY, JSON, Response, respond
 
 
-class RestForm(Incoming):
+class RestFormat(Incoming):
     """One inference request over HTTP: how its body is decoded, and its response encoded."""
 
     timeout: float = math.inf

@@ -33,11 +33,11 @@ def _openapi(request: Exchange) -> Steps[Response]:
     if known is None or known[0] != made_of:
         known = made_of, (yield from _encoded(partial(openapi, engine)))
         engine.document = known
-    return _document(request.form.head, known[1])
+    return _document(request.wire.head, known[1])
 
 
 def _openapi_of(request: Exchange, model: Model) -> Steps[Response]:
-    return _document(request.form.head, (yield from _encoded(partial(openapi_of, request.engine, model, request.version))))
+    return _document(request.wire.head, (yield from _encoded(partial(openapi_of, request.engine, model, request.version))))
 
 
 def _encoded(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
@@ -55,13 +55,13 @@ def _document(head: Head, document: bytes) -> Response:
 
 def _page(request: Exchange) -> Steps[Response]:
     template = yield from _read(request, PAGE)
-    body = page(template, "../" if request.form.head.path.endswith("/") else "")
+    body = page(template, "../" if request.wire.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
-    return _file(request.form.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+    return _file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
 def _page_file(name: str, request: Exchange) -> Steps[Response]:
-    return _file(request.form.head, FILES[name], (yield from _read(request, name)))
+    return _file(request.wire.head, FILES[name], (yield from _read(request, name)))
 
 
 def _read(request: Exchange, name: str) -> Steps[bytes]:

@@ -25,9 +25,9 @@ from .._protocol.tensors import InferenceResponse, size_of
 from .copy_rule import own
 from .decoding import Decoded, NotAtOnce, decode
 from .engine import Engine
-from .form import Form
 from .nesting import enter, held, hold, leave, release
 from .record import Span, record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -70,7 +70,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         engine: The server.
         model: The model.
         handler: What answers, lent by the model.
-        form: How the request arrived and the response leaves.
+        wire: How the request arrived and the response leaves.
         span: Its span, if there is a tracer.
         seconds: How long it may take.
         deadline: When it is given up.
@@ -86,7 +86,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     engine: Engine
     model: Model
     handler: Handler
-    form: Form[T]
+    wire: WireFormat[T]
     span: Span | None
     seconds: float
     deadline: float
@@ -105,7 +105,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Decode the request. With `at_once`, one that takes long stays as it is."""
         assert self.body is not None  # each body is decoded once
         try:
-            decoded = decode(self.engine, self.model, self.handler, self.form, self.body, at_once=at_once)
+            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, at_once=at_once)
         except NotAtOnce:
             return
         self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
@@ -185,7 +185,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         decoded = self.decoded
         if decoded.deliver is not None:
             response = decoded.deliver(response)
-        encoded = self.form.encode(decoded.request, response)
+        encoded = self.wire.encode(decoded.request, response)
         self.timings.answered = self.engine.clock()
         return encoded
 

@@ -33,7 +33,7 @@ from .._protocol.tensors import (
 )
 from .delivery import delivery_of
 from .engine import Engine
-from .form import Form
+from .wire_format import WireFormat
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
 
@@ -47,7 +47,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         model: The model.
-        form: How the request came.
+        wire: How the request came.
         request: The request.
         binding: How the function is called for it.
         tensors: The inputs by name.
@@ -59,7 +59,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     """
 
     model: Model
-    form: Form[Any]
+    wire: WireFormat[Any]
     request: InferenceRequest
     binding: Binding
     tensors: dict[str, Tensor]
@@ -71,8 +71,8 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
     def context(self) -> InferenceContext:
         """What surrounds the request, for models that take it."""
-        request, model, form = self.request, self.model, self.form
-        return InferenceContext(request.id, form.named_headers(), request.parameters, model.name, model.version, form.transport)
+        request, model, wire = self.request, self.model, self.wire
+        return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport)
 
     def without_inputs(self) -> Decoded:
         """What is needed of it after the function has been called."""
@@ -80,13 +80,13 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body: Buffer, *, at_once: bool) -> Decoded:
+def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, engine.codecs
     lend: Lend = lend_nothing
     if regions.parameters:
         lend = _lend_later if at_once else regions.lender()
-    request = form.decode(body, model, lend)
+    request = wire.decode(body, model, lend)
     parameters, content_type, seconds = request.parameters, None, math.inf
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
@@ -123,7 +123,7 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.content_type_of_tensors(content_type)
-    return Decoded(model, form, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
 
 
 def _lend_later(_: Parameters) -> Buffer:

@@ -1,4 +1,4 @@
-"""What a request asks of its outputs beside their form: their largest elements only, or to be put into shared memory.
+"""What a request asks of its outputs beside their wire format: their largest elements only, or to be put into shared memory.
 
 Knows no transport.
 """

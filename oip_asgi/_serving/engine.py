@@ -1,4 +1,4 @@
-"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire form."""
+"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire format."""
 
 from __future__ import annotations
 

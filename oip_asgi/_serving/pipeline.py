@@ -1,6 +1,6 @@
 """The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
 
-Knows no HTTP, no gRPC and no JSON: a `Form` decodes the request and encodes the response.
+Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encodes the response.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .call import Call, ModelRaised, Timings, is_short
 from .copy_rule import copy_small
 from .decoding import Decoded
 from .engine import Engine
-from .form import Form
 from .nesting import closes_circle, held, holders
 from .record import record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,13 +42,13 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, form: Form[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
+def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
     """Answer a request.
 
     Args:
         engine: The server.
         model: The model that it names.
-        form: How it arrived and its response leaves.
+        wire: How it arrived and its response leaves.
         answer: What answers once the request is in. `answer_once` refuses models that stream.
     """
     call: Call[T] | None = None
@@ -65,13 +65,13 @@ def infer(engine: Engine, model: Model, form: Form[T], answer: Callable[[Call[T]
                 raise InvalidRequest(
                     f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
                 )
-            read = form.read()
+            read = wire.read()
             body: Buffer = (yield read) if type(read) is Read else read
             since, seconds = engine.clock(), model.timeout
-            if form.timeout < seconds:
-                seconds = form.timeout
-            call = Call(engine, model, handler, form, span, seconds, since + seconds, Timings(since), body)
-            if (len(body) if form.size is None else form.size) <= LOOP_BYTES:
+            if wire.timeout < seconds:
+                seconds = wire.timeout
+            call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
+            if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
                 call.decode(at_once=True)
             if model.cache is not None:
                 yield from _look_up(call, model.cache)

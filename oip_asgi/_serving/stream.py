@@ -36,10 +36,10 @@ from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
 from .copy_rule import copy_small
 from .engine import Engine
-from .form import Form
 from .nesting import enter, leave
 from .pipeline import FAILURES, answer_once, as_error, infer
 from .record import record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 
@@ -55,18 +55,18 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Stream(Generic[T]):
     """The answers of one request."""
 
-    __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
+    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun")
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+    def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], start: Start | None = None) -> None:
         self._engine = engine
         self._model = model
-        self._form = form
+        self._wire = wire
         self._start = start
         self.has_begun = False
 
     def run(self) -> Steps[None]:
         """Send each answer. If this ends before the model's generator does, the generator is closed then."""
-        return infer(self._engine, self._model, self._form, self._answer)
+        return infer(self._engine, self._model, self._wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[None]:
         if not call.handler.streams:

@@ -13,8 +13,8 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Form(Protocol[T_co]):
-    """REST has one form, gRPC another."""
+class WireFormat(Protocol[T_co]):
+    """REST has one, gRPC another, and calls from Python a third."""
 
     @property
     def transport(self) -> Any:

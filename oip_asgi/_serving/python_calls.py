@@ -1,4 +1,4 @@
-"""The Python form of an inference request: values by name become tensors, and the response stays one. No bytes are made of either.
+"""An inference request from Python: values by name become tensors, and the response stays one. No bytes are made of either.
 
 What the caller gave stays the caller's: it is neither changed nor made read-only, and no array of the response shares memory with it or
 with what the model keeps.
@@ -41,7 +41,7 @@ _ELEMENT: Final = 16
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class PythonForm(msgspec.Struct, frozen=True, eq=False):
+class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     """One call from Python.
 
     Args:
@@ -104,20 +104,20 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         return response
 
 
-def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
+def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[InferenceResponse]:
     """Answer one call from Python."""
     try:
-        return (yield from infer(engine, engine.find_for_inference(name, version), form, answer_once))
+        return (yield from infer(engine, engine.find_for_inference(name, version), wire, answer_once))
     except InferenceError:
         raise
     except Exception as error:
         raise own_fault(error) from error
 
 
-def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
+def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[None]:
     """Answer one call from Python, and hand on each response."""
     try:
-        yield from Stream(engine, engine.find_for_inference(name, version), form).run()
+        yield from Stream(engine, engine.find_for_inference(name, version), wire).run()
     except InferenceError:
         raise
     except Exception as error:
