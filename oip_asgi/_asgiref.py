@@ -55,14 +55,14 @@ class _Thread(Executor):
     def serve(self, awaited: Future[Any]) -> None:
         """Run what is submitted until a future is done."""
         awaited.add_done_callback(lambda _: self._jobs.put(None))
-        noted = vars(SyncToAsync.threadlocal)  # where asgiref notes for this thread which event loop it works for
-        before = dict(noted)
+        work = vars(SyncToAsync.threadlocal)  # where asgiref notes for this thread which event loop it works for
+        before = dict(work)
         try:
             while (job := self._jobs.get()) is not None:
                 job()
         finally:
-            noted.clear()
-            noted.update(before)
+            work.clear()
+            work.update(before)
 
     def end(self) -> None:
         """The coroutine has ended. What waits for it is served to its end."""

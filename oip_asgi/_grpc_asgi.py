@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from ._grpc.frames import FrameReader
 from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
-from ._grpc.messages import refusal
-from ._grpc.protocols import Fields, metadata, protocol_of, timeout_of
+from ._grpc.messages import refuse
+from ._grpc.protocols import Fields, find_protocol, read_metadata, read_timeout
 from ._hosts import check_server, drops_trailers
 from ._http.request import Head
 from ._protocol.effects import DeadlinePassed, Run
@@ -25,7 +25,7 @@ from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, Services
-from .asgi import AnyASGIApp, Client, answer_other, path_of
+from .asgi import AnyASGIApp, Client, answer_other, find_path
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -52,26 +52,26 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        services = Services(_metadata, health=health, reflection=reflection)
+        services = Services(_read_metadata, health=health, reflection=reflection)
         self.paths = [f"/{name}" for name in services.names]
         self._calls = Calls(
-            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.methods(name)}
+            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.find_methods(name)}
         )
         self._conversations = {
             f"/{name}/{method}": converse
             for name in services.names
-            for method, converse in services.conversations(self._engine, name).items()
+            for method, converse in services.find_conversations(self._engine, name).items()
         }
         self._host: object = None
-        self._is_told = False
+        self._is_logged = False
 
     def _check_host(self, scope: Scope) -> None:
         """Look at the application that a call over HTTP/2 comes through."""
         if not _is_grpc(scope["headers"]):
             return
         self._host = scope["app"]
-        if drops_trailers(self._host) and not self._is_told:
-            self._is_told = True
+        if drops_trailers(self._host) and not self._is_logged:
+            self._is_logged = True
             _logger.warning(
                 'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
                 "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
@@ -81,7 +81,7 @@ class OIPGRPCApp:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
-        path = _method_of(scope, self.paths)
+        path = _find_method(scope, self.paths)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
@@ -105,7 +105,7 @@ class OIPGRPCApp:
         """Answer a call of any number of messages."""
         try:
             reader = call.reader(self._engine.max_body_bytes)
-            deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
+            deadline = time.monotonic() + read_timeout(call.get_header(b"grpc-timeout"))
         except InferenceError as error:
             await _send(self._calls.refuse(call, error), send, carried)
             return
@@ -116,14 +116,14 @@ class OIPGRPCApp:
 
         if carried is not None:
             carried["fields"] = []
-        await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
+        await send(_make_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests = _Requests(Client(receive, send, self._runtime), reader)
         with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
             try:
                 answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
                 reply = await attend(answering, deadline, requests.is_gone)
                 if requests.error is not None and reply.code == "OK":
-                    reply = refusal(requests.error)
+                    reply = refuse(requests.error)
             except DeadlinePassed:
                 reply = TOO_LATE
             except ClientGone:
@@ -139,33 +139,33 @@ async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_beg
     if carried is not None and trailers is not None:
         carried["fields"], trailers = trailers, None
     if not has_begun:
-        await send(_start(response.status, response.headers, trailers is not None))
+        await send(_make_start(response.status, response.headers, trailers is not None))
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
 
-def _start(status: int, headers: Fields, has_trailers: bool) -> Message:
+def _make_start(status: int, headers: Fields, has_trailers: bool) -> Message:
     # copies, as in `OIPApp`
     return {"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers}
 
 
-def _metadata(scope: Scope) -> Iterable[tuple[str, str]]:
-    return metadata(scope["headers"])
+def _read_metadata(scope: Scope) -> Iterable[tuple[str, str]]:
+    return read_metadata(scope["headers"])
 
 
 def _has_trailers(scope: Scope) -> bool:
     return _EXTENSION in (scope.get("extensions") or ())
 
 
-def _method_of(scope: Scope, services: Collection[str]) -> str:
+def _find_method(scope: Scope, services: Collection[str]) -> str:
     """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path below the mount."""
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
         # Litestar has added the slash, and cut off its mount's part without a word
         scope = {**scope, "path": unquote(sent)}
-    path, mount = path_of(scope), scope.get("root_path", "").rstrip("/")
+    path, mount = find_path(scope), scope.get("root_path", "").rstrip("/")
     service = mount[mount.rfind("/") :]
     if service in services:
         path = service + path
@@ -205,7 +205,7 @@ def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the content type among headers is that of gRPC, whose status is in trailers."""
     for name, value in headers:
         if name.lower() == b"content-type":
-            protocol = protocol_of(value)
+            protocol = find_protocol(value)
             return protocol is not None and protocol.has_trailers
     return False
 

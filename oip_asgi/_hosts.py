@@ -95,7 +95,7 @@ def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> 
 # Middleware
 
 
-def inner_applications(app: object) -> Iterator[object]:
+def iterate_applications(app: object) -> Iterator[object]:
     """An application, and what its middleware is put around, from the outside to the inside."""
     for _ in range(100):
         yield app
@@ -119,18 +119,18 @@ def drops_trailers(host: object) -> bool:
 # answers as the mounted application would.
 
 
-def dependencies_of(app: object) -> list[object]:
+def find_dependencies(app: object) -> list[object]:
     """The dependencies that a FastAPI application, or its router, runs before each of its own routes; none for others."""
     router = getattr(app, "router", app)
     return list(getattr(router, "dependencies", None) or []) if is_framework(router, "fastapi", "APIRouter") else []
 
 
-def dependencies_around(app: object, mounted: object) -> list[object]:
+def find_dependencies_around(app: object, mounted: object) -> list[object]:
     """The dependencies of a FastAPI application, and of its routers in which something is mounted, which FastAPI runs before neither."""
-    return dependencies_of(app) + _of_routers(getattr(app, "router", None), mounted)
+    return find_dependencies(app) + _find_in_routers(getattr(app, "router", None), mounted)
 
 
-def _of_routers(router: object, mounted: object) -> list[object]:
+def _find_in_routers(router: object, mounted: object) -> list[object]:
     found: list[object] = []
     for route in getattr(router, "routes", None) or ():
         # how FastAPI 0.165 keeps an included router; older ones leave out what is mounted in one
@@ -138,7 +138,7 @@ def _of_routers(router: object, mounted: object) -> list[object]:
         if included is not None and mounted in [getattr(each, "app", None) for each in included.routes]:
             found += [*included.dependencies, *route.include_context.dependencies]
         elif included is not None:
-            found += _of_routers(included, mounted)
+            found += _find_in_routers(included, mounted)
     return found
 
 
@@ -202,7 +202,7 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     if route is None:
         return
     place = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
-    ours = _ours(route)
+    ours = _find_ours(route)
     if ours is not None:
         raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")
     first = "an included router" if place is None else f"the route {place or '/'!r}"
@@ -218,7 +218,7 @@ def _matches(route: Any, scope: dict[str, Any]) -> bool:
     return False
 
 
-def _ours(route: Any) -> str | None:
+def _find_ours(route: Any) -> str | None:
     """What of this package a route leads to, None for others."""
     if getattr(getattr(route, "endpoint", None), "__module__", "") == __name__:
         return "oip_asgi"

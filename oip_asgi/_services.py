@@ -52,23 +52,23 @@ class Services:
             for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
                 self._pool.Add(file)
                 if file.package == _V1:
-                    self._pool.Add(_renamed(file))
+                    self._pool.Add(_rename(file))
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self._metadata = metadata
 
-    def methods(self, service: str) -> list[Method]:
+    def find_methods(self, service: str) -> list[Method]:
         """The methods of a service that answer one message with one."""
         if service not in METHODS:
             return []
         described = self._pool.FindServiceByName(service).methods_by_name
-        methods = [_method(described[name], self._metadata) for name in METHODS[service]]
+        methods = [_make_method(described[name], self._metadata) for name in METHODS[service]]
         return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
 
-    def conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
+    def find_conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
         """The methods of a service whose calls have any number of messages, both ways."""
         if service == SERVICE:
             described = self._pool.FindServiceByName(SERVICE).methods_by_name[STREAM]
-            return {STREAM: partial(stream_exchange, engine, _method(described, self._metadata))}
+            return {STREAM: partial(stream_exchange, engine, _make_method(described, self._metadata))}
         if service in REFLECTION:
             return {"ServerReflectionInfo": partial(_reflect, partial(self.reflect, service))}
         return {}
@@ -78,7 +78,7 @@ class Services:
         if len(data) > MAX_QUESTION:
             raise InvalidRequest(f"the question has {len(data)} bytes: expected {MAX_QUESTION} at most")
         [described] = self._pool.FindServiceByName(service).methods
-        question: Any = _parser(GetMessageClass(described.input_type))(data)
+        question: Any = _make_parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
         asked = question.WhichOneof("message_request")
@@ -106,7 +106,7 @@ def _reflect(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write:
     return answer_each(respond, receive, write)
 
 
-def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
+def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
     """Reflection's older version, which has the same messages in another package."""
     older = FileDescriptorProto()
     older.CopyFrom(file)
@@ -119,12 +119,12 @@ def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
     return older
 
 
-def _method(described: MethodDescriptor, metadata: Metadata) -> Method:
+def _make_method(described: MethodDescriptor, metadata: Metadata) -> Method:
     request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return Method(described.name, _parser(request), response, metadata)
+    return Method(described.name, _make_parser(request), response, metadata)
 
 
-def _parser(kind: type[Message]) -> Callable[[Buffer], Message]:
+def _make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:
     """What makes messages of their bytes."""
     from_string = kind.FromString
 

@@ -71,26 +71,26 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        path = _path_below(request, path)
-        answer, body = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
+        path = _find_path_below(request, path)
+        answer, body = wsgi.answer(server, _make_head(request, path), partial(wsgi.read, _choose_stream(request)))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
-            return StreamingHttpResponse(body, status=answer.status, headers=_headers(answer))
-        return _response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+            return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
+        return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        path = _path_below(request, path)
+        path = _find_path_below(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        steps, threads = exchange(engine, _head(request, path)), _RequestThread(runtime)
+        steps, threads = exchange(engine, _make_head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
-            return _response(answer, (message for message, _ in answer.messages()))
+            return _make_response(answer, (message for message, _ in answer.messages()))
         assert type(answer) is Start  # before any piece
         pieces = pieces_async(steps, threads, answer)
         await anext(pieces)  # the head
-        return StreamingHttpResponse(pieces, status=answer.status, headers=_headers(answer))
+        return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ class _Pattern(URLPattern):
 
     def check(self) -> list[CheckMessage]:
         """What `manage.py check` says of the prefix."""
-        return [*super().check(), *(message for before in _before(self, get_resolver(), "") for message in _advice(before, self))]
+        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before, self))]
 
 
 def _is_event_loop_running() -> bool:
@@ -139,16 +139,16 @@ def _is_event_loop_running() -> bool:
     return True
 
 
-def _before(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
+def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
     """What stands before a pattern in each place of the URL configuration that includes it."""
     for each in resolver.url_patterns:
         if each is pattern:
             yield before
         elif isinstance(each, URLResolver):
-            yield from _before(pattern, each, f"{before}{each.pattern}")
+            yield from _find_prefixes(pattern, each, f"{before}{each.pattern}")
 
 
-def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
+def _warn(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
     if not before:
         yield CheckWarning(
             "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",
@@ -167,7 +167,7 @@ def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
         )
 
 
-def _path_below(request: HttpRequest, path: str) -> str:
+def _find_path_below(request: HttpRequest, path: str) -> str:
     """What is below the mount, where the prefix may have taken the slash."""
     if not path or path.startswith("/"):
         return path
@@ -190,7 +190,7 @@ class _RequestThread:
         return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 
-def _head(request: HttpRequest, path: str) -> Head:
+def _make_head(request: HttpRequest, path: str) -> Head:
     head = wsgi.head(request.META, path, request)
     head.mount = _mount
     if isinstance(request, ASGIRequest):
@@ -206,19 +206,19 @@ def _mount(head: Head) -> str:
     return asked.removesuffix(unquote(head.path))
 
 
-def _stream(request: HttpRequest) -> Any:
+def _choose_stream(request: HttpRequest) -> Any:
     # Django takes a body without a length for empty, even where the server marks its end
     if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
         return request.META["wsgi.input"]
     return request
 
 
-def _response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
-    made = HttpResponse(body, status=response.status, headers=_headers(response))
+def _make_response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
+    made = HttpResponse(body, status=response.status, headers=_list_headers(response))
     if not wsgi.has_type(response):
         del made["Content-Type"]
     return made
 
 
-def _headers(response: Response | Start) -> dict[str, str]:
+def _list_headers(response: Response | Start) -> dict[str, str]:
     return dict(wsgi.headers(response))

@@ -57,40 +57,40 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
         raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}")
-    services = Services(_metadata, health=health, reflection=reflection)
-    grpc_server.add_generic_rpc_handlers([_handler(server, services, name, grpc_server) for name in services.names])
+    services = Services(_read_metadata, health=health, reflection=reflection)
+    grpc_server.add_generic_rpc_handlers([_make_handler(server, services, name, grpc_server) for name in services.names])
 
 
-def _metadata(context: Context) -> Iterator[tuple[str, str]]:
+def _read_metadata(context: Context) -> Iterator[tuple[str, str]]:
     for name, value in context.invocation_metadata() or ():
         # names that end in -bin have bytes as values, which travel so
         yield name, b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _handler(server: InferenceServer, services: Services, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
+def _make_handler(server: InferenceServer, services: Services, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
     import grpc
     import grpc.aio
 
     is_aio = isinstance(grpc_server, grpc.aio.Server)
     # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
-    answerer = _awaiting if is_aio else _blocking
+    answerer = _make_awaiting if is_aio else _make_blocking
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.methods(service)
+        method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.find_methods(service)
     }
-    streaming = _awaiting_stream if is_aio else _blocking_stream
-    for name, converse in services.conversations(server._inside.engine, service).items():
+    streaming = _make_awaiting_stream if is_aio else _make_blocking_stream
+    for name, converse in services.find_conversations(server._inside.engine, service).items():
         handlers[name] = grpc.stream_stream_rpc_method_handler(streaming(server._inside.runtime, converse))
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
-def _blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+def _make_blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     import grpc
 
     engine, runtime = server._inside
 
     def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
-            reply = drive(exchange(engine, method, request, context), runtime, gone=_end(context))
+            reply = drive(exchange(engine, method, request, context), runtime, gone=_watch_end(context))
         except ClientGone:
             return b""  # the call has ended already
         if reply.code != "OK":
@@ -100,7 +100,7 @@ def _blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.
     return answer
 
 
-def _end(context: grpc.ServicerContext) -> Signal:
+def _watch_end(context: grpc.ServicerContext) -> Signal:
     """Set when the call has ended: is answered, cancelled, or has passed its deadline."""
     end = Signal()
     if not context.add_callback(end.set):
@@ -108,7 +108,7 @@ def _end(context: grpc.ServicerContext) -> Signal:
     return end
 
 
-def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
+def _make_awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
     import grpc
 
     engine, runtime = server._inside
@@ -122,7 +122,7 @@ def _awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, Await
     return answer
 
 
-def _blocking_stream(
+def _make_blocking_stream(
     runtime: Runtime, converse: Converse
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
     import grpc
@@ -130,7 +130,7 @@ def _blocking_stream(
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
         # a thread for this call alone: all calls of a server may wait for their clients
         thread = ThreadPoolExecutor(1, "oip_asgi requests")
-        end = _end(context)
+        end = _watch_end(context)
         end.then(partial(thread.shutdown, wait=False))
 
         async def receive() -> bytes | None:
@@ -146,7 +146,7 @@ def _blocking_stream(
     return answer
 
 
-def _awaiting_stream(runtime: Runtime, converse: Converse) -> Callable[[object, AwaitingContext], Awaitable[None]]:
+def _make_awaiting_stream(runtime: Runtime, converse: Converse) -> Callable[[object, AwaitingContext], Awaitable[None]]:
     import grpc
 
     async def answer(_: object, context: AwaitingContext) -> None:

@@ -65,14 +65,14 @@ class _Tracer:
         links = [trace.Link(member.get_span_context()) for member in members]
         # a trace of its own, as it is part of several
         span = self._tracer.start_span(f"infer {model.name} batch", Context(), attributes=attributes, links=links)
-        told = span.get_span_context()
+        context = span.get_span_context()
         for member in members:
             member.add_event(
                 "oip.batch",
                 {
                     "oip.batch.rows": rows,
-                    "oip.batch.trace_id": trace.format_trace_id(told.trace_id),
-                    "oip.batch.span_id": trace.format_span_id(told.span_id),
+                    "oip.batch.trace_id": trace.format_trace_id(context.trace_id),
+                    "oip.batch.span_id": trace.format_span_id(context.span_id),
                 },
             )
         with trace.use_span(span, end_on_exit=True):

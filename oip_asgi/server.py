@@ -456,7 +456,7 @@ class InferenceServer:
 
     def _end(self, ended: Signal) -> None:
         self._inside.runtime.stop()
-        self._inside.engine.stopped()
+        self._inside.engine.finish_stop()
         with self._lock:
             self._ending = None
         ended.set()

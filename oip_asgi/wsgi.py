@@ -51,7 +51,7 @@ class OIPWSGIApp:
         self._server = server
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return self.answer(environ, start_response, _path(environ))
+        return self.answer(environ, start_response, _read_path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -81,13 +81,13 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = path_under(_path(environ), self._prefix)
+        path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
 
 
-def _path(environ: WSGIEnvironment) -> str:
+def _read_path(environ: WSGIEnvironment) -> str:
     return _decode(environ.get("PATH_INFO", ""))
 
 

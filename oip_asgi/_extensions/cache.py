@@ -85,12 +85,12 @@ class Flight:
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """The response is there. It is copied if it is kept, or somebody waits for it: the caller may change it."""
-        size = _size(response)
+        size = _measure(response)
         is_small = size <= self._cache.most // _SHARE
         if not is_small:
             self._cache.forget(self)  # from here on nobody joins it
         if is_small or self.is_joined:
-            self.response = InferenceResponse([_copied(tensor) for tensor in response.outputs], dict(response.parameters))
+            self.response = InferenceResponse([_copy_tensor(tensor) for tensor in response.outputs], dict(response.parameters))
         if is_small:
             self._cache.store(self, size, now)
         self.end(None)
@@ -209,24 +209,24 @@ def _digest(request: InferenceRequest) -> bytes:
     return digest.digest()
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copy_tensor(tensor: Tensor) -> Tensor:
     array = tensor.array.copy()
     array.flags.writeable = False
     return known_tensor(tensor.name, array, dict(tensor.parameters))
 
 
-def _size(response: InferenceResponse) -> int:
+def _measure(response: InferenceResponse) -> int:
     """How many bytes a response takes in the cache."""
-    return _PER_RESPONSE + _size_of(response.parameters) + sum(map(_size_of_tensor, response.outputs))
+    return _PER_RESPONSE + _measure_parameters(response.parameters) + sum(map(_measure_tensor, response.outputs))
 
 
-def _size_of_tensor(tensor: Tensor) -> int:
+def _measure_tensor(tensor: Tensor) -> int:
     array = tensor.array
-    size = _PER_TENSOR + _size_of(tensor.parameters)
+    size = _PER_TENSOR + _measure_parameters(tensor.parameters)
     if not array.dtype.hasobject:
         return size + array.nbytes
     return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
 
 
-def _size_of(parameters: Mapping[str, object]) -> int:
+def _measure_parameters(parameters: Mapping[str, object]) -> int:
     return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())

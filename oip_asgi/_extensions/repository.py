@@ -165,7 +165,7 @@ def _check_control(engine: Engine) -> None:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 
-def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
+def _read_load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
     config: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     others: dict[str, Any] = {}
@@ -173,7 +173,7 @@ def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, ob
         if name == "config":
             config = _read_config(value)
         elif name.startswith(_FILE):
-            files[_path(name)] = read_file(name, value)
+            files[_check_path(name)] = read_file(name, value)
         else:
             others[name] = value
     if files and "config" not in parameters:
@@ -191,7 +191,7 @@ def _read_config(value: object) -> dict[str, Any]:
         raise InvalidRequest(f"{expected}: {error}") from None
 
 
-def _path(name: str) -> str:
+def _check_path(name: str) -> str:
     path = name.removeprefix(_FILE)
     # a backslash and a drive's colon are what separates the parts of a path on Windows
     parts = path.replace("\\", "/").split("/")
@@ -222,7 +222,7 @@ def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
     _check_control(engine)
-    parameters = yield from question.read(lambda body: _load_parameters(_read_control(body), _decode_file))
+    parameters = yield from question.read(lambda body: _read_load_parameters(_read_control(body), _decode_file))
     yield from load(engine, model.name, None, parameters)
 
 
@@ -265,19 +265,19 @@ def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
 
 
 def _grpc_load(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    name = _named(engine, request)
-    yield from load(engine, name, None, _load_parameters(_sent_parameters(request), _check_file))
+    name = _find_name(engine, request)
+    yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), _check_file))
     response.model_name, response.is_loaded = name, True
 
 
 def _grpc_unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    name = _named(engine, request)
-    _check_unload_parameters(_sent_parameters(request))
+    name = _find_name(engine, request)
+    _check_unload_parameters(_read_parameters(request))
     yield from unload(engine, name, None)
     response.model_name, response.is_unloaded = name, True
 
 
-def _named(engine: Engine, request: Any) -> str:
+def _find_name(engine: Engine, request: Any) -> str:
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
         raise NotFound(f"unknown repository {shown(repository_name)}: leave repository_name out")
@@ -287,7 +287,7 @@ def _named(engine: Engine, request: Any) -> str:
     return found
 
 
-def _sent_parameters(request: Any) -> dict[str, Any]:
+def _read_parameters(request: Any) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for name, parameter in request.parameters.items():
         choice = parameter.WhichOneof("parameter_choice")

@@ -49,7 +49,7 @@ class RestRow(NamedTuple):
     answer: Callable[..., Any]
 
 
-Deliver: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
+ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 """What is done with a response before it is encoded, in a worker thread."""
 
 GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any, Any], Steps[None] | None]]

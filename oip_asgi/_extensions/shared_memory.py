@@ -24,7 +24,7 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_raw
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
-from .rows import Deliver, GrpcRows, Question, RestRow, decode_question, fill
+from .rows import ApplyOptions, GrpcRows, Question, RestRow, decode_question, fill
 
 _MOST_REGIONS: Final = 256
 """How many regions may be registered at once. Each keeps a file open."""
@@ -88,7 +88,7 @@ class MemoryRange(NamedTuple):
         """A copy of it."""
         data = self.segment.read(self.offset, self.size)
         if len(data) != self.size:
-            raise self._shorter()
+            raise self._make_error()
         return data
 
     def write(self, data: Buffer) -> None:
@@ -96,10 +96,10 @@ class MemoryRange(NamedTuple):
         if len(data) > self.size:
             raise InvalidRequest(f"{self.where}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
         if self.offset + len(data) > self.segment.size():  # writing would make it longer again
-            raise self._shorter()
+            raise self._make_error()
         self.segment.write(self.offset, data)
 
-    def _shorter(self) -> InvalidRequest:
+    def _make_error(self) -> InvalidRequest:
         return InvalidRequest(f"{self.where}, whose shared memory has become shorter since it was registered")
 
 
@@ -125,7 +125,7 @@ class Regions:
         segments = self.check_may_register()
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {shown(name)}: expected 1 to {_MAX_NAME} bytes")
-        plain = _plain_key(key)
+        plain = _check_key(key)
         self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
@@ -162,14 +162,14 @@ class Regions:
 
     # Tensors of requests
 
-    def lender(self) -> Lend:
+    def make_lender(self) -> Lend:
         """What reads the inputs of one request that are in shared memory. Together they may be as long as a body."""
         lent = 0
 
         def lend(parameters: Parameters) -> Buffer:
             nonlocal lent
             check_supported(parameters, "it", SHARED_MEMORY)
-            place = _place_of(parameters, "it")
+            place = _read_place(parameters, "it")
             assert place is not None  # that is why it is asked for
             memory = self._locate(*place, "it")
             lent += memory.size
@@ -180,12 +180,12 @@ class Regions:
 
         return lend
 
-    def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> Deliver | None:
+    def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> ApplyOptions | None:
         """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
-            place = _place_of(parameters, where)
+            place = _read_place(parameters, where)
             if place is None:
                 continue
             for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
@@ -195,13 +195,13 @@ class Regions:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
             ranges[output.name] = self._locate(*place, f"output {shown(output.name)}")
 
-        def deliver(response: InferenceResponse) -> InferenceResponse:
+        def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
                 if tensor.name in ranges:
                     ranges[tensor.name].write(view_raw(tensor.array))
             return response
 
-        return deliver if ranges else None
+        return apply_options if ranges else None
 
     def _locate(self, name: str, offset: int, size: int, where: str) -> MemoryRange:
         """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
@@ -217,11 +217,11 @@ class Regions:
 
 def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
     """Refuse a tensor that has its data, and says that they are in shared memory."""
-    if _place_of(parameters, where) is not None:
+    if _read_place(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")
 
 
-def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
+def _read_place(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
     """The region, offset and size that a tensor's parameters name; None if they name none."""
     if _REGION not in parameters:
         for name in (_SIZE, _OFFSET):
@@ -233,16 +233,16 @@ def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, i
         raise InvalidRequest(f"{where} has the parameter {_REGION} = {shown(region)}: expected the name of a region")
     if _SIZE not in parameters:
         raise InvalidRequest(f"{where} has the parameter {_REGION}, but no {_SIZE}")
-    return region, _count(parameters.get(_OFFSET, 0), _OFFSET, where), _count(parameters[_SIZE], _SIZE, where)
+    return region, _check_count(parameters.get(_OFFSET, 0), _OFFSET, where), _check_count(parameters[_SIZE], _SIZE, where)
 
 
-def _count(value: object, name: str, where: str) -> int:
+def _check_count(value: object, name: str, where: str) -> int:
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} has the parameter {name} = {shown(value)}: expected an integer, 0 or more")
     return value
 
 
-def _plain_key(key: str) -> str:
+def _check_key(key: str) -> str:
     """A key without its slash: the name of a file in one folder, and nothing else."""
     plain = key.removeprefix("/")
     if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):

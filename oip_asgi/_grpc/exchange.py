@@ -21,11 +21,11 @@ from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, shown
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from .infer import GRPCFormat
-from .messages import Method, Reply, encode_metadata, refusal
+from .messages import Method, Reply, encode_metadata, refuse
 from .stream import Receive, Write
 from .wire import has_more_fields
 
@@ -43,9 +43,9 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> St
     try:
         return Reply(b"".join((yield from respond(engine, method, body, transport))))
     except InferenceError as error:
-        return refusal(error)
+        return refuse(error)
     except Exception as error:
-        return refusal(own_fault(error))
+        return refuse(log_own_fault(error))
 
 
 def respond(
@@ -55,7 +55,7 @@ def respond(
     fill = _FILL.get(method.name)
     if fill is not None:
         response = method.response()
-        yield from finish(fill(engine, (yield from _parsed(engine, method, body)), response))
+        yield from finish(fill(engine, (yield from _parse(engine, method, body)), response))
         return [response.SerializeToString()]
     try:
         wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
@@ -72,11 +72,11 @@ def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Writ
         while (message := (yield Await(receive))) is not None:
             yield Await(partial(write, respond(message)))
     except InferenceError as error:
-        return refusal(error)
+        return refuse(error)
     return Reply()
 
 
-def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
+def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
@@ -96,7 +96,7 @@ def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
 
 
 def _server_metadata(engine: Engine, _: Any, response: Any) -> None:
-    document = engine.metadata()
+    document = engine.describe()
     response.name, response.version = document.name, document.version
     response.extensions.extend(document.extensions)
 
@@ -106,7 +106,7 @@ def _model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
 
 
 def _model_metadata(engine: Engine, request: Any, response: Any) -> None:
-    encode_metadata(engine.model_metadata(_find(engine, request.name, request.version)), response)
+    encode_metadata(engine.describe_model(_find(engine, request.name, request.version)), response)
 
 
 def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:

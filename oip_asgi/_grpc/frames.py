@@ -31,12 +31,12 @@ _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 """Base64 up to its padding: writers that encode as they go on pad each piece."""
 
 
-def frame_head(size: int) -> bytes:
+def encode_frame_head(size: int) -> bytes:
     """What stands in front of a message of `size` bytes."""
     return _HEAD_FIELDS.pack(_PLAIN, size)
 
 
-def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
+def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
     """The frame that gRPC-Web has in place of HTTP's trailers."""
     text = b"".join(b"%b:%b\r\n" % field for field in fields)
     return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text

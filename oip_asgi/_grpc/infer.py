@@ -15,7 +15,7 @@ from .._protocol.headers import joined
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .messages import Method, decode_request, encode_response
-from .wire import bytes_head, check_parsed, find_texts, split
+from .wire import check_parsed, encode_bytes_head, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
@@ -71,5 +71,5 @@ class GRPCFormat:
         # the library would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
-            parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
         return parts if self._in_parts else [b"".join(parts)]

@@ -72,12 +72,12 @@ class UnknownCoding(InferenceError):
     status = 501
 
 
-def protocol_of(content_type: bytes) -> Protocol | None:
+def find_protocol(content_type: bytes) -> Protocol | None:
     """The protocol that a request's `Content-Type` names, None for any other type."""
     return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
-def status_fields(code: str, details: str) -> Fields:
+def encode_status(code: str, details: str) -> Fields:
     """The fields that end every response."""
     fields = [(b"grpc-status", _NUMBERS[code])]
     if details:
@@ -85,7 +85,7 @@ def status_fields(code: str, details: str) -> Fields:
     return fields
 
 
-def timeout_of(value: bytes) -> float:
+def read_timeout(value: bytes) -> float:
     """The seconds of a `grpc-timeout`, infinity where there is none."""
     if not value:
         return math.inf
@@ -98,7 +98,7 @@ def timeout_of(value: bytes) -> float:
     return seconds if seconds < NO_TIMEOUT else math.inf
 
 
-def message_coding(value: bytes) -> Coding | None:
+def find_coding(value: bytes) -> Coding | None:
     """The coding that `grpc-encoding` names, None where there is none."""
     try:
         return _CODINGS[value]
@@ -107,7 +107,7 @@ def message_coding(value: bytes) -> Coding | None:
         raise UnknownCoding(f"grpc-encoding {shown(value.decode('latin-1'))} is not supported: {known}") from None
 
 
-def metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
+def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
     """The metadata among a request's headers. Values of names that end in "-bin" are base64 with padding, which clients may leave out."""
     for name, value in headers:
         if name not in _OWN and not name.startswith(b"grpc-"):

@@ -20,12 +20,12 @@ from .._protocol.effects import Abandoned, Await, DeadlinePassed, Signal, Spawn,
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, shown
 from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.record import record_unknown
-from .._serving.stream import Stream, handed_to
+from .._serving.stream import Stream, redirect_pieces
 from .infer import GRPCFormat
-from .messages import Method, Reply, as_text, refusal
-from .wire import bytes_head
+from .messages import Method, Reply, encode_text, refuse
+from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
 """Gives the next message of a call; None where the client sends no more."""
@@ -52,8 +52,8 @@ def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Rec
     return _Stream(engine, method, transport, receive, write).run()
 
 
-_AT_ONCE: Final = Signal()
-_AT_ONCE.set()
+_NOW: Final = Signal()
+_NOW.set()
 
 _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 """Errors of requests that did not run."""
@@ -81,7 +81,7 @@ class _StreamFormat(GRPCFormat):
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
         [content] = super().encode(request, response)
-        return [bytes_head(_INFER_RESPONSE, len(content)) + content]
+        return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 
 
 @final
@@ -104,14 +104,14 @@ class _Stream:
         self._news = Signal()
         self._room = Signal()
         self._unanswered = 0
-        self._turn = _AT_ONCE
+        self._turn = _NOW
         self._end: Reply | None = None
         self._is_cancelled = False
 
     def run(self) -> Steps[Reply]:
         """Have requests read and answered, until all is said."""
         try:
-            yield self._part(self._read())
+            yield self._start_part(self._read())
             while self._parts and self._end is None and self._broken is None:
                 self._news = Signal()
                 yield Wait(self._news)
@@ -127,13 +127,13 @@ class _Stream:
                 del broken  # it knows this frame: together they would live until the next garbage collection
         return Reply() if self._end is None else self._end
 
-    def _part(self, steps: Steps[None]) -> Spawn:
+    def _start_part(self, steps: Steps[None]) -> Spawn:
         part = Spawn(steps)
         self._parts[part] = None
-        part.ended.then(partial(self._ended, part))
+        part.ended.then(partial(self._remove_part, part))
         return part
 
-    def _ended(self, part: Spawn) -> None:
+    def _remove_part(self, part: Spawn) -> None:
         del self._parts[part]
         self._news.set()
 
@@ -159,7 +159,7 @@ class _Stream:
                 return
             self._unanswered += 1
             before, self._turn = self._turn, Signal()
-            yield self._part(self._answer(message, before, self._turn))
+            yield self._start_part(self._answer(message, before, self._turn))
 
     def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
         """Answer one request."""
@@ -175,29 +175,29 @@ class _Stream:
                     raise
                 if wire.model.streams:  # what follows need not wait for it, nor it for others
                     before.then(done.set)
-                    turn = _AT_ONCE
+                    turn = _NOW
                 stream = Stream(self._engine, wire.model, wire)
-                yield from handed_to(lambda send: self._say(turn, send.piece[0], send.deadline), stream.run())
+                yield from redirect_pieces(lambda send: self._send(turn, send.piece[0], send.deadline), stream.run())
             except InferenceError as error:
                 yield from self._fail(error, wire, turn)
             except Exception as error:
-                yield from self._fail(own_fault(error), wire, turn)
+                yield from self._fail(log_own_fault(error), wire, turn)
             except BaseException as error:  # also what an inline model raises that is for the host
                 if not self._is_cancelled:  # nothing can be said from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
                     model = getattr(wire, "model", "a request")
-                    self._end = self._end or refusal(ModelFailed(f"{model} failed: it {did}"))
+                    self._end = self._end or refuse(ModelFailed(f"{model} failed: it {did}"))
                     self._news.set()
                 raise
             else:
                 if wire.model.streams:
-                    yield from self._say_final(wire, turn)
+                    yield from self._send_final(wire, turn)
         finally:
             before.then(done.set)
             self._unanswered -= 1
             self._room.set()
 
-    def _say(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
+    def _send(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
         """Send a message, and wait until the next one may be sent."""
         if not before.is_set():
             yield Wait(before, deadline)
@@ -213,9 +213,9 @@ class _Stream:
             self._broken = error
             self._news.set()
             yield Wait(Signal())  # until this part is cancelled, as all are
-        self._pass_on()
+        self._wake_writer()
 
-    def _pass_on(self) -> None:
+    def _wake_writer(self) -> None:
         if self._writers:
             self._writers.popleft().set()  # who writes on, so that nobody else does
         else:
@@ -230,7 +230,7 @@ class _Stream:
             if turn in self._writers:
                 self._writers.remove(turn)
             else:
-                self._pass_on()
+                self._wake_writer()
             raise
 
     def _fail(self, error: InferenceError, wire: _StreamFormat | None, before: Signal) -> Steps[None]:
@@ -238,26 +238,26 @@ class _Stream:
             if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
             self._is_writing = True  # for good: nothing is sent after it, nor cut off
-            self._end = refusal(error)
+            self._end = refuse(error)
             self._news.set()
             return
         message = self._message()
         # clients of Triton show its text alone, so that says whose it is
-        message.error_message = as_text(error)
+        message.error_message = encode_text(error)
         if wire is not None:
             message.infer_response.id = wire.id
-            message.error_message = f"model {shown(wire.model_name)}, request id {shown(wire.id)}: {as_text(error)}"
+            message.error_message = f"model {shown(wire.model_name)}, request id {shown(wire.id)}: {encode_text(error)}"
             if not isinstance(error, _REFUSALS):
                 message.infer_response.model_name, message.infer_response.model_version = wire.model.name, wire.model.version or ""
-        yield from self._say(before, message.SerializeToString())
+        yield from self._send(before, message.SerializeToString())
         if wire is not None:
-            yield from self._say_final(wire, before)
+            yield from self._send_final(wire, before)
 
-    def _say_final(self, wire: _StreamFormat, before: Signal) -> Steps[None]:
+    def _send_final(self, wire: _StreamFormat, before: Signal) -> Steps[None]:
         """Tell that this is the end of a request's answers, if it asks for that."""
         if wire.wants_final:
             message = self._message()
             response = message.infer_response
             response.id, response.model_name, response.model_version = wire.id, wire.model_name, wire.model_version
             response.parameters[_FINAL].bool_param = True
-            yield from self._say(before, message.SerializeToString())
+            yield from self._send(before, message.SerializeToString())

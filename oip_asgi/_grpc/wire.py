@@ -61,7 +61,7 @@ def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
     taken: list[memoryview] = []
     start = 0
     try:
-        for tag, value, end in fields_of(view):
+        for tag, value, end in iterate_fields(view):
             if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == GROUP:
                 return message, []
             if tag == field << 3 | BYTES:
@@ -79,7 +79,7 @@ def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
     found = dict.fromkeys(fields, b"")
     view = memoryview(message)
     with suppress(IndexError, KeyError):
-        for tag, value, end in islice(fields_of(view), _MAX_FIELDS):
+        for tag, value, end in islice(iterate_fields(view), _MAX_FIELDS):
             if tag & 7 == BYTES and tag >> 3 in found:
                 found[tag >> 3] = bytes(view[value:end])
     return tuple(value.decode(errors="replace") for value in found.values())
@@ -88,7 +88,7 @@ def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
 def has_more_fields(message: Buffer, most: int) -> bool:
     """Whether a message has more fields than that, as far as it is not malformed."""
     with suppress(IndexError, KeyError):
-        return sum(1 for _ in islice(fields_of(memoryview(message)), most + 1)) > most
+        return sum(1 for _ in islice(iterate_fields(memoryview(message)), most + 1)) > most
     return False
 
 
@@ -113,24 +113,24 @@ def check_parsed(message: Buffer) -> None:
 
 def _name_fields(message: memoryview) -> Iterator[tuple[str, int]]:
     """What each field is in a request and in its tensors, and how many bytes it has."""
-    for tag, value, end in fields_of(message):
+    for tag, value, end in iterate_fields(message):
         yield _KINDS.get(tag, _OTHERS), end - value
         if tag in _KINDS_IN:
             kinds = _KINDS_IN[tag]
-            for inner, start, stop in fields_of(message[value:end]):
+            for inner, start, stop in iterate_fields(message[value:end]):
                 yield kinds.get(inner, _OTHERS), stop - start
 
 
-def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
+def iterate_fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
     """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends."""
     position, end = 0, len(view)
     while position < end:
-        tag, value = _varint(view, position, _MAX_SHORT_SHIFT)
+        tag, value = _read_varint(view, position, _MAX_SHORT_SHIFT)
         if tag & 7 == BYTES:
-            length, value = _varint(view, value, _MAX_SHORT_SHIFT)
+            length, value = _read_varint(view, value, _MAX_SHORT_SHIFT)
             position = value + length
         elif tag & 7 == VARINT:
-            _, position = _varint(view, value, _MAX_SHIFT)
+            _, position = _read_varint(view, value, _MAX_SHIFT)
         else:
             position = value + _SIZES[tag & 7]
         if position > end:
@@ -138,7 +138,7 @@ def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
         yield tag, value, position
 
 
-def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
+def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
     """The number at `position`, whose last byte may begin so many bits after its start, and where it ends."""
     number = shift = 0
     while view[position] & 0x80:
@@ -149,14 +149,14 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
     return number | view[position] << shift, position + 1
 
 
-def bytes_head(field: int, size: int) -> bytes:
+def encode_bytes_head(field: int, size: int) -> bytes:
     """What to put after a serialized message, and `size` bytes after that, so that a bytes field has them as one more value."""
     tag = field << 3 | BYTES
-    return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _number(tag) + _number(size)
+    return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _encode_varint(tag) + _encode_varint(size)
 
 
-def _number(number: int) -> bytes:
-    """The inverse of `_varint`."""
+def _encode_varint(number: int) -> bytes:
+    """The inverse of `_read_varint`."""
     if number < 0x80:
         return bytes((number,))
-    return bytes((number & 0x7F | 0x80,)) + _number(number >> 7)
+    return bytes((number & 0x7F | 0x80,)) + _encode_varint(number >> 7)

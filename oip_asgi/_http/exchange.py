@@ -25,14 +25,14 @@ from .._protocol.errors import InferenceError
 from .._protocol.headers import joined
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from . import pages
 from .generate import answer_with_document, answer_with_events
 from .infer import RestFormat
 from .request import Head
-from .response import JSON, Response, encoded_json, json_response, refusal, respond
+from .response import JSON, Response, encode_json, refuse, respond, respond_json
 from .routes import Match, Route, Routes, not_allowed, unknown_path
 
 T = TypeVar("T")
@@ -82,21 +82,21 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
                 request = Exchange(engine, wire, match.version)
                 model = engine.models.find(match.name, match.version)
             if handler is None:
-                raise not_allowed(head.method, match.handlers, _infer_path(head, match))
+                raise not_allowed(head.method, match.handlers, _find_infer_path(head, match))
             answer = handler(request) if model is None else handler(request, model)
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             if model is None and handler in _INFERENCES:
                 record_unknown(engine.unknown, error)
-            response = refusal(error)
+            response = refuse(error)
     except Exception as error:
-        response = refusal(own_fault(error))
+        response = refuse(log_own_fault(error))
     if wire.is_left:
         yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
 
 
-def _infer_path(head: Head, match: Match) -> str:
+def _find_infer_path(head: Head, match: Match) -> str:
     """Where a POST to a model's own path was meant to go; empty for other requests."""
     if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
         return ""
@@ -105,29 +105,29 @@ def _infer_path(head: Head, match: Match) -> str:
 
 
 def _server_metadata(request: Exchange) -> Response:
-    return json_response(200, request.engine.metadata())
+    return respond_json(200, request.engine.describe())
 
 
 def _server_live(_: Exchange) -> Response:
-    return json_response(200, schemas.ServerLive(True))
+    return respond_json(200, schemas.ServerLive(True))
 
 
 def _server_ready(request: Exchange) -> Steps[Response]:
     ready = yield from request.engine.is_ready()
-    return json_response(200 if ready else 503, schemas.ServerReady(ready, True))
+    return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
 def _models(request: Exchange) -> Response:
-    return json_response(200, schemas.ModelList(request.engine.models.names()))
+    return respond_json(200, schemas.ModelList(request.engine.models.names()))
 
 
 def _model_metadata(request: Exchange, model: Model) -> Response:
-    return json_response(200, request.engine.model_metadata(model))
+    return respond_json(200, request.engine.describe_model(model))
 
 
 def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
     ready = yield from request.engine.is_model_ready(model)
-    return json_response(200 if ready else 503, schemas.ModelReady(model.name, ready))
+    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
@@ -148,10 +148,10 @@ def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
 
 def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:
     document = yield from finish(answer(request.engine, request, *model))
-    return respond(200, [], []) if document is None else respond(200, [JSON], [encoded_json(document)])
+    return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
 
-def _routes_of(rows: Iterable[RestRow]) -> list[Route]:
+def _make_routes(rows: Iterable[RestRow]) -> list[Route]:
     return [Route(row.method, row.pattern, partial(_answer_row, row.answer)) for row in rows]
 
 
@@ -169,7 +169,7 @@ ROUTES: Final = [
     Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
     Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
     Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
-    *_routes_of((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
+    *_make_routes((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
 ]
 """The routes of each server."""
 

@@ -23,10 +23,10 @@ from .._rest import body as rest
 from .._rest import generate
 from .._rest.generate import Declared
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
-from .._serving.stream import Stream, only
+from .._serving.faults import log_own_fault
+from .._serving.stream import Stream, take_only_answer
 from .infer import RestFormat
-from .response import JSON, Response, respond, text_of
+from .response import JSON, Response, describe_error, respond
 
 _EVENTS: Final = Start(
     200,
@@ -116,7 +116,7 @@ class DocumentFormat:
 
 def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
     """The answer of `generate`: one document, also of a model that streams."""
-    text = yield from only(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
+    text = yield from take_only_answer(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
     return respond(200, [JSON], [text])
 
 
@@ -128,9 +128,9 @@ def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may
     except Exception as error:
         if not stream.has_begun:
             raise
-        yield Send(_failure(error if isinstance(error, InferenceError) else own_fault(error)))
+        yield Send(_encode_error(error if isinstance(error, InferenceError) else log_own_fault(error)))
     return STREAMED
 
 
-def _failure(error: InferenceError) -> bytes:
-    return _EVENT % msgspec.json.encode(text_of(error))
+def _encode_error(error: InferenceError) -> bytes:
+    return _EVENT % msgspec.json.encode(describe_error(error))

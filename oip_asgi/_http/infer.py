@@ -31,7 +31,7 @@ class RestFormat(Incoming):
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.header_length
-        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
+        return _decode_raw(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)
@@ -40,7 +40,7 @@ class RestFormat(Incoming):
         return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
 
 
-def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
+def _decode_raw(body: Buffer, model: Model) -> InferenceRequest:
     specs = model.inputs
     if len(specs) != 1:
         raise InvalidRequest(

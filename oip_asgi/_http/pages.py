@@ -16,14 +16,14 @@ from .._docs.page import FILES, PAGE, POLICY, page
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
-from .response import JSON, Response, encoded_json, respond
+from .response import JSON, Response, encode_json, respond
 from .routes import Route
 
 if TYPE_CHECKING:
     from .exchange import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
-_AS_IT_SAYS: Final = (b"x-content-type-options", b"nosniff")
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 
 def _openapi(request: Exchange) -> Steps[Response]:
@@ -31,25 +31,25 @@ def _openapi(request: Exchange) -> Steps[Response]:
     made_of = basis(engine)
     known = engine.document
     if known is None or known[0] != made_of:
-        known = made_of, (yield from _encoded(partial(openapi, engine)))
+        known = made_of, (yield from _encode(partial(openapi, engine)))
         engine.document = known
-    return _document(request.wire.head, known[1])
+    return _respond_document(request.wire.head, known[1])
 
 
 def _openapi_of(request: Exchange, model: Model) -> Steps[Response]:
-    return _document(request.wire.head, (yield from _encoded(partial(openapi_of, request.engine, model, request.version))))
+    return _respond_document(request.wire.head, (yield from _encode(partial(openapi_of, request.engine, model, request.version))))
 
 
-def _encoded(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
+def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
     # some hundred microseconds for each model
-    document: bytes = yield Run(lambda: encoded_json(make()), "conversion", for_client=True)
+    document: bytes = yield Run(lambda: encode_json(make()), "conversion", for_client=True)
     return document
 
 
-def _document(head: Head, document: bytes) -> Response:
+def _respond_document(head: Head, document: bytes) -> Response:
     """A document as a response, with the address at which this client reaches the server."""
     mount = quote(head.mount(head), safe="/:@!$&'()*+,;=~")
-    servers = b'{"servers":%b,' % encoded_json([{"url": mount or "/"}])
+    servers = b'{"servers":%b,' % encode_json([{"url": mount or "/"}])
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
 
 
@@ -57,11 +57,11 @@ def _page(request: Exchange) -> Steps[Response]:
     template = yield from _read(request, PAGE)
     body = page(template, "../" if request.wire.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
-    return _file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+    return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
 def _page_file(name: str, request: Exchange) -> Steps[Response]:
-    return _file(request.wire.head, FILES[name], (yield from _read(request, name)))
+    return _respond_file(request.wire.head, FILES[name], (yield from _read(request, name)))
 
 
 def _read(request: Exchange, name: str) -> Steps[bytes]:
@@ -71,16 +71,16 @@ def _read(request: Exchange, name: str) -> Steps[bytes]:
     return body
 
 
-def _file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
+def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
     # weak, because a compressed response has the same
     etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
-    described = [(b"etag", etag), _ALWAYS_ASK, _AS_IT_SAYS, *more]
-    if _has(head, etag):
+    described = [(b"etag", etag), _ALWAYS_ASK, _NO_SNIFFING, *more]
+    if _is_known(head, etag):
         return Response(304, described, [], 0)
     return respond(200, [(b"content-type", media_type.encode()), *described], [body])
 
 
-def _has(head: Head, etag: bytes) -> bool:
+def _is_known(head: Head, etag: bytes) -> bool:
     """Whether a client has what it asks for already."""
     known = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
     return b"*" in known or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in known}

@@ -21,7 +21,7 @@ as a copy of 100 KB."""
 _MESSAGE: Final = 2**17
 """The most bytes in each message of a longer body: malloc has blocks of that size at hand, so they cost no page faults."""
 
-encoded_json: Final = msgspec.json.Encoder().encode
+encode_json: Final = msgspec.json.Encoder().encode
 """A document as JSON."""
 
 
@@ -36,9 +36,9 @@ class Response(msgspec.Struct, frozen=True):
 
     def messages(self) -> Iterable[tuple[bytes, bool]]:
         """The parts as `bytes`, which is what servers take, and whether more of them follow."""
-        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
+        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._cut()
 
-    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
+    def _cut(self) -> Iterator[tuple[bytes, bool]]:
         gathered: list[memoryview] = []
         size, left = 0, self.size
         for part in self.parts:
@@ -63,24 +63,24 @@ def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffe
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 
-def json_response(status: int, document: msgspec.Struct) -> Response:
+def respond_json(status: int, document: msgspec.Struct) -> Response:
     """A response that is one JSON document."""
-    return respond(status, [JSON], [encoded_json(document)])
+    return respond(status, [JSON], [encode_json(document)])
 
 
-def text_of(error: InferenceError) -> schemas.Error:
+def describe_error(error: InferenceError) -> schemas.Error:
     """The document that an error is."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
     return schemas.Error(error_text(error).encode(errors="replace").decode())
 
 
-def refusal(error: InferenceError) -> Response:
+def refuse(error: InferenceError) -> Response:
     """The response that an error is: its status, its headers, and its text as `{"error": text}`."""
-    response = json_response(error.status, text_of(error))
+    response = respond_json(error.status, describe_error(error))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 
 
-def not_under(path: str, prefix: str) -> Response:
+def refuse_path(path: str, prefix: str) -> Response:
     """The response to a path that an application of its own does not answer."""
-    return refusal(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))
+    return refuse(NotFound(f"unknown path {shown(path)}: everything is under {prefix}"))

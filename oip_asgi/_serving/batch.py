@@ -17,11 +17,11 @@ from .._models.options import Batching
 from .._protocol.effects import Await, DeadlinePassed, Run, Signal, Spawn, Steps, Stopped, Wait
 from .._protocol.errors import ModelFault
 from .._protocol.tensors import InferenceResponse
-from .batch_key import key_of
+from .batch_key import make_key
 from .batch_rows import check_rows
 from .call import Call, ModelRaised, is_short
+from .call_stack import CallStack, set_calls
 from .execution import Execution, Member
-from .nesting import Held, enter_within
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
         if not call.is_decoded and (call.slot.turn is not None or kind != "thread"):
             yield Run(partial(_decode, call), "conversion", deadline=call.deadline, for_client=True)
         if call.slot.turn is not None:
-            yield from _wait(member, call.slot.turn, batching)
+            yield from _wait_for_turn(member, call.slot.turn, batching)
         if not member.is_done:
             if kind != "async":
                 return (yield from _collect(member, batching))
@@ -53,19 +53,19 @@ def _decode(call: Call[Any]) -> None:
         call.slot.end(is_last=False)
 
 
-def _wait(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
+def _wait_for_turn(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
     """Wait until a request has a slot, or has shared the call of another."""
     call = member.call
     call.timings.entered = now = call.engine.clock()
-    key, rows, hold = None, member.count(), 0.0 if call.engine.stopping else batching.delay
+    key, rows, delay = None, member.count(), 0.0 if call.engine.stopping else batching.delay
     if rows and rows <= batching.most:
-        key = key_of(call.handler, call.decoded, call.engine.codecs)
+        key = make_key(call.handler, call.decoded, call.engine.codecs)
     if key is None:
-        key, hold = member, 0.0  # it runs alone
+        key, delay = member, 0.0  # it runs alone
     elif call.deadline != math.inf:
-        hold = max(0.0, min(hold, (call.deadline - now) / 2))  # the rest of its time is for the call
-    due = now + hold if hold else math.inf
-    call.model.limiter.share(call.slot, key, Waiting(member, rows or 0, now + hold, not hold))
+        delay = max(0.0, min(delay, (call.deadline - now) / 2))  # the rest of its time is for the call
+    due = now + delay if delay else math.inf
+    call.model.limiter.share(call.slot, key, Waiting(member, rows or 0, now + delay, not delay))
     while not turn.is_set():
         try:
             yield Wait(turn, min(due, call.deadline), for_client=True)
@@ -129,7 +129,7 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
     timings.started = call.engine.clock()
     timings.called = timings.returned = 0.0
     try:
-        response: InferenceResponse = Context().run(_run_within, call, member.held)
+        response: InferenceResponse = Context().run(_run_within, call, member.calls)
         if rows is not None:
             for tensor in response.outputs:
                 check_rows(tensor.name, tensor.array.shape, rows)
@@ -146,8 +146,8 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
     return response
 
 
-def _run_within(call: Call[Any], within: Held) -> InferenceResponse:
-    enter_within(within)
+def _run_within(call: Call[Any], within: CallStack) -> InferenceResponse:
+    set_calls(within)
     return call.run() if call.span is None else call.run_in_span()
 
 

@@ -23,7 +23,7 @@ _NOTHING: Final[frozenset[Hashable]] = frozenset()
 _DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
-def rows_of(tensors: Iterable[Tensor]) -> int | None:
+def count_rows(tensors: Iterable[Tensor]) -> int | None:
     """How many rows a request has: the first dimension of its inputs. None where they have none, or not the same."""
     rows: int | None = None
     for tensor in tensors:
@@ -34,7 +34,7 @@ def rows_of(tensors: Iterable[Tensor]) -> int | None:
     return rows
 
 
-def key_of(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
+def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
     """What all requests of a batch have in common. None for a request that runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
     whole = binding.request_reader
@@ -46,16 +46,16 @@ def key_of(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | Non
         expected = handler.content_types.get(name, handler.content_type)
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
-        part = _part(name, tensor, expected if said is None else said)
+        part = _make_part(name, tensor, expected if said is None else said)
         if part is None:
             return None
         parts.append(part)
     if whole is None and binding.rest is None and len(parts) > 1:
         parts.sort(key=str)  # each goes to a parameter of its own: else their order is that of columns
-    return handler, binding, content_type, _frozen(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+    return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
 
 
-def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
+def _make_part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
     """What one input has in common; None where what is read of one row depends on the others."""
     parameters, array = tensor.parameters, tensor.array
     kind: Hashable = ()
@@ -68,8 +68,8 @@ def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
         if found is None:
             return None
         kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])
-    return name, array.dtype, array.shape[1:], _frozen(parameters) if parameters else _NOTHING, kind
+    return name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING, kind
 
 
-def _frozen(parameters: Parameters) -> frozenset[Hashable]:
+def _freeze(parameters: Parameters) -> frozenset[Hashable]:
     return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)

@@ -22,10 +22,10 @@ from .._protocol.errors import InferenceError, shown
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceResponse, size_of
+from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
 from .decoding import Decoded, NotAtOnce, decode
 from .engine import Engine
-from .nesting import enter, held, hold, leave, release
 from .record import Span, record_end
 from .wire_format import WireFormat
 
@@ -115,7 +115,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def run(self) -> InferenceResponse:
         """Call the function."""
-        token = hold((*held(), (self.model, self.slot)))
+        token = set_calls((*current_calls(), (self.model, self.slot)))
         try:
             args, kwargs = self.take_arguments()
             timings, clock = self.timings, self.engine.clock
@@ -129,7 +129,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            release(token)
+            reset_calls(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
@@ -183,8 +183,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
         decoded = self.decoded
-        if decoded.deliver is not None:
-            response = decoded.deliver(response)
+        if decoded.apply_options is not None:
+            response = decoded.apply_options(response)
         encoded = self.wire.encode(decoded.request, response)
         self.timings.answered = self.engine.clock()
         return encoded
@@ -273,4 +273,4 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
 def is_short(call: Call[Any], response: InferenceResponse) -> bool:
     """Whether a response may be encoded on an event loop: it has few bytes, and goes nowhere else."""
-    return call.decoded.deliver is None and size_of(response.outputs) <= LOOP_BYTES
+    return call.decoded.apply_options is None and size_of(response.outputs) <= LOOP_BYTES

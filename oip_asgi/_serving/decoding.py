@@ -10,7 +10,7 @@ import msgspec
 
 from .._codecs.registry import Codecs
 from .._extensions.reserved import check_reserved
-from .._extensions.rows import Deliver
+from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import check_data_is_sent
 from .._models.binding import Binding
 from .._models.handler import Handler
@@ -31,8 +31,8 @@ from .._protocol.tensors import (
     lend_nothing,
     read_only,
 )
-from .delivery import delivery_of
 from .engine import Engine
+from .output_options import prepare_output_options
 from .wire_format import WireFormat
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
@@ -66,7 +66,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     content_type: str | None
     outputs: Sequence[RequestOutput]
     content_types: Mapping[str, str]
-    deliver: Deliver | None
+    apply_options: ApplyOptions | None
     seconds: float
 
     def context(self) -> InferenceContext:
@@ -85,7 +85,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     regions, codecs = engine.regions, engine.codecs
     lend: Lend = lend_nothing
     if regions.parameters:
-        lend = _lend_later if at_once else regions.lender()
+        lend = _refuse_to_lend if at_once else regions.make_lender()
     request = wire.decode(body, model, lend)
     parameters, content_type, seconds = request.parameters, None, math.inf
     if parameters:
@@ -93,7 +93,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
             check_reserved(parameters)
         if "timeout" in parameters:
-            seconds = _seconds_of(parameters["timeout"])
+            seconds = _read_timeout(parameters["timeout"])
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -108,14 +108,14 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         elif tensor.array.flags.writeable:
             read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
-    content_types, deliver = _NOT_ASKED, None
+    content_types, apply_options = _NOT_ASKED, None
     if request.outputs:
         outputs = request.outputs.copy()
         content_types, is_plain = _check_outputs(outputs, codecs, (CLASSIFICATION, *regions.parameters))
         if handler.outputs:
             check_asked(outputs, [spec.name for spec in handler.outputs])
         if not is_plain:
-            deliver = delivery_of(outputs, handler, regions)
+            apply_options = prepare_output_options(outputs, handler, regions)
     if content_type is None:
         binding = handler.binding
         tensors = binding.names.take(request.inputs, has_content_type=False)
@@ -123,14 +123,14 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.content_type_of_tensors(content_type)
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds)
 
 
-def _lend_later(_: Parameters) -> Buffer:
+def _refuse_to_lend(_: Parameters) -> Buffer:
     raise NotAtOnce
 
 
-def _seconds_of(timeout: object) -> float:
+def _read_timeout(timeout: object) -> float:
     """The request's own timeout, which is in microseconds. 0 means none."""
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {shown(timeout)}: expected an integer, 0 or more, in microseconds")

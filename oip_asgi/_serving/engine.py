@@ -17,13 +17,13 @@ from .._protocol import schemas
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.log import log_raised
-from .metadata import model_metadata
+from .metadata import describe_model
 from .record import Tracer, record_unknown
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
 
-_LET_GO_SECONDS: Final = 1.0
+_UNLOAD_SECONDS: Final = 1.0
 """How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
 
 _logger: Final = logging.getLogger("oip_asgi")
@@ -69,7 +69,7 @@ class Engine:
         """Called when a model was registered."""
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, and what it was made of."""
-        self._kept_by: Model | None = None
+        self._blocker: Model | None = None
 
     def add(self, model: Model) -> None:
         """Take a model in."""
@@ -85,7 +85,7 @@ class Engine:
             record_unknown(self.unknown, error)
             raise
 
-    def extensions(self) -> list[str]:
+    def list_extensions(self) -> list[str]:
         """The names of the extensions that this server supports, as it is set up."""
         names = list(_EXTENSIONS)
         if self.model_control:
@@ -94,13 +94,13 @@ class Engine:
             names.append("system_shared_memory")
         return sorted(names)
 
-    def metadata(self) -> schemas.ServerMetadata:
+    def describe(self) -> schemas.ServerMetadata:
         """The server's metadata, with the extensions that are switched on."""
-        return schemas.ServerMetadata(self.name, self.version, self.extensions())
+        return schemas.ServerMetadata(self.name, self.version, self.list_extensions())
 
-    def model_metadata(self, model: Model) -> schemas.ModelMetadata:
+    def describe_model(self, model: Model) -> schemas.ModelMetadata:
         """A model's metadata, with every version of its name."""
-        return model_metadata(model, self.models.versions(model.name))
+        return describe_model(model, self.models.versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
         """Whether every model is ready that was not unloaded on purpose, and one is registered."""
@@ -111,18 +111,18 @@ class Engine:
             return self.ready_when_empty
         for model in models:
             if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
-                self._tell(model)
+                self._log_not_ready(model)
                 return False
-        if self._kept_by is not None:
-            self._kept_by = None
+        if self._blocker is not None:
+            self._blocker = None
             _logger.warning("the server is ready again")
         return True
 
-    def _tell(self, model: Model) -> None:
+    def _log_not_ready(self, model: Model) -> None:
         """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
-        if self.stopping or model.lifecycle.state == "failed" or self._kept_by is model:
+        if self.stopping or model.lifecycle.state == "failed" or self._blocker is model:
             return
-        self._kept_by = model
+        self._blocker = model
         why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
         _logger.warning("the server is not ready, because of %s: %s", model, why)
 
@@ -172,7 +172,7 @@ class Engine:
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
-        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+        yield from self._unload_all(max(deadline, self.clock() + _UNLOAD_SECONDS))
 
     def _unload_all(self, deadline: float) -> Steps[None]:
         """Call `unload=` of the models of which no call was left behind."""
@@ -186,7 +186,7 @@ class Engine:
             except DeadlinePassed:
                 _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
-    def stopped(self) -> None:
+    def finish_stop(self) -> None:
         """Nothing runs any more; models are loaded again at the next start, or by the next request."""
         for model in self.models:
             model.lifecycle.forget()

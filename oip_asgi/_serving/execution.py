@@ -21,12 +21,12 @@ from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Sig
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from .advice import hint, told_by_host
-from .batch_key import rows_of
+from .batch_key import count_rows
 from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
+from .call_stack import CallStack, current_calls, enter_for_batch, leave
 from .copy_rule import copy_small
-from .nesting import Held, enter_together, held, leave
+from .error_hints import convert_host_error, find_hint
 
 T = TypeVar("T")
 
@@ -52,14 +52,14 @@ class _Merged(msgspec.Struct, frozen=True, eq=False):
 class Member(Generic[T]):
     """One request among those that share a call."""
 
-    __slots__ = ("answer", "call", "error", "execution", "has_left", "held", "is_done", "response", "rows", "wake")
+    __slots__ = ("answer", "call", "calls", "error", "execution", "has_left", "is_done", "response", "rows", "wake")
 
     def __init__(self, call: Call[T]) -> None:
         self.call = call
         self.rows: int | None = None
-        self.held: Held = held()
+        self.calls: CallStack = current_calls()
         self.execution: Execution | None = None
-        self.wake: Callable[[], object] = _nothing
+        self.wake: Callable[[], object] = _do_nothing
         self.is_done = False
         self.has_left = False
         self.response: InferenceResponse | None = None
@@ -68,7 +68,7 @@ class Member(Generic[T]):
 
     def count(self) -> int | None:
         """Note the rows of the request, and return them; None if they cannot be counted."""
-        self.rows = rows_of(self.call.decoded.tensors.values())
+        self.rows = count_rows(self.call.decoded.tensors.values())
         self.call.timings.rows = 1 if self.rows is None else self.rows
         return self.rows
 
@@ -143,28 +143,28 @@ class Execution:
     def run(self) -> None:
         """`call` for a plain function, in this thread. What it raises becomes the error of each request."""
         try:
-            Context().run(_finish, self)
+            Context().run(_run_to_end, self)
         except BaseException as error:
-            self.fail(error if isinstance(error, Exception) else _quit(error))
+            self.fail(error if isinstance(error, Exception) else _convert_quit(error))
             raise
 
     async def call(self) -> None:
         """Call the function, whether it is a coroutine function or a plain one, for which this waits for nothing."""
-        token = enter_together(self._model, self._slot, [member.held for member in self._members])
+        token = enter_for_batch(self._model, self._slot, [member.calls for member in self._members])
         try:
-            with self._span():
+            with self._enter_span():
                 await self._answer(self._members)
         finally:
             leave(token)
 
-    def _span(self) -> AbstractContextManager[object]:
+    def _enter_span(self) -> AbstractContextManager[object]:
         tracer = self._engine.tracer
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if tracer is None or not spans:
             return nullcontext()
         if len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _rows(self._members), spans)
+        return tracer.together(self._model, _count_rows(self._members), spans)
 
     async def _answer(self, members: list[Member[Any]]) -> None:
         """Answer requests by one call; if that fails, those that deserve it by others."""
@@ -178,12 +178,12 @@ class Execution:
         clock = self._engine.clock
         started = clock()
         try:
-            args, kwargs = self._arguments(members)
+            args, kwargs = self._make_arguments(members)
         except Exception as error:
             if len(members) == 1:
                 self._fail(members, error)
                 return []
-            sound = [member for member in members if self._is_sound(member)]
+            sound = [member for member in members if self._can_make_arguments(member)]
             return [sound] if len(sound) < len(members) else [[member] for member in members]
         called = clock()
         for member in members:
@@ -198,16 +198,16 @@ class Execution:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            self._model.statistics.record_execution(_rows(members), called - started, None, 0.0)
+            self._model.statistics.record_execution(_count_rows(members), called - started, None, 0.0)
             if self._retries_alone and len(members) > 1:
                 self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
-            self._model.statistics.record_execution(_rows(members), called - started, returned - called, clock() - returned)
+            self._model.statistics.record_execution(_count_rows(members), called - started, returned - called, clock() - returned)
         return []
 
-    def _arguments(self, members: list[Member[Any]]) -> _Arguments:
+    def _make_arguments(self, members: list[Member[Any]]) -> _Arguments:
         """The arguments of the function for some requests together."""
         call, binding = members[0].call, self._binding
         if len(members) == 1:
@@ -216,7 +216,7 @@ class Execution:
         request = InferenceRequest(list(tensors.values()), None, call.decoded.request.parameters, [], call.decoded.request.decoders)
         return binding.arguments(_Merged(binding, tensors, self._content_type, request))
 
-    def _is_sound(self, member: Member[Any]) -> bool:
+    def _can_make_arguments(self, member: Member[Any]) -> bool:
         """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
         try:
             self._binding.arguments(member.call.decoded)
@@ -251,10 +251,10 @@ class Execution:
             member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
-        error = told_by_host(error) or error
+        error = convert_host_error(error) or error
         if isinstance(error, InferenceError):
             for member in members:
-                member.error = error if len(members) == 1 else _copied(error)
+                member.error = error if len(members) == 1 else _copy_error(error)
             return
         if len(members) > 1:
             self._log(members, error, "")
@@ -267,12 +267,12 @@ class Execution:
         fields = log_fields(
             self._model.name, self._model.version, None, self._engine.clock() - min(member.call.timings.since for member in members)
         )
-        message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
-        log_raised(logging.ERROR, error, message, self._model, len(members), _rows(members), then, advice, extra=fields)
+        message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, self._model)
+        log_raised(logging.ERROR, error, message, self._model, len(members), _count_rows(members), then, hint, extra=fields)
 
     def encode_long(self, *, but: Member[Any] | None = None) -> None:
         """Encode the responses that take long, within the slot of the call, so that they cannot pile up after it."""
-        for member, response in self._long():
+        for member, response in self._find_long():
             if member is not but:
                 try:
                     member.answer = member.call.encode(response)
@@ -281,14 +281,14 @@ class Execution:
 
     def has_long(self) -> bool:
         """Whether there is one for `encode_long`."""
-        return bool(self._long())
+        return bool(self._find_long())
 
-    def _long(self) -> list[tuple[Member[Any], InferenceResponse]]:
+    def _find_long(self) -> list[tuple[Member[Any], InferenceResponse]]:
         having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
         return [(member, response) for member, response in having if not is_short(member.call, response)]
 
 
-def _finish(execution: Execution) -> None:
+def _run_to_end(execution: Execution) -> None:
     """Run a call that waits for nothing."""
     try:
         execution.call().send(None)
@@ -296,17 +296,17 @@ def _finish(execution: Execution) -> None:
         return
 
 
-def _rows(members: Sequence[Member[Any]]) -> int:
+def _count_rows(members: Sequence[Member[Any]]) -> int:
     return sum(member.call.timings.rows or 0 for member in members)
 
 
-def _quit(error: BaseException) -> QuitWithin:
+def _convert_quit(error: BaseException) -> QuitWithin:
     quitting = QuitWithin()
     quitting.__cause__ = error
     return quitting
 
 
-def _copied(error: InferenceError) -> InferenceError:
+def _copy_error(error: InferenceError) -> InferenceError:
     """An error of its own for each request, as each is raised in a place of its own."""
     try:
         return copy.copy(error)
@@ -314,5 +314,5 @@ def _copied(error: InferenceError) -> InferenceError:
         return InferenceError(error_text(error), status=error.status, headers=error.headers)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

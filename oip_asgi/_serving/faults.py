@@ -8,7 +8,7 @@ from .._protocol.errors import InferenceError
 from .._protocol.log import log_raised
 
 
-def own_fault(error: Exception) -> InferenceError:
+def log_own_fault(error: Exception) -> InferenceError:
     """The error for the client, after the log was told more."""
     log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)

@@ -29,7 +29,7 @@ from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, known_tensor, plain, wire_array
 from .copy_rule import SMALL
 from .engine import Engine
-from .faults import own_fault
+from .faults import log_own_fault
 from .pipeline import answer_once, infer
 from .stream import Stream
 
@@ -73,24 +73,24 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     @property
     def size(self) -> int:
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_size, values))
+        return sum(map(_estimate_size, values))
 
     def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
         specs = {spec.name: spec for spec in model.inputs}
-        parameters = _checked(self.parameters)
+        parameters = _check_parameters(self.parameters)
         inputs: list[Tensor] = []
         whole = self.codecs.request_codec_of(self.inputs)
         if whole is not None:
-            made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
+            made = _encode("inputs", lambda: whole.encode_request(self.inputs))
             checked = [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs]  # whose codec may be a user's
-            inputs, parameters = list(map(_own, checked)), {**made.parameters, **parameters}
+            inputs, parameters = list(map(_make_own, checked)), {**made.parameters, **parameters}
         elif isinstance(self.inputs, Mapping):
             for name, value in self.inputs.items():
                 if not isinstance(name, str):
                     raise InvalidRequest(f"an input is called {shown(name)}: expected a string")
                 if is_frame(value):
                     raise InvalidRequest(f"input {shown(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
-                inputs.append(_own(_tensor(plain(name), value, specs.get(name), self.codecs)))
+                inputs.append(_make_own(_make_tensor(plain(name), value, specs.get(name), self.codecs)))
         else:
             raise InvalidRequest(f"the inputs are {shown(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
@@ -111,7 +111,7 @@ def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFor
     except InferenceError:
         raise
     except Exception as error:
-        raise own_fault(error) from error
+        raise log_own_fault(error) from error
 
 
 def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[None]:
@@ -121,53 +121,53 @@ def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFo
     except InferenceError:
         raise
     except Exception as error:
-        raise own_fault(error) from error
+        raise log_own_fault(error) from error
 
 
-def _size(value: object) -> int:
+def _estimate_size(value: object) -> int:
     """Roughly how many bytes tensors are made of; those of numbers in an array are taken as they are."""
     if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
         return 0
     if isinstance(value, (list, tuple)):
-        return len(value) * max(_ELEMENT, _size(value[0]) if value else 0)
+        return len(value) * max(_ELEMENT, _estimate_size(value[0]) if value else 0)
     size = getattr(value, "size", 1)  # of arrays, frames and series
     return size * _ELEMENT if isinstance(size, int) else _ELEMENT
 
 
-def _checked(parameters: Mapping[str, Any]) -> Parameters:
+def _check_parameters(parameters: Mapping[str, Any]) -> Parameters:
     for name, value in parameters.items():
         if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
             raise InvalidRequest(f"the request has the parameter {shown(name)} = {shown(value)}: expected a str, int, float or bool")
     return dict(parameters)
 
 
-def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encoded(f"input {shown(name)}", lambda: column_to_tensor(name, value))
-    value = _encoded(f"input {shown(name)}", lambda: without_torch(value))
-    codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
+        return _encode(f"input {shown(name)}", lambda: column_to_tensor(name, value))
+    value = _encode(f"input {shown(name)}", lambda: without_torch(value))
+    codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
-        return _encoded(f"input {shown(name)}", lambda: codec.encode_input(name, value))
-    array = _encoded(f"input {shown(name)}", lambda: _array(value))
+        return _encode(f"input {shown(name)}", lambda: codec.encode_input(name, value))
+    array = _encode(f"input {shown(name)}", lambda: _make_array(value))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
-        array = _as_declared(name, array, spec)
+        array = _cast_numbers(name, array, spec)
     return known_tensor(name, array, {})
 
 
-def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
+def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)]
     return codecs.tensor_codec_of(value)
 
 
-def _array(value: Any) -> Array:
+def _make_array(value: Any) -> Array:
     array = wire_array(as_array(value))
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 
-def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
+def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
     """Numbers that have no datatype of their own, as those of a list, in the declared one; others as they are, to be refused."""
     dtype, kind = spec.dtype, array.dtype.kind
     if array.size == 0:
@@ -182,14 +182,14 @@ def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
     return array
 
 
-def _encoded(where: str, encode: Callable[[], T]) -> T:
+def _encode(where: str, encode: Callable[[], T]) -> T:
     try:
         return encode()
     except (TypeError, ValueError, ModelFault) as error:
         raise InvalidRequest(f"{where}: {error}") from error
 
 
-def _own(tensor: Tensor) -> Tensor:
+def _make_own(tensor: Tensor) -> Tensor:
     """A tensor that may be kept from being written to while what it was made of may not."""
     try:
         count(tensor.array.shape)

@@ -34,9 +34,9 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
+from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
-from .nesting import enter, leave
 from .pipeline import FAILURES, answer_once, as_error, infer
 from .record import record_end
 from .wire_format import WireFormat
@@ -74,30 +74,30 @@ class Stream(Generic[T]):
             yield from self._begin(math.inf)
             yield Send(only_answer)
             return
-        pulled = _Pulled(call)
+        reader = _ItemReader(call)
         try:
-            answer = yield from pulled.first()
-            yield from self._begin(pulled.until)
+            answer = yield from reader.first()
+            yield from self._begin(reader.until)
             while answer is not None:
-                yield Send(answer, pulled.until)
-                answer = yield from pulled.next()
+                yield Send(answer, reader.until)
+                answer = yield from reader.next()
         except FAILURES as failure:
             if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
-                yield from pulled.close()
-            pulled.note_end("fail")
-            raise call.note(pulled.as_error(failure), failure.__cause__) from failure.__cause__
+                yield from reader.close()
+            reader.note_end("fail")
+            raise call.note(reader.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
-            yield from pulled.close()
-            pulled.note_end("cancel")
+            yield from reader.close()
+            reader.note_end("cancel")
             call.note(error)
             raise
         except GeneratorExit as error:
-            pulled.note_end("cancel")
+            reader.note_end("cancel")
             call.note(error)
             raise
         finally:
-            pulled.give_up()
-        pulled.note_end("empty_response")
+            reader.give_up()
+        reader.note_end("empty_response")
         call.timings.returned = call.timings.answered = self._engine.clock()
         record_end(call.model, call.timings, call.span, call.timings.answered)
 
@@ -107,7 +107,7 @@ class Stream(Generic[T]):
             yield Start(self._start.status, self._start.headers, deadline)
 
 
-def only(model: Model, stream: Stream[T]) -> Steps[T]:
+def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
     """The only answer of a request."""
     answers: list[T] = []
 
@@ -117,14 +117,14 @@ def only(model: Model, stream: Stream[T]) -> Steps[T]:
         answers.append(answer.piece)
         yield from ()
 
-    yield from handed_to(take, stream.run())
+    yield from redirect_pieces(take, stream.run())
     if not answers:
         _logger.error("%s answered nothing, where one response was asked for", model)
         raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
     return answers[0]
 
 
-def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
+def redirect_pieces(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
     """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
     try:
         effect = next(steps)
@@ -147,7 +147,7 @@ def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[
 
 
 @final
-class _Pulled(Generic[T]):
+class _ItemReader(Generic[T]):
     """The generator of one request, which waits between two items for somebody to ask for the next."""
 
     def __init__(self, call: Call[T]) -> None:
@@ -162,7 +162,7 @@ class _Pulled(Generic[T]):
         self._has_answered = False
         self._has_failed = False
         self._index = 0
-        self._asked = self._ended = 0.0
+        self._asked_at = self._ended_at = 0.0
         self._large: _Large | None = None
 
     def first(self) -> Steps[T | None]:
@@ -185,7 +185,7 @@ class _Pulled(Generic[T]):
         call, deadline = self._call, self._deadline()
         if call.handler.kind == "async stream":
             answer: T | None = yield Await(self._await_next, deadline, True)
-            return answer if self._large is None else (yield from self._encoded(self._large, deadline))
+            return answer if self._large is None else (yield from self._encode_in_thread(self._large, deadline))
         late = None if deadline == math.inf else call.log_late
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
         return answer
@@ -193,7 +193,7 @@ class _Pulled(Generic[T]):
     def _deadline(self) -> float:
         return self.until if self._has_answered else min(self.until, self._call.deadline)
 
-    def _encoded(self, large: _Large, deadline: float) -> Steps[T]:
+    def _encode_in_thread(self, large: _Large, deadline: float) -> Steps[T]:
         """A large response as it leaves, which a worker thread makes of it."""
         self._large = None
         response, since, returned = large
@@ -211,14 +211,14 @@ class _Pulled(Generic[T]):
         """The next item as it leaves; None behind the last one, and where it is `_large`."""
         call, clock = self._call, self._clock
         token = enter(call.model, call.slot)
-        since = self._asked = clock()
+        since = self._asked_at = clock()
         try:
             if self._generator is None:
-                self._generator = self._made()
+                self._generator = self._create_generator()
             item = await self._generator.__anext__()
             response = call.respond(item)
         except StopAsyncIteration:
-            self._ended = clock()
+            self._ended_at = clock()
             return None
         except InferenceError:
             self._note_response("fail", since, clock())
@@ -264,10 +264,10 @@ class _Pulled(Generic[T]):
         """Note how the stream ended. If the function was not called, or the last response failed, there is nothing more to note."""
         if self._generator is not None and not self._has_failed:
             call, now = self._call, self._clock()
-            seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked
+            seconds = 0.0 if outcome == "cancel" else (self._ended_at or now) - self._asked_at
             call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.timings.since)
 
-    def _made(self) -> Any:
+    def _create_generator(self) -> Any:
         args, kwargs = self._call.take_arguments()
         return self._call.handler.function(*args, **kwargs)
 
@@ -283,12 +283,12 @@ class _Pulled(Generic[T]):
             try:
                 return self._run_next()
             finally:
-                if self._is_to_close():
+                if self._end_run():
                     self._close_here()
         finally:
             slot.end(is_last=False)
 
-    def _is_to_close(self) -> bool:
+    def _end_run(self) -> bool:
         """Note that the thread has come back. Returns whether the request was given up meanwhile."""
         with self._lock:
             self._is_running = False
@@ -297,16 +297,16 @@ class _Pulled(Generic[T]):
     def _run_next(self) -> T | None:
         call = self._call
         self._note_start()
-        since = self._asked = self._clock()
+        since = self._asked_at = self._clock()
         try:
             if self._context is None:
                 # one for all items: what a generator sets in a context variable, it may reset behind a yield
                 self._context = copy_context()
                 self._context.run(enter, call.model, call.slot)
-                self._generator = self._context.run(self._made)
+                self._generator = self._context.run(self._create_generator)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
-                self._ended = self._clock()
+                self._ended_at = self._clock()
                 return None
             response = call.respond(item)
         except InferenceError:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._extensions import classification
-from .._extensions.rows import Deliver
+from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import Regions
 from .._models.handler import Handler
 from .._protocol.schemas import RequestOutput
 
 
-def delivery_of(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> Deliver | None:
+def prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:
     """What is done with the response before it is encoded; None for nothing."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
