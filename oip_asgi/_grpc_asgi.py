@@ -41,8 +41,8 @@ _Carried: TypeAlias = dict[Literal["fields"], Fields]
 """The trailers of a response of gRPC, which `TrailersMiddleware` sends; empty for any other."""
 
 _PART: Final = 2**14
-"""Bytes of a body in which messages are looked for at once: all of them wait here, and what is compressed becomes larger. The others wait
-in the chunk, which is as large as the server likes, or on the connection."""
+"""Bytes of a body that are read at once: their messages wait in memory, decompressed. The other bytes wait in the server's chunk, or on the
+connection."""
 
 
 class OIPGRPCApp:
@@ -66,7 +66,7 @@ class OIPGRPCApp:
         self._is_logged = False
 
     def _check_host(self, scope: Scope) -> None:
-        """Look at the application that a call over HTTP/2 comes through."""
+        """Check the application through which a call over HTTP/2 comes."""
         if not _is_grpc(scope["headers"]):
             return
         self._host = scope["app"]
@@ -98,7 +98,7 @@ class OIPGRPCApp:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
-        assert type(answer) is Answer  # one message is answered with one, without pieces
+        assert type(answer) is Answer  # these methods answer one message with one, without pieces
         await _send(answer, send, carried)
 
     async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
@@ -112,13 +112,13 @@ class OIPGRPCApp:
 
         async def write(message: bytes) -> None:
             await send({"type": "http.response.body", "body": call.frame(message), "more_body": True})
-            await asyncio.sleep(0)  # a server may take all at once: other tasks run after each, as the requests of a call share it
+            await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
 
         if carried is not None:
             carried["fields"] = []
         await send(_make_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests = _Requests(Client(receive, send, self._runtime), reader)
-        with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
+        with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
                 answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
                 reply = await attend(answering, deadline, requests.is_gone)
@@ -160,10 +160,10 @@ def _has_trailers(scope: Scope) -> bool:
 
 
 def _find_method(scope: Scope, services: Collection[str]) -> str:
-    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path below the mount."""
+    """Find service and method, such as "/inference.GRPCInferenceService/ModelInfer"."""
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
-        # Litestar has added the slash, and cut off its mount's part without a word
+        # Litestar has added the slash, and cut off its mount's part without saying so
         scope = {**scope, "path": unquote(sent)}
     path, mount = find_path(scope), scope.get("root_path", "").rstrip("/")
     service = mount[mount.rfind("/") :]
@@ -189,7 +189,7 @@ class TrailersMiddleware:
         async def send_with_trailers(message: Message) -> None:
             nonlocal is_ours
             if message["type"] == "http.response.start":
-                # what middleware answers instead has another type, such as 401, or a status of its own
+                # if middleware answers instead, such as with 401, its content type differs, or it has a grpc-status
                 headers = message.get("headers", ())
                 is_ours = "fields" in carried and _is_grpc(headers) and not any(name.lower() == b"grpc-status" for name, _ in headers)
                 if is_ours:
@@ -202,7 +202,7 @@ class TrailersMiddleware:
 
 
 def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the content type among headers is that of gRPC, whose status is in trailers."""
+    """True if the headers have the content type of gRPC, which needs trailers."""
     for name, value in headers:
         if name.lower() == b"content-type":
             protocol = find_protocol(value)
@@ -212,7 +212,7 @@ def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 @final
 class _Requests:
-    """The messages that a client sends, and then the message that it has gone."""
+    """Reads the messages that a client sends, and waits until it has gone."""
 
     def __init__(self, client: Client, reader: FrameReader) -> None:
         self.error: InferenceError | None = None
@@ -223,7 +223,7 @@ class _Requests:
         self._reading = asyncio.ensure_future(self._read())
 
     async def next(self) -> bytes | None:
-        """The next message; None where there are no more."""
+        """Return the next message; None if there are no more."""
         message = await self._messages.get()
         self._is_taken.set()
         return message
@@ -234,13 +234,13 @@ class _Requests:
         return True
 
     def check(self) -> None:
-        """Raise what `receive` raised, where the client cannot be read."""
+        """If `receive` raised, raise that."""
         self._reading.result()
 
     async def end(self) -> None:
         """Read no more."""
         self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)  # which takes what it raised: asyncio would log it
+        await asyncio.gather(self._reading, return_exceptions=True)  # this also fetches its exception, which asyncio would log otherwise
 
     async def _read(self) -> None:
         more = True
@@ -252,7 +252,7 @@ class _Requests:
             await until_gone(self._client.is_gone)
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
-        """Take the messages out of a chunk, those of each part when the ones before are taken."""
+        """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
         try:
             for start in range(0, len(chunk), _PART):
                 while not self._messages.empty():
@@ -260,7 +260,7 @@ class _Requests:
                     await self._is_taken.wait()
                 try:
                     await self._feed(chunk[start : start + _PART])
-                finally:  # there are messages in front of a wrong frame too
+                finally:  # there may be messages in front of a wrong frame
                     for each in self._reader.take():
                         self._messages.put_nowait(bytes(each))
             if is_last:

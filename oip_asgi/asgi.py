@@ -55,7 +55,7 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
-        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
+        path: Where it answers, such as "/v2", if nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -70,7 +70,7 @@ class OIPApp:
         self._host: object = None
 
     def _check_host(self, host: object) -> None:
-        """Look at the application that it turns out to be mounted in."""
+        """Check the application in which it is mounted."""
         self._host = host
         if find_dependencies_around(host, self):
             _logger.warning(
@@ -126,8 +126,8 @@ class OIPApp:
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
             dependencies: More of FastAPI's dependencies, for the protocol only: `[Depends(check_key)]`.
-            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not where the server has
-                `docs=False`, or the application's OpenAPI is that of 3.0.
+            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not if the server has
+                `docs=False`, or the application's OpenAPI has version 3.0.
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
@@ -211,7 +211,7 @@ async def _send(response: Response, send: Send) -> None:
 
 
 class _Bare:
-    """What a bare `/v2` is routed to: Starlette hands every method to an endpoint that is no function."""
+    """Answers a bare `/v2`: Starlette passes every method to an endpoint that is no function."""
 
     def __init__(self, app: OIPApp) -> None:
         self._app = app
@@ -221,7 +221,7 @@ class _Bare:
 
 
 class OIPMiddleware:
-    """Serves the protocol at a path of any ASGI application, and hands everything else on.
+    """Serves the protocol at a path of any ASGI application, and passes everything else to that application.
 
     The models load with the application's lifespan; for applications that have none, the middleware answers it.
 
@@ -232,7 +232,7 @@ class OIPMiddleware:
         grpc: As in `OIPApp.install`.
 
     Raises:
-        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, as where they are swapped.
+        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, such as if they are swapped.
         ValueError: The path does not begin with a slash, or it is put around a FastAPI application with dependencies.
         ImportError: `grpc` is asked for, and protobuf is not installed.
     """
@@ -274,7 +274,7 @@ def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:
 
 
 def _mount(prefix: str, head: Head) -> str:
-    """The path of the mount as clients see it."""
+    """Find the path of the mount as clients see it."""
     scope = head.transport
     named: str = scope.get("root_path", "").rstrip("/") + prefix
     asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
@@ -283,10 +283,10 @@ def _mount(prefix: str, head: Head) -> str:
 
 
 def find_path(scope: Scope) -> str:
-    """The path below the mount.
+    """Find the path below the mount.
 
-    Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
-    application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
+    Most hosts keep the mount's prefix in `path` and name it in `root_path`; some cut it off. If a proxy has cut off the application's own
+    root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
     """
     path: str = scope["path"]
     mount: str = scope.get("root_path", "").rstrip("/")
@@ -301,7 +301,7 @@ def find_path(scope: Scope) -> str:
 
 
 class Client(msgspec.Struct, eq=False):
-    """The client of one request: its body comes first, and then the message that it has gone. It may be sent its answer in pieces."""
+    """The client of one request: it sends its body, and then the message that it has gone. It may get its answer in pieces."""
 
     receive: Receive
     send: Send
@@ -310,7 +310,7 @@ class Client(msgspec.Struct, eq=False):
     is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
-        """Feed what comes into the body."""
+        """Read the body, and return what it finishes with."""
         message = await self.receive()
         chunk: bytes = message.get("body", b"")
         if len(chunk) == body.whole and not message.get("more_body", False):
@@ -327,12 +327,12 @@ class Client(msgspec.Struct, eq=False):
         return body.finish(cut_off=True)
 
     async def is_gone(self) -> bool:
-        """Wait for the next word, and tell whether it is that."""
+        """Wait for the next message. True if it says that the client has gone."""
         return bool((await self.receive())["type"] == "http.disconnect")
 
     async def write(self, piece: Piece) -> None:
         """Send a piece."""
-        if self.is_stuck:  # part of the one before may have left
+        if self.is_stuck:  # a part of the last piece may have been sent
             raise ClientGone
         self.has_begun = self.is_stuck = True
         try:
@@ -346,7 +346,7 @@ class Client(msgspec.Struct, eq=False):
 
 
 async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
-    """Answer what is no request: refuse a websocket for a reason, or start and stop the server."""
+    """Answer what is not HTTP: refuse a websocket for a reason, or start and stop the server."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000, "reason": reason})
     else:
@@ -363,7 +363,7 @@ async def _run_own_lifespan(server: InferenceServer, receive: Receive, send: Sen
 
 
 async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
-    """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
+    """Run the host's lifespan with the server's inside: start the server after the host, and stop it before the host has ended."""
     answered = received = False
     async with AsyncExitStack() as stack:
 

@@ -42,7 +42,7 @@ from .server import InferenceServer
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
 _BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
-"""Everything after "v2". After "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
+"""Everything after "v2". After "v2/", only paths that begin like the protocol's own: "v2" must not take "/v2x" from the project."""
 
 
 def urls(server: InferenceServer) -> list[URLPattern]:
@@ -124,10 +124,10 @@ class _Pattern(URLPattern):
 
     @callback.setter
     def callback(self, _: _View) -> None:
-        """Django's own class sets it once."""
+        """Ignore it: Django's own class sets it once."""
 
     def check(self) -> list[CheckMessage]:
-        """What `manage.py check` says of the prefix."""
+        """Check the prefix, for `manage.py check`."""
         return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before, self))]
 
 
@@ -140,7 +140,7 @@ def _is_event_loop_running() -> bool:
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
-    """What stands before a pattern in each place of the URL configuration that includes it."""
+    """Find the prefix of a pattern in each place of the URL configuration that includes it."""
     for each in resolver.url_patterns:
         if each is pattern:
             yield before
@@ -168,7 +168,7 @@ def _warn(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
 
 
 def _find_path_below(request: HttpRequest, path: str) -> str:
-    """What is below the mount, where the prefix may have taken the slash."""
+    """Find the path below the mount, also if the prefix has taken its slash."""
     if not path or path.startswith("/"):
         return path
     if not request.path_info.removesuffix(path).endswith("/"):
@@ -177,13 +177,13 @@ def _find_path_below(request: HttpRequest, path: str) -> str:
 
 
 class _RequestThread:
-    """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
+    """Runs effects in the thread that Django keeps for a request's blocking code under ASGI, as Django manages its database connections."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     async def run(self, effect: Run) -> Any:
-        if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
+        if effect.deadline != math.inf:  # then one of our threads runs it, which may be abandoned: Django waits for its own threads
             return await self._runtime.run(effect)
         if effect.after is not None:
             await wait_until_set(effect.after)
@@ -201,13 +201,13 @@ def _make_head(request: HttpRequest, path: str) -> Head:
 
 
 def _mount(head: Head) -> str:
-    """The path of the mount as clients see it: all that is in front of the request's own."""
+    """Find the path of the mount as clients see it: everything in front of the request's own path."""
     asked: str = head.transport.path
     return asked.removesuffix(unquote(head.path))
 
 
 def _choose_stream(request: HttpRequest) -> Any:
-    # Django takes a body without a length for empty, even where the server marks its end
+    # Django takes a body without a length for empty, even if the server marks its end
     if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
         return request.META["wsgi.input"]
     return request

@@ -73,7 +73,7 @@ class _Anything(BaseConverter):
 
 
 class _Stream:
-    """Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read of it, and Flask has kept."""
+    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it."""
 
     def __init__(self) -> None:
         self._is_new = True

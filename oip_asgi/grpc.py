@@ -1,6 +1,6 @@
 """The adapters for gRPC: in the ASGI application itself, and for servers of grpc and of grpc.aio. They translate calls and decide nothing.
 
-Knows protobuf, and grpc only where a server of it is handed in; the answers come from the core.
+Knows protobuf, and grpc only if it is given a server of grpc; the answers come from the core.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     Args:
         server: The server whose models it serves.
         grpc_server: A server made by `grpc.server` or `grpc.aio.server`, before it is started.
-        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready. Switch it off where the host has a health
+        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready. Switch it off if the host has a health
             service of its own.
-        reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off where the host has its own.
+        reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off if the host has its own.
 
     Raises:
-        TypeError: One of the two is something else, as where they are swapped.
+        TypeError: One of the two is something else, such as if they are swapped.
 
     Specification: gRPC.
     """
@@ -63,7 +63,7 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
 
 def _read_metadata(context: Context) -> Iterator[tuple[str, str]]:
     for name, value in context.invocation_metadata() or ():
-        # names that end in -bin have bytes as values, which travel so
+        # names that end in -bin have bytes as values, which are base64 in headers
         yield name, b64encode(value).decode() if isinstance(value, bytes) else value
 
 
@@ -72,7 +72,7 @@ def _make_handler(server: InferenceServer, services: Services, service: str, grp
     import grpc.aio
 
     is_aio = isinstance(grpc_server, grpc.aio.Server)
-    # no serializers are named, so bytes come: grpc would call INTERNAL what cannot be parsed, which is the client's fault
+    # without serializers we get bytes: grpc would answer INTERNAL to bytes that it cannot parse, although that is the client's fault
     answerer = _make_awaiting if is_aio else _make_blocking
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.find_methods(service)
@@ -101,7 +101,7 @@ def _make_blocking(server: InferenceServer, method: Method) -> Callable[[bytes, 
 
 
 def _watch_end(context: grpc.ServicerContext) -> Signal:
-    """Set when the call has ended: is answered, cancelled, or has passed its deadline."""
+    """Return a signal that is set when the call has ended: by its answer, by the client or at its deadline."""
     end = Signal()
     if not context.add_callback(end.set):
         end.set()
@@ -128,7 +128,7 @@ def _make_blocking_stream(
     import grpc
 
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
-        # a thread for this call alone: all calls of a server may wait for their clients
+        # a thread for this call only: all calls of a server may wait for their clients at the same time
         thread = ThreadPoolExecutor(1, "oip_asgi requests")
         end = _watch_end(context)
         end.then(partial(thread.shutdown, wait=False))
@@ -152,7 +152,7 @@ def _make_awaiting_stream(runtime: Runtime, converse: Converse) -> Callable[[obj
     async def answer(_: object, context: AwaitingContext) -> None:
         async def receive() -> bytes | None:
             message: object = await context.read()
-            return message if isinstance(message, bytes) else None  # the end is an object of grpc's own
+            return message if isinstance(message, bytes) else None  # grpc marks the end with an object of its own
 
         async def write(message: bytes) -> None:
             await context.write(message)

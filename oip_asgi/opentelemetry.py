@@ -1,6 +1,6 @@
 """A server's requests as spans of OpenTelemetry. Knows its API, the extra `[otel]`; SDK, exporter and sampling are the host's.
 
-A span begins only where the current span is recorded: a request that nobody traces pays for a look at that, half a microsecond.
+A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for that check.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
 
     Args:
         server: The server.
-        tracer_provider: Where its spans come from; the global one where it is left out.
+        tracer_provider: Where its spans come from; the global one if it is left out.
     """
     check_server(server, "instrument", "instrument(server)")
     server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", tracer_provider=tracer_provider))
@@ -63,7 +63,7 @@ class _Tracer:
             attributes["oip.model.version"] = model.version
         members = [span.span for span in spans if isinstance(span, _Span)]
         links = [trace.Link(member.get_span_context()) for member in members]
-        # a trace of its own, as it is part of several
+        # a trace of its own, as its requests are in several traces
         span = self._tracer.start_span(f"infer {model.name} batch", Context(), attributes=attributes, links=links)
         context = span.get_span_context()
         for member in members:
@@ -99,7 +99,7 @@ class _Span:
             cause = error.__cause__ or error
             span.set_attribute("error.type", type(cause).__qualname__)
             if record.outcome not in _REFUSED:
-                with suppress(Exception):  # its text is made by a class of the user's
+                with suppress(Exception):  # a user's class makes the text
                     span.record_exception(cause)
                 span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
         span.end()

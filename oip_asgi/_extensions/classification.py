@@ -17,11 +17,11 @@ from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor, objec
 from .rows import ApplyOptions
 
 _MAX_ELEMENTS: Final = 1_000_000
-"""How many elements an output may have: each that is asked for becomes text."""
+"""How many elements an output may have: each requested one becomes text."""
 
 
 def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> ApplyOptions | None:
-    """What classifies the outputs for which a request asks that; None if there are none. `dtypes` are those that are declared."""
+    """Make what classifies the outputs for which a request asks that. None if there are none. `dtypes` are the declared ones."""
     asked: dict[str, int] = {}
     for output in outputs:
         parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
@@ -46,7 +46,7 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
 
 
 def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
-    """The largest elements of an output, each as `value:index` or `value:index:label`."""
+    """Replace an output by its largest elements, each as `value:index` or `value:index:label`."""
     array = tensor.array
     _check(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
@@ -63,7 +63,7 @@ def _check(name: str, dtype: DType) -> None:
 
 
 def _find_largest(rows: Array, number: int) -> Array:
-    """The indices of the largest elements of each row, in order."""
+    """Find the indices of the largest elements of each row, in order."""
     width = rows.shape[1]
     # sorting keeps the order of equal elements, so backwards before and after gives the lower index first
     order: Array = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]

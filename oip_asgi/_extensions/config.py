@@ -1,4 +1,4 @@
-"""A model's configuration, which tools read before they send load. Knows no transport.
+"""A model's configuration, which load generators read first. Knows no transport.
 
 Specification: Triton's Model Configuration Extension.
 """
@@ -91,7 +91,7 @@ class ModelConfig(msgspec.Struct):
 
 
 def describe_config(model: Model) -> ModelConfig:
-    """A model's configuration. If requests share calls, dimensions are those of one row."""
+    """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
     options, batching = model.options, model.batching
     first = 0 if batching is None else 1
     inputs = [

@@ -1,4 +1,4 @@
-"""The model repository: models are loaded, unloaded and unregistered while requests run, and tell their states. Knows no transport.
+"""The model repository: loads, unloads and unregisters models while requests run, and tells their states. Knows no transport.
 
 Specification: Triton's Model Repository Extension.
 """
@@ -27,7 +27,7 @@ from .rows import GrpcRows, Question, RestRow, decode_document, decode_question,
 _FILE: Final = "file:"
 
 _MAX_COMMAS: Final = 100_000
-"""In a body that is not short: what decoders make of each member takes a hundred bytes. Files in base64 have no commas."""
+"""In a long body: each decoded member takes a hundred bytes. Files in base64 have no commas."""
 
 PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
 
@@ -44,7 +44,7 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = MappingProxyType(
         "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
     }
 )
-"""For each state: what users call it, what Triton's index calls it, and why the model is in it."""
+"""For each state: its name for users, its name in Triton's index, and the reason for it."""
 
 _RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
 
@@ -55,9 +55,9 @@ class ModelStatus(msgspec.Struct, frozen=True):
     Args:
         name: The model's name.
         version: Its version, None for a model without versions.
-        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", where
-            `load=` raised; "unloading", while calls that run come to their end; "unloaded".
-        reason: Why it is in that state, in words; empty where there is nothing to say.
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", if
+            `load=` raised; "unloading", while running calls end; "unloaded".
+        reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 
     name: str
@@ -76,25 +76,25 @@ class ModelIndex(msgspec.Struct):
 
 
 class IndexRequest(msgspec.Struct):
-    """What a request for the index may say."""
+    """The body of a request for the index."""
 
     ready: bool | None = None
 
 
 class ControlRequest(msgspec.Struct):
-    """What is sent to load or unload a model."""
+    """The body of a request to load or unload a model."""
 
     parameters: Parameters | None = None
 
 
 def status(model: Model) -> ModelStatus:
-    """The status of one model."""
+    """Return the status of one model."""
     state, _, reason = _STATES[model.lifecycle.state]
     return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
 
 def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
-    """The repository's index, of ready models only if `ready`. It loads nothing, and calls no `ready=`."""
+    """List the models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
     entries = [(status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
     return [
         ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
@@ -104,7 +104,7 @@ def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
 
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
-    """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
+    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
     models = engine.models.named(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
@@ -130,12 +130,12 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
 
 
 def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
+    """Begin to unload a model, or all its versions, and return them. Waiting requests are refused; running ones end first."""
     return (yield from _unload(engine.models.named(name, version), "unload"))
 
 
 def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """`unload`, for a model that requests do not find any more."""
+    """`unload`, after which requests do not find the model any more."""
     return (yield from _unload(engine.models.remove(name, version), "unregister"))
 
 
@@ -157,7 +157,7 @@ def wait_until_unloaded(models: list[Model]) -> Steps[None]:
         yield from model.lifecycle.wait_until_unloaded()
 
 
-# What requests to load and unload say
+# Parameters of requests to load and unload
 
 
 def _check_control(engine: Engine) -> None:
@@ -193,7 +193,7 @@ def _read_config(value: object) -> dict[str, Any]:
 
 def _check_path(name: str) -> str:
     path = name.removeprefix(_FILE)
-    # a backslash and a drive's colon are what separates the parts of a path on Windows
+    # on Windows, a backslash and a drive's colon separate the parts of a path
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
         raise InvalidRequest(f"parameters[{shown(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
@@ -281,7 +281,7 @@ def _find_name(engine: Engine, request: Any) -> str:
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
         raise NotFound(f"unknown repository {shown(repository_name)}: leave repository_name out")
-    found: str = name or repository_name  # the second is what KServe's clients send
+    found: str = name or repository_name  # KServe's clients send the second
     engine.models.find(found, None)
     _check_control(engine)
     return found

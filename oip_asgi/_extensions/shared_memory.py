@@ -1,7 +1,7 @@
-"""System shared memory: the regions that clients have registered, and tensors whose data are in them. Knows no files and no transport.
+"""System shared memory: the regions that clients have registered, and tensors with data in them. Knows no files and no transport.
 
-A region is read by copying, before anything looks at the bytes: the client may change or shorten the segment at any moment. Nothing is read
-or written outside a region, and only segments that the server's own code allows become regions.
+Data are copied out of a region before anything looks at them: the client may change or shorten the segment at any moment. Nothing is read
+or written outside a region, and clients can register only segments that the server's own code allows.
 
 Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.
 """
@@ -30,7 +30,7 @@ _MOST_REGIONS: Final = 256
 """How many regions may be registered at once. Each keeps a file open."""
 
 _MAX_NAME: Final = 255
-"""Bytes of a region's name, and of a key: so many a file's name may have."""
+"""The most bytes of a region's name, and of a key: a file's name may have so many."""
 
 _KEY: Final = re.compile("[^/\0\ud800-\udfff]+")
 _REGION, _SIZE, _OFFSET = SHARED_MEMORY
@@ -50,17 +50,17 @@ class Segment(Protocol):
 
 
 class Segments(Protocol):
-    """What opens segments: `oip_asgi.SharedMemory`."""
+    """Opens segments: `oip_asgi.SharedMemory`."""
 
     def allows(self, key: str, /) -> bool:
-        """Whether clients may use the segment with this key, which has no slash."""
+        """True if clients may use the segment with this key, which has no slash."""
 
     def open(self, key: str, /) -> Segment:
         """Open a segment."""
 
 
 class RegisterRegion(msgspec.Struct):
-    """What a request to register a region says."""
+    """The body of a request to register a region."""
 
     key: str
     byte_size: Annotated[int, msgspec.Meta(ge=0)]
@@ -68,7 +68,7 @@ class RegisterRegion(msgspec.Struct):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A registered region: what clients call it, its segment's key as they sent it, and where it begins there."""
+    """A registered region: its name, its segment's key as the client sent it, and its place in the segment."""
 
     name: str
     key: str
@@ -77,7 +77,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class MemoryRange(NamedTuple):
-    """Memory that one tensor may read or write: `size` bytes of a segment. `where` says whose it is, for errors."""
+    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in errors."""
 
     segment: Segment
     offset: int
@@ -85,7 +85,7 @@ class MemoryRange(NamedTuple):
     where: str
 
     def read(self) -> Buffer:
-        """A copy of it."""
+        """Copy its bytes."""
         data = self.segment.read(self.offset, self.size)
         if len(data) != self.size:
             raise self._make_error()
@@ -115,7 +115,7 @@ class Regions:
         """The parameters of tensors that this server supports."""
 
     def check_may_register(self) -> Segments:
-        """What opens segments."""
+        """Return what opens segments; an error if clients may not register regions."""
         if self._segments is None:
             raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
         return self._segments
@@ -146,7 +146,7 @@ class Regions:
             raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
     def unregister(self, name: str | None) -> None:
-        """Forget a region, or all of them. Requests that use one come to their end. One that is unknown is no error."""
+        """Forget a region, or all of them. Running requests keep theirs. An unknown region is no error."""
         with self._lock:
             if name is None:
                 self._regions = {}
@@ -154,7 +154,7 @@ class Regions:
                 self._regions.pop(name, None)
 
     def status(self, name: str | None) -> list[Region]:
-        """What is registered: all regions, or one of them."""
+        """Return all regions, or the one with this name."""
         with self._lock:
             if name is not None and name not in self._regions:
                 raise NotFound(f"unknown region {shown(name)}: register it first")
@@ -163,14 +163,14 @@ class Regions:
     # Tensors of requests
 
     def make_lender(self) -> Lend:
-        """What reads the inputs of one request that are in shared memory. Together they may be as long as a body."""
+        """Make the function that reads the inputs of one request from shared memory. Together they may be as long as a body."""
         lent = 0
 
         def lend(parameters: Parameters) -> Buffer:
             nonlocal lent
             check_supported(parameters, "it", SHARED_MEMORY)
             place = _read_place(parameters, "it")
-            assert place is not None  # that is why it is asked for
+            assert place is not None  # the caller has found the parameter
             memory = self._locate(*place, "it")
             lent += memory.size
             most = self._max_body_bytes
@@ -181,7 +181,7 @@ class Regions:
         return lend
 
     def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> ApplyOptions | None:
-        """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
+        """Make what writes the outputs that a request wants in shared memory. None if there are none. The response stays as it is."""
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {shown(output.name)}"
@@ -204,7 +204,7 @@ class Regions:
         return apply_options if ranges else None
 
     def _locate(self, name: str, offset: int, size: int, where: str) -> MemoryRange:
-        """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
+        """Find the memory range of a tensor. It stays valid if the region is unregistered meanwhile."""
         found = self._regions.get(name)
         if found is None:
             raise InvalidRequest(f"{where} is in the region {shown(name)}, which is not registered")
@@ -216,13 +216,13 @@ class Regions:
 
 
 def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
-    """Refuse a tensor that has its data, and says that they are in shared memory."""
+    """Refuse a tensor that has data, and a parameter that says they are in shared memory."""
     if _read_place(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")
 
 
 def _read_place(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
-    """The region, offset and size that a tensor's parameters name; None if they name none."""
+    """Read the region, offset and size from a tensor's parameters. None if they name no region."""
     if _REGION not in parameters:
         for name in (_SIZE, _OFFSET):
             if name in parameters:
@@ -243,7 +243,7 @@ def _check_count(value: object, name: str, where: str) -> int:
 
 
 def _check_key(key: str) -> str:
-    """A key without its slash: the name of a file in one folder, and nothing else."""
+    """Check a key, and return it without its slash: it must be the name of a file in one folder."""
     plain = key.removeprefix("/")
     if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
         raise InvalidRequest(f"the key is {shown(key)}: expected the name of a shared memory, such as '/input', with no other slash")
@@ -259,7 +259,7 @@ def _allows(segments: Segments, key: str) -> bool:
 
 
 class _Server(Protocol):
-    """What has regions: the engine."""
+    """An object with regions: the engine."""
 
     regions: Regions
 

@@ -90,7 +90,7 @@ class Statistics(msgspec.Struct):
 
 
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> Statistics:
-    """The statistics of models, sorted by name."""
+    """Read the statistics of models, sorted by name."""
     models = list(engine.models) if name is None else engine.models.named(name, version)
     return Statistics([_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
@@ -112,7 +112,7 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
 
 
 def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: Any) -> S:
-    """A document whose fields are durations, and those that are given."""
+    """Make a document whose fields are durations, and the given `fields`."""
     for name in kind.__struct_fields__:
         if name not in fields:
             duration = durations.get(name, Duration())
@@ -121,7 +121,7 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
 
 
 def _rest_all(engine: Engine, _: Question) -> Statistics | ModelMetadata:
-    if "stats" in engine.models:  # a registered model goes before what its path would name else
+    if "stats" in engine.models:  # a registered model with this name wins
         return engine.describe_model(engine.models.find("stats", None))
     return statistics_of(engine, None, None)
 

@@ -1,6 +1,6 @@
 """One remote call: method and request message -> `Reply`. Knows no gRPC library, no protobuf, and neither sync nor async.
 
-The table in this file says what answers which method; extensions bring their own rows. The codes and texts of errors are in `errors`.
+The table in this file says which function answers which method. Extensions add their own rows. `errors` has the codes and texts of errors.
 
 Specification: gRPC, API Definitions.
 """
@@ -39,7 +39,7 @@ _MAX_FIELDS: Final = 1000
 
 
 def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
-    """Answer one call. Raises nothing but what is not an `Exception`."""
+    """Answer one call. Never raises `Exception`; cancellation passes through."""
     try:
         return Reply(b"".join((yield from respond(engine, method, body, transport))))
     except InferenceError as error:
@@ -67,7 +67,7 @@ def respond(
 
 
 def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer each message of a call as it comes, with the message that `respond` makes of it, until it refuses one."""
+    """Answer each message of a call with `respond`, as it comes, until that refuses one."""
     try:
         while (message := (yield Await(receive))) is not None:
             yield Await(partial(write, respond(message)))
@@ -77,7 +77,7 @@ def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Writ
 
 
 def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
-    """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
+    """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
     if method.name != "RepositoryModelLoad" or not engine.model_control:
@@ -133,10 +133,10 @@ _OF_PROTOCOL: Final[GrpcRows] = {
 }
 
 _FILL: Final[GrpcRows] = {**_OF_PROTOCOL, **unsupported.WITHOUT_MESSAGES, "Check": _check}
-"""What fills the response of each method but ModelInfer."""
+"""The function that fills the response of each method but ModelInfer."""
 
 WITHOUT_MESSAGES: Final = tuple(unsupported.WITHOUT_MESSAGES)
 """Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_PROTOCOL), HEALTH: ("Check",)})
-"""What is answered of each service. Health has streams too, of changes that nobody announces: readiness is asked."""
+"""The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

@@ -37,14 +37,14 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 @final
 class Answer(msgspec.Struct, frozen=True):
-    """A response, and the trailers after it; None where it has none."""
+    """A response, and the trailers after it; None if it has none."""
 
     response: Response
     trailers: Fields | None = None
 
 
 CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
-"""Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
 _DONE: Final = Reply()
 
@@ -53,7 +53,7 @@ TOO_LATE: Final = Reply(b"", "DEADLINE_EXCEEDED", "the call did not end within i
 
 
 class NoTrailers(InferenceError):
-    """The server in front cannot send what ends every answer."""
+    """The server in front cannot send the trailers that end every answer."""
 
     status = 501
 
@@ -66,11 +66,11 @@ class Call(Incoming, kw_only=True):
     fields: Fields
 
     def get_header(self, name: bytes) -> bytes:
-        """A header of the request, empty where it is absent."""
+        """Return a header of the request; empty if it is absent."""
         return self.headers.get(name, b"")
 
     def reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
-        """What the body is fed into. `limit` and `most` are those of `FrameReader`."""
+        """Make the reader of the body. `FrameReader` explains `limit` and `most`."""
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
         named = self.headers.get(b"grpc-encoding")
@@ -80,25 +80,25 @@ class Call(Incoming, kw_only=True):
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
     def frame(self, message: bytes) -> bytes:
-        """One message of several, as it travels."""
+        """Encode one message of several."""
         return b"".join(self._encode([encode_frame_head(len(message)), message]))
 
     def end(self, reply: Reply) -> Answer:
-        """What is left of an answer after several messages."""
+        """Make the end of an answer after several messages."""
         return self._finish([], [], 0, reply)
 
     def _encode(self, parts: list[Buffer]) -> list[Buffer]:
-        """Parts of the body as they travel."""
+        """Encode parts of the body: as base64 if the protocol needs it."""
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
     def answer(self, message: Sequence[Buffer]) -> Answer:
-        """The answer that one message is."""
+        """Make the answer with one message."""
         size = sum(map(len, message))
         head = encode_frame_head(size)
         return self._finish(self.fields, [head, *message], len(head) + size, _DONE)
 
     def refuse(self, error: InferenceError) -> Answer:
-        """The answer that an error is, where no message was sent."""
+        """Make the answer for an error, if no message was sent."""
         fields = [*self.fields, ACCEPTED] if isinstance(error, UnknownCoding) else self.fields
         reply = refuse(error)
         if self.protocol.has_trailers and not self.has_trailers:
@@ -107,7 +107,7 @@ class Call(Incoming, kw_only=True):
         return self._finish(fields, [], 0, reply)
 
     def _finish(self, fields: Fields, parts: list[Buffer], size: int, reply: Reply) -> Answer:
-        """An answer that is sent as a whole: parts of `size` bytes, and how the call ended."""
+        """Make an answer of parts of `size` bytes, and the status of the call."""
         status = encode_status(reply.code, reply.details)
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
@@ -117,7 +117,7 @@ class Call(Incoming, kw_only=True):
 
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
-    """Read the head of a request as that of a gRPC call. If it is no such call, return the answer to it."""
+    """Begin a gRPC call from the head of a request. If it is no gRPC call, return the answer."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
@@ -140,7 +140,7 @@ class Calls:
         self._is_logged = False
 
     def answer(self, head: Head, *, has_trailers: bool) -> Steps[Answer]:
-        """Answer one request, with the arguments of `begin`. Raises nothing but what is not an `Exception`."""
+        """Answer one request, with the arguments of `begin`. Never raises `Exception`; cancellation passes through."""
         limit = self._engine.max_body_bytes
         call = begin(head, limit, has_trailers=has_trailers)
         if type(call) is Answer:
@@ -171,7 +171,7 @@ class Calls:
         return answer
 
     def refuse(self, call: Call, error: InferenceError) -> Answer:
-        """`Call.refuse`, for calls of all methods. That the server in front cannot send trailers is logged once."""
+        """`Call.refuse`, for calls of all methods. If the server in front cannot send trailers, log that once."""
         if isinstance(error, NoTrailers) and not self._is_logged:
             self._is_logged = True
             _logger.error("a gRPC call cannot be answered: %s", error)
@@ -179,7 +179,7 @@ class Calls:
 
 
 def _subtract(timeout: float, passed: float) -> float:
-    """How many seconds are left of a timeout, to the next millisecond: texts name them."""
+    """Return the seconds that are left of a timeout, rounded up to a millisecond, as error texts name them."""
     if passed >= timeout:
         raise TimedOut(TOO_LATE.details)
     return math.ceil((timeout - passed) * 1000) / 1000

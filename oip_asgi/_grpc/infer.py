@@ -1,4 +1,4 @@
-"""The gRPC wire format of an inference request: its message is parsed and decoded, and the response encoded. Knows no gRPC library.
+"""The gRPC wire format: parses and decodes the message of an inference request, and encodes its response. Knows no gRPC library.
 
 Specification: gRPC, ModelInfer.
 """
@@ -68,7 +68,7 @@ class GRPCFormat:
             [output.name for output in request.outputs if output.parameters and REGION in output.parameters] if request.outputs else ()
         )
         contents = encode_response(response, message, elsewhere)
-        # the library would copy them twice
+        # protobuf would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content

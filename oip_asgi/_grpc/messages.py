@@ -1,8 +1,8 @@
 """Methods, replies, and messages <-> InferenceRequest, InferenceResponse and documents. Knows messages by their fields alone: no protobuf,
 no gRPC library, no models.
 
-Repeated fields that are known to be short enough are gone through as `[:]`, which is a list: a loop over protobuf's own ends with an
-exception and its text.
+Loops over short repeated fields copy them to a list with `[:]`: protobuf's own iterator is slower, as it ends with an exception and its
+text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
@@ -56,11 +56,11 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
 
 _TOGETHER: Final = 2**16
-"""Elements of typed contents that are read before another thread may run."""
+"""Elements of typed contents that are read before other threads may run."""
 
 
 _MAX_DETAILS: Final = 2000
-"""Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
+"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
 
 
 class Method(msgspec.Struct, frozen=True, eq=False):
@@ -88,19 +88,19 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def refuse(error: InferenceError) -> Reply:
-    """The reply that an error is."""
+    """Make the reply for an error."""
     text = encode_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
     return Reply(b"", error.grpc_code, text)
 
 
 def encode_text(error: InferenceError) -> str:
-    """An error's text as a message takes it."""
+    """Make an error's text valid UTF-8."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
     return error_text(error).encode(errors="replace").decode()
 
 
 def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
-    """The raw contents of each input, where there are any: those in shared memory have none."""
+    """Find the raw contents of each input, if the request has any. An input in shared memory has none."""
     if not raw:
         return raw
     for item in inputs:
@@ -118,7 +118,7 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) ->
 
 
 def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend = lend_nothing) -> InferenceRequest:
-    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw."""
+    """Decode a `ModelInferRequest`. Raw contents become views, not copies."""
     inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
     check_numbers(len(inputs), len(outputs))
     inputs = inputs[:]

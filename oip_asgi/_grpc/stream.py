@@ -1,7 +1,7 @@
 """`ModelStreamInfer`: many requests and many more answers over one call. Knows no gRPC library, and neither sync nor async.
 
-A reader takes one request after the other, and each is answered beside the others. They send one message at a time: a model is asked for
-its next response when the last one was written.
+A reader takes one request after the other, and a task of its own answers each. They send one message at a time: a model makes its next
+response after the last one was written.
 
 Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
 """
@@ -28,10 +28,10 @@ from .messages import Method, Reply, encode_text, refuse
 from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
-"""Gives the next message of a call; None where the client sends no more."""
+"""Returns the next message of a call; None if the client sends no more."""
 
 Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
-"""Sends a message. It ends when the next one may be sent."""
+"""Sends a message, and returns when the next one may be sent."""
 
 STREAM: Final = "ModelStreamInfer"
 """The name of the method."""
@@ -48,7 +48,7 @@ _INFER_RESPONSE: Final = 2
 
 
 def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer one call: sends each message of the answer, and returns how it ended."""
+    """Answer one call: send each message of the answer, and return how the call ended."""
     return _Stream(engine, method, transport, receive, write).run()
 
 
@@ -74,7 +74,7 @@ class _StreamFormat(GRPCFormat):
 
     @property
     def wants_final(self) -> bool:
-        """Whether the end of its answers is to be told by one more message."""
+        """True if the client wants one more message after the last answer."""
         message = self.message
         return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
 
@@ -109,7 +109,7 @@ class _Stream:
         self._is_cancelled = False
 
     def run(self) -> Steps[Reply]:
-        """Have requests read and answered, until all is said."""
+        """Read and answer requests, until all are answered."""
         try:
             yield self._start_part(self._read())
             while self._parts and self._end is None and self._broken is None:
@@ -173,7 +173,7 @@ class _Stream:
                 except InferenceError as error:
                     record_unknown(self._engine.unknown, error)
                     raise
-                if wire.model.streams:  # what follows need not wait for it, nor it for others
+                if wire.model.streams:  # later requests need not wait for it, and it need not wait for earlier ones
                     before.then(done.set)
                     turn = _NOW
                 stream = Stream(self._engine, wire.model, wire)
@@ -182,8 +182,8 @@ class _Stream:
                 yield from self._fail(error, wire, turn)
             except Exception as error:
                 yield from self._fail(log_own_fault(error), wire, turn)
-            except BaseException as error:  # also what an inline model raises that is for the host
-                if not self._is_cancelled:  # nothing can be said from here any more
+            except BaseException as error:  # an inline model may raise one that is meant for the host
+                if not self._is_cancelled:  # nothing can be sent from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
                     model = getattr(wire, "model", "a request")
                     self._end = self._end or refuse(ModelFailed(f"{model} failed: it {did}"))
@@ -209,15 +209,15 @@ class _Stream:
         except DeadlinePassed:  # the client does not read: nothing can be sent after this message
             self._is_stuck = True
             raise
-        except Exception as error:  # nobody takes messages any more
+        except Exception as error:  # the call takes no messages any more
             self._broken = error
             self._news.set()
-            yield Wait(Signal())  # until this part is cancelled, as all are
+            yield Wait(Signal())  # until this part is cancelled, like all others
         self._wake_writer()
 
     def _wake_writer(self) -> None:
         if self._writers:
-            self._writers.popleft().set()  # who writes on, so that nobody else does
+            self._writers.popleft().set()  # which keeps `_is_writing`, so that nobody else writes
         else:
             self._is_writing = False
 
@@ -237,12 +237,12 @@ class _Stream:
         if self._ends_at_error or self._is_stuck:
             if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
-            self._is_writing = True  # for good: nothing is sent after it, nor cut off
+            self._is_writing = True  # for ever: no message is sent after the error, or cut off
             self._end = refuse(error)
             self._news.set()
             return
         message = self._message()
-        # clients of Triton show its text alone, so that says whose it is
+        # Triton's clients show only the text, so it names the model and the request
         message.error_message = encode_text(error)
         if wire is not None:
             message.infer_response.id = wire.id
@@ -254,7 +254,7 @@ class _Stream:
             yield from self._send_final(wire, before)
 
     def _send_final(self, wire: _StreamFormat, before: Signal) -> Steps[None]:
-        """Tell that this is the end of a request's answers, if it asks for that."""
+        """Send the message that ends a request's answers, if the client wants it."""
         if wire.wants_final:
             message = self._message()
             response = message.infer_response

@@ -1,7 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
 
-The table of routes is in this file, and says which handler answers which path; extensions bring their own rows. Each class of error in
-`errors` has its status.
+This file has the table of routes, which names the handler of each path. Extensions add their own rows. Each class of error in `errors` has
+its status.
 
 Specification: HTTP/REST API.
 """
@@ -44,8 +44,8 @@ class Exchange(msgspec.Struct, eq=False):
     Args:
         engine: The server.
         wire: The request's head and body.
-        version: The version of a model that its path names; None where it names none.
-        region: The region of shared memory that its path names; None where it names none.
+        version: The model's version in its path; None if the path has none.
+        region: The region of shared memory in its path; None if the path has none.
     """
 
     engine: Engine
@@ -54,7 +54,7 @@ class Exchange(msgspec.Struct, eq=False):
     region: str | None = None
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
-        """What `decode` makes of the body, in a worker thread if that is long."""
+        """Read the body and `decode` it, in a worker thread if it is long."""
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
         body: Buffer = yield self.wire.read()
         if len(body) <= LOOP_BYTES:
@@ -64,7 +64,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request; a stream is handed on in pieces. Never raises an `Exception`."""
+    """Answer one request; a stream is sent in pieces. Never raises `Exception`; cancellation passes through."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = joined(head.headers, b",")
@@ -97,7 +97,7 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
 
 
 def _find_infer_path(head: Head, match: Match) -> str:
-    """Where a POST to a model's own path was meant to go; empty for other requests."""
+    """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
     if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
@@ -156,7 +156,7 @@ def _make_routes(rows: Iterable[RestRow]) -> list[Route]:
 
 
 _INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
-"""The handlers whose requests are counted, also where their model is not known."""
+"""The handlers whose requests are counted, even if the model is unknown."""
 
 ROUTES: Final = [
     Route("GET", "", _server_metadata),
@@ -177,4 +177,4 @@ _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
-"""What every path of the protocol but the bare mount begins with."""
+"""The first segments of all paths of the protocol, except the bare mount."""

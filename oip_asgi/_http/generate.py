@@ -1,7 +1,6 @@
 """Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
 
-The head of a stream is sent when the first response is there, so what fails before that is an ordinary error. What fails later is
-one more event.
+The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later failure is one more event.
 
 Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
 """
@@ -41,7 +40,7 @@ _EVENTS: Final = Start(
 )
 
 STREAMED: Final = Response(200, [], [], 0)
-"""The response that was sent in pieces."""
+"""Returned after a response was sent in pieces."""
 
 _AS_JSON: Final = InferenceRequest([])
 
@@ -95,7 +94,7 @@ class DocumentFormat:
         return request
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
-        """The request that a flat object is; None where the body is a whole inference request."""
+        """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
         flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
@@ -103,7 +102,7 @@ class DocumentFormat:
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        # what a frame takes are its columns, whatever their names
+        # a model that takes a data frame accepts columns of any name
         columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.takes_columns else set()
         return generate.decode_request(flat, declared, model.named | columns)
 
@@ -115,13 +114,13 @@ class DocumentFormat:
 
 
 def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
-    """The answer of `generate`: one document, also of a model that streams."""
+    """Answer `generate` with one document, even if the model streams."""
     text = yield from take_only_answer(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
     return respond(200, [JSON], [text])
 
 
 def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may_be_flat: bool) -> Steps[Response]:
-    """The answer of `generate_stream` and `infer_stream`: an event for each response."""
+    """Answer `generate_stream` and `infer_stream` with an event for each response."""
     stream = Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
     try:
         yield from stream.run()

@@ -1,4 +1,4 @@
-"""The REST wire format of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+"""The REST wire format: decodes the body of an inference request, and encodes its response. Knows no routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .response import BINARY, JSON, Response, respond
 
 
 class RestFormat(Incoming):
-    """One inference request over HTTP: how its body is decoded, and its response encoded."""
+    """The wire format of one inference request over HTTP."""
 
     timeout: float = math.inf
     size: int | None = None

@@ -47,7 +47,7 @@ def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
 
 
 def _respond_document(head: Head, document: bytes) -> Response:
-    """A document as a response, with the address at which this client reaches the server."""
+    """Make the response with a document, and add the address at which this client reaches the server."""
     mount = quote(head.mount(head), safe="/:@!$&'()*+,;=~")
     servers = b'{"servers":%b,' % encode_json([{"url": mount or "/"}])
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
@@ -81,7 +81,7 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
 
 
 def _is_known(head: Head, etag: bytes) -> bool:
-    """Whether a client has what it asks for already."""
+    """True if the client already has the current version."""
     known = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
     return b"*" in known or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in known}
 

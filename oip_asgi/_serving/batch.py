@@ -1,8 +1,8 @@
-"""The executor of models with `max_batch_size=`: requests that wait, and could be one, are answered by one call.
+"""The executor of models with `max_batch_size=`: one call answers requests that wait and can be merged.
 
-Each request is driven by its own event loop or thread. The one that gets a slot collects others that wait, and makes the call; the others
-wait for their part. One that goes before it has collected gives its slot back, as it would for a call of its own. Each keeps the time for
-which it may be held back itself, by the deadline of its own wait, so there is no thread for that.
+Each request runs on its own event loop or thread. The request that gets a slot collects others that wait, and makes the call; the others
+wait for their part. If its client leaves before it has collected, it gives the slot back, as for a call of its own. Each request watches
+its own delay, by the deadline of its own wait, so no thread is needed for that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
-    """Answer a request that has a slot, or waits for one, together with others if that is possible."""
+    """Answer a request that has a slot or waits for one, together with others if possible."""
     member, kind = Member(call), call.handler.kind
     try:
         if not call.is_decoded and (call.slot.turn is not None or kind != "thread"):
@@ -44,7 +44,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
 
 
 def _decode(call: Call[Any]) -> None:
-    """Decode a long request in a worker thread, while it has a place in the queue or a slot."""
+    """Decode a long request in a worker thread, while it waits in the queue or has a slot."""
     if not call.slot.begin():
         raise Stopped
     try:
@@ -54,7 +54,7 @@ def _decode(call: Call[Any]) -> None:
 
 
 def _wait_for_turn(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
-    """Wait until a request has a slot, or has shared the call of another."""
+    """Wait until a request has a slot, or another request's call has answered it."""
     call = member.call
     call.timings.entered = now = call.engine.clock()
     key, rows, delay = None, member.count(), 0.0 if call.engine.stopping else batching.delay
@@ -79,7 +79,7 @@ def _wait_for_turn(member: Member[Any], turn: Signal, batching: Batching) -> Ste
 
 
 def _collect(member: Member[T], batching: Batching) -> Steps[T]:
-    """Call a plain function: in one trip to a worker thread, or here."""
+    """Call a plain function, in one trip to a worker thread or in this thread."""
     call, work = member.call, partial(_collect_here, member, batching)
     while True:
         if call.handler.kind == "inline":
@@ -93,7 +93,7 @@ def _collect(member: Member[T], batching: Batching) -> Steps[T]:
 
 
 def _collect_here(member: Member[T], batching: Batching) -> T | None:
-    """All of the call, and the answer of the request that made it; None if that is to be waited for with a shorter timeout."""
+    """Make the whole call, and return the answer of the request that made it. None if that request asks for a shorter timeout."""
     call, slot = member.call, member.call.slot
     waiting = call.model.limiter.collect(slot)
     if waiting is None:
@@ -114,7 +114,7 @@ def _collect_here(member: Member[T], batching: Batching) -> T | None:
 
 
 def _run(execution: Execution, member: Member[Any]) -> InferenceResponse:
-    """The response of the request that makes the call."""
+    """Call the function for all, and return the response of the request that makes the call."""
     try:
         execution.run()
         execution.encode_long(but=member)
@@ -124,7 +124,7 @@ def _run(execution: Execution, member: Member[Any]) -> InferenceResponse:
 
 
 def _run_alone(member: Member[Any]) -> InferenceResponse:
-    """The response of a request that shares its call with none: without an `Execution`, as that would take four times as long."""
+    """Call the function for one request only. An `Execution` for it would take four times as long."""
     call, timings, rows = member.call, member.call.timings, member.rows
     timings.started = call.engine.clock()
     timings.called = timings.returned = 0.0
@@ -137,7 +137,7 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
         raise ModelRaised from fault
     finally:
         if rows == 1:
-            timings.rows = None  # it is counted as one of a model without batches
+            timings.rows = None  # it counts as a request of a model without batches
         elif timings.called:
             infer, made = None, 0.0
             if timings.returned:
@@ -152,7 +152,7 @@ def _run_within(call: Call[Any], within: CallStack) -> InferenceResponse:
 
 
 def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
-    """Call a coroutine function beside all who wait, as any of them may go. Comes back when it is done."""
+    """Call a coroutine function in a task of its own, as any client that waits may leave. Return when it has ended."""
     call = member.call
     waiting = call.model.limiter.collect(call.slot)
     if waiting is None:
@@ -185,7 +185,7 @@ def _beside(execution: Execution) -> Steps[None]:
 
 
 def _finish(member: Member[T]) -> Steps[T]:
-    """The answer of a request that is done."""
+    """Return the answer of a request whose call has ended."""
     call, response = member.call, member.take()
     if member.answer is not None:
         return member.answer

@@ -1,7 +1,7 @@
-"""The rows of several requests <-> those of each. Pure functions: tensors are merged, and the result of the call is split again.
+"""Merges the rows of several requests, and splits the result of their call again. Pure functions.
 
-A result is split as it came from the function, before anything is made of it: so the datatype of a list, or the content type of a column,
-depends on a request's own rows alone.
+A result is split as the function returned it, before it becomes tensors: so the datatype of a list, or the content type of a column,
+depends only on the request's own rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .._protocol.tensors import InferenceResponse, Tensor, known_tensor
 
 
 def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
-    """One tensor for each input, with the rows of all requests in order."""
+    """Make one tensor for each input, with the rows of all requests in order."""
     tensors: dict[str, Tensor] = {}
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
@@ -32,7 +32,7 @@ def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[s
 
 
 def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
-    """What the function would have returned for each request."""
+    """Split a result into what the function would have returned for each request."""
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
         return list(_cut_rows(_name_output(0, outputs), result, bounds))
@@ -50,7 +50,7 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
 
 
 def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
-    """The parts of a result that is an array, a list, a column or a frame, or has several of them; None for any other."""
+    """Split a result that is an array, a list, a column or a frame, or a collection of these. None for any other."""
     values, names = [result], [_name_output(0, outputs)]
     join: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
     if isinstance(result, Mapping):
@@ -74,7 +74,7 @@ def _has_rows(value: object) -> bool:
 
 
 def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
-    """The rows of each request, which are views where that is possible."""
+    """Cut out the rows of each request, as views if possible."""
     shape = getattr(value, "shape", None)
     check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
     if len(bounds) == 1:

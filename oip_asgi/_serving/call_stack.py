@@ -1,8 +1,8 @@
-"""Calls of models within calls of models, by `server.infer`: which slots the outer calls hold.
+"""Calls of models within calls of models, by `server.infer`: which slots the outer calls have.
 
-A call would wait for ever if its own caller holds the slot that it waits for, or waits for another caller that does. So each call notes its
-slot in a context variable, which worker threads and tasks that it starts inherit. A task that outlives the call that started it holds
-nothing: the slot tells that it has gone.
+A call would wait for ever if its own caller has the slot that it waits for, or if that caller waits for another one that has it. So each
+call writes its slot into a context variable, which the worker threads and tasks that it starts inherit. A task may live longer than the
+call that started it; then the slot is marked as left, and does not count.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from .._models.limiter import Limiter, Slot
 from .._models.model import Model
 
 CallStack: TypeAlias = tuple[tuple[Model, Slot], ...]
-"""Models, and the slots that are held of them, the outermost first."""
+"""Models and their slots, the outermost first."""
 
 _CALLS: Final[ContextVar[CallStack]] = ContextVar("oip_asgi_calls", default=())
 
 current_calls: Final = _CALLS.get
-"""The slots within which this runs."""
+"""The slots within which this code runs."""
 
 set_calls: Final = _CALLS.set
-"""Note within which slots this runs from here on. Returns what `reset_calls` takes."""
+"""Set the slots within which the following code runs. Returns the token for `reset_calls`."""
 
 reset_calls: Final = _CALLS.reset
-"""Undo what `set_calls` did. Only for calls that do not wait: they end in the context in which they began. For others there is `leave`."""
+"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use `leave`."""
 
 
 def enter(model: Model, slot: Slot) -> Token[CallStack]:
-    """Note that user code runs from here on within a call of a model, until `leave`."""
+    """Record that the following code runs within a call of a model, until `leave`."""
     return set_calls((*current_calls(), (model, slot)))
 
 
 def enter_for_batch(model: Model, slot: Slot, of_each: Iterable[CallStack]) -> Token[CallStack]:
-    """`enter`, for a call that answers several requests: it runs within the slots of all of them."""
+    """`enter`, for a call that answers several requests: it runs within the slots of all."""
     return set_calls((*dict.fromkeys(pair for each in of_each for pair in each), (model, slot)))
 
 
@@ -49,12 +49,12 @@ def leave(token: Token[CallStack]) -> None:
 
 
 def find_callers() -> list[Model]:
-    """The models within whose calls this runs, the outermost first."""
+    """Find the models within whose calls this code runs, the outermost first."""
     return [model for model, slot in current_calls() if not slot.is_left]
 
 
 def would_deadlock(slot: Slot) -> bool:
-    """Whether a call waits for ever: all calls that could give its slot back wait too, for a slot that a caller of this one holds."""
+    """True if a call would wait for ever: each call that could give it a slot waits too, for a slot that a caller of this call has."""
     for _, outer in current_calls():
         with outer.limiter.lock:
             if not outer.is_left:
@@ -69,13 +69,13 @@ def would_deadlock(slot: Slot) -> bool:
 
 
 def _can_move(limiter: Limiter, stuck: set[Limiter]) -> bool:
-    """Whether a slot of a model is free, or held by a call that waits for none of those that are stuck."""
+    """True if a slot of a model is free, or one of its calls waits for no stuck model."""
     waiting = sum(not stuck.isdisjoint(waits) for waits in _find_waits(limiter))
     return limiter.running < limiter.max_concurrency or limiter.running > waiting
 
 
 def _find_reachable(first: Limiter) -> set[Limiter]:
-    """A model's slots, those that its calls wait for, those that the calls there wait for, and so on."""
+    """Find the models that a model's calls wait for, the models that their calls wait for, and so on."""
     found, left = set[Limiter](), [first]
     while left:
         limiter = left.pop()
@@ -86,7 +86,7 @@ def _find_reachable(first: Limiter) -> set[Limiter]:
 
 
 def _find_waits(limiter: Limiter) -> list[set[Limiter]]:
-    """What each call of a model waits for, if calls within it wait."""
+    """Find the models that each call of a model waits for, through calls within it."""
     with limiter.lock:
         inner = [waits for outer, waits in limiter.inner.items() if not outer.is_left]
     return [{wait.limiter for wait in waits if wait.is_waiting} for waits in inner]

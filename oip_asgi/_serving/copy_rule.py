@@ -18,7 +18,7 @@ SMALL: Final = 4096
 
 
 def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy large outputs, except read-only ones whose memory is `bytes` or that of a read-only input of the request."""
+    """Copy large outputs, except read-only ones whose memory is `bytes` or belongs to a read-only input of the request."""
     lent: set[int] | None = None
     for tensor in outputs:
         array = tensor.array
@@ -41,7 +41,7 @@ def copy_small(outputs: Iterable[Tensor]) -> None:
 
 
 def _find_memory(array: Array) -> object:
-    """What owns an array's memory: an array, or whatever lent it."""
+    """Find the owner of an array's memory: an array, or the object behind a buffer."""
     part: Any = array
     while isinstance(part, np.ndarray):
         if part.base is None:

@@ -39,7 +39,7 @@ _NOT_ASKED: Final[Mapping[str, str]] = {}
 
 
 class NotAtOnce(Exception):
-    """Inputs are in shared memory, and their size is not that of the body: a worker thread reads them."""
+    """Inputs are in shared memory, so the body's size does not tell theirs: a worker thread must read them."""
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):
@@ -47,15 +47,15 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         model: The model.
-        wire: How the request came.
+        wire: The wire format in which the request came.
         request: The request.
-        binding: How the function is called for it.
+        binding: How to call the function for it.
         tensors: The inputs by name.
-        content_type: The content type of each tensor that does not say its own.
-        outputs: The outputs that it asks for, which the model may change in `request`.
+        content_type: The content type of each tensor that has none of its own.
+        outputs: The outputs that it asks for; a copy, as the model may change `request`.
         content_types: The content types that it asks for, by output.
-        deliver: What is done with the response before it is encoded; None for nothing.
-        seconds: How long it may take by its own word; infinity if it does not say.
+        deliver: Applies the output options to the response before it is encoded; None if there are none.
+        seconds: The timeout that it asks for; infinity if it asks for none.
     """
 
     model: Model
@@ -70,12 +70,12 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     seconds: float
 
     def context(self) -> InferenceContext:
-        """What surrounds the request, for models that take it."""
+        """Make the `InferenceContext`, for models that take it."""
         request, model, wire = self.request, self.model, self.wire
         return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport)
 
     def without_inputs(self) -> Decoded:
-        """What is needed of it after the function has been called."""
+        """Drop what is not needed after the function was called."""
         request = InferenceRequest([], self.request.id, self.request.parameters, self.request.outputs)
         return msgspec.structs.replace(self, request=request, tensors={})
 
@@ -131,14 +131,14 @@ def _refuse_to_lend(_: Parameters) -> Buffer:
 
 
 def _read_timeout(timeout: object) -> float:
-    """The request's own timeout, which is in microseconds. 0 means none."""
+    """Read the request's own timeout, which is in microseconds. 0 means none."""
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {shown(timeout)}: expected an integer, 0 or more, in microseconds")
     return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
 def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]) -> tuple[dict[str, str], bool]:
-    """The content types that are asked for, by output, and whether all outputs are sent as they are."""
+    """Return the requested content types by output, and True if no output has output options."""
     content_types: dict[str, str] = {}
     is_plain = True
     for output in outputs:

@@ -1,6 +1,6 @@
-"""What is told where user code raised: to the client, where the exception was meant for it, and to the log, how to mend a common mistake.
+"""When user code raises: the error for the client, if the exception was meant for it, and a hint for the log how to fix a common mistake.
 
-Exceptions of frameworks and of pandas are known by the names of their classes: nothing here imports them. Knows no transport.
+It knows exceptions of frameworks and of pandas by their class names, and imports none of them. Knows no transport.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
         ("django.core.exceptions", "PermissionDenied"): 403,
     }
 )
-"""Classes by module and name, and the status of those that do not hold one. FastAPI's derives from Starlette's, Flask's are werkzeug's."""
+"""Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
 
 _RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 _MISSING_COLUMNS: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|None of (.*) are in the (?:\[columns\]|columns)", re.DOTALL)
-"""What pandas says where several columns were asked for."""
+"""How pandas reports missing columns if the model asked for several."""
 
 
 def convert_host_error(error: BaseException) -> InferenceError | None:
-    """The error for the client that an HTTP exception of the host's framework is, with its status, text and headers."""
+    """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any other exception."""
     names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
     found = next((name for name in names if name in _HOST_ERRORS), None)
     if found is None:
@@ -64,7 +64,7 @@ def _read_text(error: BaseException, status: int) -> str:
 
 
 def find_hint(error: BaseException, model: Model) -> str:
-    """What the log says behind the fact that a model failed: how to mend a common mistake; empty for others."""
+    """Find the text that the log adds to a model's failure: how to fix a common mistake. Empty if it is no common one."""
     text = error_text(error)
     if isinstance(error, ValueError) and "read-only" in text and not model.options.writable:
         return _WRITABLE_HINT
@@ -74,7 +74,7 @@ def find_hint(error: BaseException, model: Model) -> str:
 
 
 def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:
-    """The error for the client where a model asked the request's data frame for a column that no input has become."""
+    """Make the error for the client if the model asked the request's data frame for a column that the request does not have."""
     if names is None or not isinstance(error, KeyError) or not error.args:
         return None
     frame = _find_frame(error)
@@ -95,7 +95,7 @@ def _unquote(text: str) -> str:
 
 
 def _find_frame(error: BaseException) -> Any:
-    """The data frame whose method the model called when pandas raised; None where it was something else."""
+    """Find the data frame whose method raised. None if something else raised."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pandas":
             asked = frame.f_locals.get("self")

@@ -1,6 +1,6 @@
-"""One call of a function for one request or several: their rows are merged, the result is split, and each gets its own part or error.
+"""One call of a function for one or more requests: it merges their rows, splits the result, and gives each its own part or error.
 
-Where it runs, and when, is decided in `batch`.
+`batch` decides where and when it runs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .error_hints import convert_host_error, find_hint
 T = TypeVar("T")
 
 _ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
-"""What ends a call from outside of the function."""
+"""What ends a call from outside the function."""
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
 class _Merged(msgspec.Struct, frozen=True, eq=False):
-    """What arguments are made of for several requests."""
+    """Several requests, as `Binding.arguments` takes one."""
 
     binding: Binding
     tensors: dict[str, Tensor]
@@ -67,13 +67,13 @@ class Member(Generic[T]):
         self.answer: T | None = None
 
     def count(self) -> int | None:
-        """Note the rows of the request, and return them; None if they cannot be counted."""
+        """Count and record the rows of the request. None if they cannot be counted."""
         self.rows = count_rows(self.call.decoded.tensors.values())
         self.call.timings.rows = 1 if self.rows is None else self.rows
         return self.rows
 
     def take(self) -> InferenceResponse:
-        """Its response; or raises why there is none."""
+        """Return its response, or raise its error."""
         error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
         if error is None:
             assert self.response is not None  # it is done
@@ -84,9 +84,9 @@ class Member(Generic[T]):
             del error
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Record that nobody waits for it any more."""
         self.has_left = True
-        self.error = None  # it knows this, as its execution does: cycles else
+        self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
         execution, self.execution = self.execution, None
         if execution is not None:
             execution.lose()
@@ -94,12 +94,12 @@ class Member(Generic[T]):
 
 @final
 class Execution:
-    """One call for all requests of a batch; more if some of them have to be called alone."""
+    """One call for all requests of a batch; more calls if some requests must be retried alone."""
 
     def __init__(self, member: Member[Any], waiting: Sequence[Waiting], batching: Batching) -> None:
         call = member.call
         self.unwanted: Signal | None = None
-        """To be set when nobody waits for any of them any more."""
+        """Set when nobody waits for any of them any more."""
         self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
         self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
         self._binding, self._content_type = call.decoded.binding, call.decoded.content_type
@@ -114,22 +114,22 @@ class Execution:
 
     @property
     def deadline(self) -> float:
-        """When the last of them is given up."""
+        """The latest deadline of its requests."""
         return max(member.call.deadline for member in self._members)
 
     def lose(self) -> None:
-        """One of the requests was answered, or given up."""
+        """Record that one of the requests was answered or given up."""
         if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()
 
     def wake(self) -> None:
-        """Wake all who wait."""
+        """Wake all requests that wait."""
         for member in self._members:
             member.is_done = True
             member.wake()
 
     def end(self) -> None:
-        """Give the slot back, and wake all who wait, the first time that it is called, by any thread."""
+        """Give the slot back and wake all requests, at the first call, from any thread."""
         try:
             slot = self._slots.pop()
         except IndexError:
@@ -141,7 +141,7 @@ class Execution:
     # The call
 
     def run(self) -> None:
-        """`call` for a plain function, in this thread. What it raises becomes the error of each request."""
+        """`call` a plain function in this thread. If it raises, each request fails with that."""
         try:
             Context().run(_run_to_end, self)
         except BaseException as error:
@@ -149,7 +149,7 @@ class Execution:
             raise
 
     async def call(self) -> None:
-        """Call the function, whether it is a coroutine function or a plain one, for which this waits for nothing."""
+        """Call the function. If it is a plain one, this never awaits."""
         token = enter_for_batch(self._model, self._slot, [member.calls for member in self._members])
         try:
             with self._enter_span():
@@ -167,14 +167,14 @@ class Execution:
         return tracer.together(self._model, _count_rows(self._members), spans)
 
     async def _answer(self, members: list[Member[Any]]) -> None:
-        """Answer requests by one call; if that fails, those that deserve it by others."""
+        """Answer requests by one call. If that fails, answer by further calls the requests that may succeed alone."""
         members = [member for member in members if not member.has_left]
         if members:
             for others in await self._answer_together(members):
                 await self._answer(others)
 
     async def _answer_together(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
-        """Answer requests by one call. Returns those that are to be answered by further calls."""
+        """Answer requests by one call. Return the groups that need further calls."""
         clock = self._engine.clock
         started = clock()
         try:
@@ -208,7 +208,7 @@ class Execution:
         return []
 
     def _make_arguments(self, members: list[Member[Any]]) -> _Arguments:
-        """The arguments of the function for some requests together."""
+        """Make the arguments of the function for some requests together."""
         call, binding = members[0].call, self._binding
         if len(members) == 1:
             return binding.arguments(call.decoded)
@@ -217,7 +217,7 @@ class Execution:
         return binding.arguments(_Merged(binding, tensors, self._content_type, request))
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
-        """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
+        """True if the arguments of a request can be made. If not, only this request fails."""
         try:
             self._binding.arguments(member.call.decoded)
         except Exception as error:
@@ -237,17 +237,17 @@ class Execution:
             except Exception as error:
                 self._fail([member], error)
 
-    # What came of it
+    # The outcome
 
     def fail(self, error: Exception) -> None:
-        """Let all requests fail that have nothing yet."""
+        """Fail all requests that have no response and no error yet."""
         waiting = [member for member in self._members if member.response is None and member.error is None]
         if not isinstance(error, _ENDS):
             self._fail(waiting, error)
             return
         for place, member in enumerate(waiting):
             member.error = type(error)()
-            # what comes late is logged once
+            # a late exception is logged once
             member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
@@ -271,7 +271,7 @@ class Execution:
         log_raised(logging.ERROR, error, message, self._model, len(members), _count_rows(members), then, hint, extra=fields)
 
     def encode_long(self, *, but: Member[Any] | None = None) -> None:
-        """Encode the responses that take long, within the slot of the call, so that they cannot pile up after it."""
+        """Encode long responses within the slot of the call, so that they cannot pile up after it."""
         for member, response in self._find_long():
             if member is not but:
                 try:
@@ -280,7 +280,7 @@ class Execution:
                     member.error = error
 
     def has_long(self) -> bool:
-        """Whether there is one for `encode_long`."""
+        """True if `encode_long` has something to encode."""
         return bool(self._find_long())
 
     def _find_long(self) -> list[tuple[Member[Any], InferenceResponse]]:
@@ -289,7 +289,7 @@ class Execution:
 
 
 def _run_to_end(execution: Execution) -> None:
-    """Run a call that waits for nothing."""
+    """Run a call that never awaits."""
     try:
         execution.call().send(None)
     except StopIteration:
@@ -307,10 +307,10 @@ def _convert_quit(error: BaseException) -> QuitWithin:
 
 
 def _copy_error(error: InferenceError) -> InferenceError:
-    """An error of its own for each request, as each is raised in a place of its own."""
+    """Copy an error, as each request raises its own."""
     try:
         return copy.copy(error)
-    except Exception:  # of a class that cannot be copied
+    except Exception:  # its class cannot be copied
         return InferenceError(error_text(error), status=error.status, headers=error.headers)
 
 

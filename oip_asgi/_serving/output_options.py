@@ -1,4 +1,4 @@
-"""What a request asks of its outputs beside their wire format: their largest elements only, or to be put into shared memory.
+"""Output options: a request may ask for an output's largest elements only, or for an output in shared memory.
 
 Knows no transport.
 """
@@ -15,7 +15,7 @@ from .._protocol.schemas import RequestOutput
 
 
 def prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:
-    """What is done with the response before it is encoded; None for nothing."""
+    """Make what applies a request's output options to its response. None if it has none."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
     classify = classification.prepare(outputs, dtypes, labels)

@@ -1,7 +1,7 @@
-"""An inference request from Python: values by name become tensors, and the response stays one. No bytes are made of either.
+"""An inference request from Python: values by name become tensors, and the response stays an object. Nothing is serialized.
 
-What the caller gave stays the caller's: it is neither changed nor made read-only, and no array of the response shares memory with it or
-with what the model keeps.
+The caller's values stay as they are: they are neither changed nor made read-only. No array of the response shares memory with them, or with
+anything that the model keeps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .stream import Stream
 T = TypeVar("T")
 
 _ELEMENT: Final = 16
-"""How many bytes an element counts for that is looked at as a Python object."""
+"""The assumed bytes of an element that is converted as a Python object."""
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -45,7 +45,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     """One call from Python.
 
     Args:
-        inputs: The inputs by name, or what a codec of whole requests encodes, such as a data frame.
+        inputs: The inputs by name, or a value that a request codec encodes, such as a data frame.
         parameters: The request's parameters.
         outputs: The outputs that are asked for, by name or with parameters; empty means all.
         id: The request's identifier.
@@ -115,7 +115,7 @@ def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFor
 
 
 def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[None]:
-    """Answer one call from Python, and hand on each response."""
+    """Answer one call from Python, and send each response."""
     try:
         yield from Stream(engine, engine.find_for_inference(name, version), wire).run()
     except InferenceError:
@@ -125,7 +125,7 @@ def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFo
 
 
 def _estimate_size(value: object) -> int:
-    """Roughly how many bytes tensors are made of; those of numbers in an array are taken as they are."""
+    """Estimate how many bytes must be converted. Arrays of numbers count 0, as they need no conversion."""
     if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
         return 0
     if isinstance(value, (list, tuple)):
@@ -168,7 +168,7 @@ def _make_array(value: Any) -> Array:
 
 
 def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
-    """Numbers that have no datatype of their own, as those of a list, in the declared one; others as they are, to be refused."""
+    """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
     dtype, kind = spec.dtype, array.dtype.kind
     if array.size == 0:
         return array.astype(dtype)
@@ -190,7 +190,7 @@ def _encode(where: str, encode: Callable[[], T]) -> T:
 
 
 def _make_own(tensor: Tensor) -> Tensor:
-    """A tensor that may be kept from being written to while what it was made of may not."""
+    """Make a read-only view, so that the caller's own array stays writable."""
     try:
         count(tensor.array.shape)
     except InvalidRequest as error:

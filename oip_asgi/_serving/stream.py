@@ -1,7 +1,7 @@
-"""The answers of one request, one at a time: those of a generator, or the only one of a plain model. Knows no transport.
+"""The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no transport.
 
-A generator is asked for its next item when the last one was taken. It holds its slot until it has ended or is closed, and is closed in a
-worker thread if it is a plain one, never while it runs.
+A generator runs on to its next item after the last one was sent. It keeps its slot until it ends or is closed. A plain generator is closed
+in a worker thread, and never while it runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ T = TypeVar("T")
 _END: Final = object()
 
 _Large: TypeAlias = tuple[InferenceResponse, float, float]
-"""A response that a worker thread is to encode, when the function was asked for it, and when it had returned."""
+"""A response that a worker thread must encode, when the function was asked for it, and when the function returned it."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -65,7 +65,7 @@ class Stream(Generic[T]):
         self.has_begun = False
 
     def run(self) -> Steps[None]:
-        """Send each answer. If this ends before the model's generator does, the generator is closed then."""
+        """Send each answer. If this ends before the model's generator does, close the generator."""
         return infer(self._engine, self._model, self._wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[None]:
@@ -82,7 +82,7 @@ class Stream(Generic[T]):
                 yield Send(answer, reader.until)
                 answer = yield from reader.next()
         except FAILURES as failure:
-            if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
+            if type(failure) is not Stopped:  # a stopped generator runs no more, and neither does its event loop or thread
                 yield from reader.close()
             reader.note_end("fail")
             raise call.note(reader.as_error(failure), failure.__cause__) from failure.__cause__
@@ -108,7 +108,7 @@ class Stream(Generic[T]):
 
 
 def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
-    """The only answer of a request."""
+    """Return the only answer of a request. More than one, or none, is an error."""
     answers: list[T] = []
 
     def take(answer: Send) -> Steps[None]:
@@ -125,7 +125,7 @@ def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
 
 
 def redirect_pieces(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
-    """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
+    """Run `steps`, and give each piece to `take` instead of the driver. If `take` raises, throw that into `steps`."""
     try:
         effect = next(steps)
         while True:
@@ -148,7 +148,7 @@ def redirect_pieces(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> 
 
 @final
 class _ItemReader(Generic[T]):
-    """The generator of one request, which waits between two items for somebody to ask for the next."""
+    """Runs the generator of one request, from item to item."""
 
     def __init__(self, call: Call[T]) -> None:
         self._call = call
@@ -166,7 +166,7 @@ class _ItemReader(Generic[T]):
         self._large: _Large | None = None
 
     def first(self) -> Steps[T | None]:
-        """The first item as it leaves; None where there is none."""
+        """Return the first item, encoded. None if there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
             yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
@@ -181,7 +181,7 @@ class _ItemReader(Generic[T]):
         return answer
 
     def next(self, turn: Signal | None = None) -> Steps[T | None]:
-        """The next item as it leaves; None behind the last."""
+        """Return the next item, encoded. None after the last."""
         call, deadline = self._call, self._deadline()
         if call.handler.kind == "async stream":
             answer: T | None = yield Await(self._await_next, deadline, True)
@@ -194,7 +194,7 @@ class _ItemReader(Generic[T]):
         return self.until if self._has_answered else min(self.until, self._call.deadline)
 
     def _encode_in_thread(self, large: _Large, deadline: float) -> Steps[T]:
-        """A large response as it leaves, which a worker thread makes of it."""
+        """Encode a large response in a worker thread."""
         self._large = None
         response, since, returned = large
         copy_small(response.outputs)
@@ -208,7 +208,7 @@ class _ItemReader(Generic[T]):
         return encoded
 
     async def _await_next(self) -> T | None:
-        """The next item as it leaves; None behind the last one, and where it is `_large`."""
+        """Return the next item, encoded. None after the last one, or if the item is put into `_large`."""
         call, clock = self._call, self._clock
         token = enter(call.model, call.slot)
         since = self._asked_at = clock()
@@ -229,7 +229,7 @@ class _ItemReader(Generic[T]):
         finally:
             leave(token)
         returned = clock()
-        if returned >= self.until:  # nobody is woken for it where nothing is waited for
+        if returned >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
         if not is_short(call, response):
             self._large = response, since, returned
@@ -237,7 +237,7 @@ class _ItemReader(Generic[T]):
         return self._encode(response, since, returned)
 
     def _encode(self, response: InferenceResponse, since: float, returned: float) -> T:
-        """A response as it leaves, here."""
+        """Encode a response in this thread, and record it."""
         try:
             answer = self._call.encode(response)
         except InferenceError:
@@ -252,7 +252,7 @@ class _ItemReader(Generic[T]):
             call.timings.started = call.timings.called = call.engine.clock()
 
     def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
-        """Note one response: how it ended, and how long the function took for it. If nobody waits for it any more, do nothing."""
+        """Record one response: its outcome, and how long the function took. If nobody waits for it any more, do nothing."""
         if self._is_closing:
             return
         self._has_failed = outcome == "fail"
@@ -261,7 +261,7 @@ class _ItemReader(Generic[T]):
         self._index += 1
 
     def note_end(self, outcome: ResponseOutcome) -> None:
-        """Note how the stream ended. If the function was not called, or the last response failed, there is nothing more to note."""
+        """Record how the stream ended. Do nothing if the function was not called, or the last response failed."""
         if self._generator is not None and not self._has_failed:
             call, now = self._call, self._clock()
             seconds = 0.0 if outcome == "cancel" else (self._ended_at or now) - self._asked_at
@@ -289,7 +289,7 @@ class _ItemReader(Generic[T]):
             slot.end(is_last=False)
 
     def _end_run(self) -> bool:
-        """Note that the thread has come back. Returns whether the request was given up meanwhile."""
+        """Record that the thread has come back. True if the request was given up meanwhile."""
         with self._lock:
             self._is_running = False
             return self._is_closing
@@ -300,7 +300,7 @@ class _ItemReader(Generic[T]):
         since = self._asked_at = self._clock()
         try:
             if self._context is None:
-                # one for all items: what a generator sets in a context variable, it may reset behind a yield
+                # one context for all items: a generator may set a context variable, and reset it after a yield
                 self._context = copy_context()
                 self._context.run(enter, call.model, call.slot)
                 self._generator = self._context.run(self._create_generator)
@@ -321,7 +321,7 @@ class _ItemReader(Generic[T]):
         return self._encode(response, since, returned)
 
     def close(self) -> Steps[None]:
-        """Close the generator where it waits; one that runs is closed when it comes back."""
+        """Close the generator if it waits. If it runs, its thread closes it afterwards."""
         with self._lock:
             self._is_closing = True
             is_running = self._is_running
@@ -329,7 +329,7 @@ class _ItemReader(Generic[T]):
             return
         try:
             yield Await(self._close_async) if self._call.handler.kind == "async stream" else Run(self._close_in_thread, "model")
-        except (CancelledWithin, QuitWithin) as error:  # the model's own, as that of a task which it awaits
+        except (CancelledWithin, QuitWithin) as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
 
     def _close_in_thread(self) -> None:
@@ -360,13 +360,13 @@ class _ItemReader(Generic[T]):
         log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, request_id)
 
     def give_up(self) -> None:
-        """The request ends here."""
+        """End the request, and give its slot back."""
         with self._lock:
             self._is_closing = True
         self._call.slot.give_up()
 
     def as_error(self, failure: Exception) -> InferenceError:
-        """The error for the client that one of `FAILURES` is."""
+        """Convert one of `FAILURES` to the error for the client."""
         call = self._call
         if type(failure) is not DeadlinePassed or self._deadline() != self.until:
             return as_error(call, failure)
