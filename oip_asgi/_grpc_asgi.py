@@ -111,7 +111,7 @@ class OIPGRPCApp:
             return
 
         async def write(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": call.frame(message), "more_body": True})
+            await send({"type": "http.response.body", "body": call.encode_message(message), "more_body": True})
             await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
 
         if carried is not None:

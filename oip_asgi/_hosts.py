@@ -85,7 +85,7 @@ def _is_asgi(app: object) -> bool:
     return inspect.iscoroutinefunction(app) or (not isinstance(app, type) and inspect.iscoroutinefunction(type(app).__call__))
 
 
-def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
+def make_import_error(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
     """Make the error for a module of this package whose extra is not installed."""
     if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
         raise error  # the package is there, but something that it needs is not

@@ -10,7 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from ._hosts import needs
+from ._hosts import make_import_error
 
 try:
     from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
@@ -19,7 +19,7 @@ try:
     from google.protobuf.message import DecodeError, Message
     from google.protobuf.message_factory import GetMessageClass
 except ImportError as error:
-    raise needs(error, "google.protobuf", "grpc-asgi") from error
+    raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
 
 from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
 from ._grpc.messages import Method, Reply

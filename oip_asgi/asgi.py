@@ -66,7 +66,7 @@ class OIPApp:
         check_server(server, "OIPApp", "OIPApp(server), and app.mount or OIPApp(server).install(app)")
         self._server = server
         self._prefix = prefix_of(path)
-        self._mount = partial(_mount, self._prefix)
+        self._mount = partial(_find_mount, self._prefix)
         self._host: object = None
 
     def _check_host(self, host: object) -> None:
@@ -273,7 +273,7 @@ def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:
     return OIPGRPCApp(server)
 
 
-def _mount(prefix: str, head: Head) -> str:
+def _find_mount(prefix: str, head: Head) -> str:
     """Find the path of the mount as clients see it."""
     scope = head.transport
     named: str = scope.get("root_path", "").rstrip("/") + prefix

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from asgiref.sync import sync_to_async
@@ -26,7 +26,7 @@ try:
     from django.urls.resolvers import RegexPattern
     from django.views.decorators.csrf import csrf_exempt
 except ImportError as error:
-    raise needs(error, "django", "django", beside="asgiref") from error
+    raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
 from ._asgiref import lend_thread
@@ -192,7 +192,7 @@ class _RequestThread:
 
 def _make_head(request: HttpRequest, path: str) -> Head:
     head = wsgi.head(request.META, path, request)
-    head.mount = _mount
+    head.mount = _find_mount
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
@@ -200,7 +200,7 @@ def _make_head(request: HttpRequest, path: str) -> Head:
     return head
 
 
-def _mount(head: Head) -> str:
+def _find_mount(head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
     asked: str = head.transport.path
     return asked.removesuffix(unquote(head.path))

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from opentelemetry import trace
     from opentelemetry.context import Context
 except ImportError as error:
-    raise needs(error, "opentelemetry", "otel") from error
+    raise make_import_error(error, "opentelemetry", "otel") from error
 
 from ._models.model import Model
 from ._models.statistics import Record

@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise needs(error, "prometheus_client", "prometheus") from error
+    raise make_import_error(error, "prometheus_client", "prometheus") from error
 
 from ._models.model import Model
 from ._models.statistics import BUCKETS, OUTCOMES, ROWS, Record
@@ -46,11 +46,11 @@ class _Metric(msgspec.Struct, frozen=True, eq=False):
     buckets: Sequence[float] = BUCKETS
     mode: str = ""  # how the gauges of several processes are combined
 
-    def family(self) -> Any:
+    def make_family(self) -> Any:
         unit = "seconds" if self.name.endswith("_seconds") else ""
         return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
 
-    def instrument(self, registry: CollectorRegistry) -> Any:
+    def make_instrument(self, registry: CollectorRegistry) -> Any:
         options: dict[Any, dict[str, Any]] = {Histogram: {"buckets": self.buckets}, Gauge: {"multiprocess_mode": self.mode}}
         return self.kind(self.name, self.text, (*_LABELS, *self.labels), registry=registry, **options.get(self.kind, {}))
 
@@ -154,7 +154,7 @@ _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.Wea
 def _make_page(registry: CollectorRegistry) -> _Page:
     page = _Page(weakref.WeakValueDictionary(), None)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ:
-        return page._replace(instruments={metric: metric.instrument(registry) for metric in _METRICS})
+        return page._replace(instruments={metric: metric.make_instrument(registry) for metric in _METRICS})
     registry.register(_Collector(page.engines))
     return page
 
@@ -167,11 +167,11 @@ class _Collector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """The metrics without samples, so that the registry refuses others of the same names."""
-        return [metric.family() for metric in _METRICS]
+        return [metric.make_family() for metric in _METRICS]
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
-        families = {metric: metric.family() for metric in _METRICS}
+        families = {metric: metric.make_family() for metric in _METRICS}
         for name, engine in sorted(self._engines.items()):
             for outcome, count in engine.unknown.snapshot().outcomes.items():
                 if count:

@@ -175,7 +175,7 @@ class InferenceServer:
 
     def models(self) -> list[ModelStatus]:
         """Each version of each model, and its state. Loads nothing."""
-        return [repository.status(model) for model in self._inside.engine.models]
+        return [repository.read_status(model) for model in self._inside.engine.models]
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """Load a model, or load it again. What was loaded before serves until the new one is ready, and serves on if that fails.

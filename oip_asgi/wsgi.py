@@ -104,11 +104,11 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=partial(_mount, environ),
+        mount=partial(_find_mount, environ),
     )
 
 
-def _mount(environ: WSGIEnvironment, head: Head) -> str:
+def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
     return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 

@@ -129,7 +129,7 @@ class Cache:
         with self._lock:
             self._lookups -= 1
 
-    def look(self, key: Key, now: float) -> tuple[Flight, bool]:
+    def find_flight(self, key: Key, now: float) -> tuple[Flight, bool]:
         """Find the flight of a request; True if it is a new one, which the request must `end`."""
         with self._lock:
             flight = self._flights.pop(key, None)
@@ -178,7 +178,7 @@ def look_up(
     else:
         digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
     while True:
-        flight, leads = cache.look((loaded, digest), clock())
+        flight, leads = cache.find_flight((loaded, digest), clock())
         if leads:
             return None, flight
         if not flight.size:

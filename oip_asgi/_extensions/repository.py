@@ -87,15 +87,15 @@ class ControlRequest(msgspec.Struct):
     parameters: Parameters | None = None
 
 
-def status(model: Model) -> ModelStatus:
+def read_status(model: Model) -> ModelStatus:
     """Return the status of one model."""
     state, _, reason = _STATES[model.lifecycle.state]
     return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
 
-def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
+def list_models(engine: Engine, *, ready: bool) -> list[ModelIndex]:
     """List the models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
-    entries = [(status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
+    entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
     return [
         ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
         for found, state in entries
@@ -217,7 +217,7 @@ _control_request: Final = msgspec.json.Decoder(ControlRequest)
 
 def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
     asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
-    return index(engine, ready=bool(asked.ready))
+    return list_models(engine, ready=bool(asked.ready))
 
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
@@ -260,7 +260,7 @@ REST: Final = (
 def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
     if request.repository_name:
         raise NotFound(f"unknown repository {shown(request.repository_name)}: leave repository_name out")
-    for entry in index(engine, ready=request.ready):
+    for entry in list_models(engine, ready=request.ready):
         fill(response.models.add(), entry)
 
 

@@ -153,7 +153,7 @@ class Regions:
             else:
                 self._regions.pop(name, None)
 
-    def status(self, name: str | None) -> list[Region]:
+    def list_regions(self, name: str | None) -> list[Region]:
         """Return all regions, or the one with this name."""
         with self._lock:
             if name is not None and name not in self._regions:
@@ -270,7 +270,7 @@ _register_region: Final = msgspec.json.Decoder(RegisterRegion)
 
 
 def _rest_status(server: _Server, question: Question) -> list[Region]:
-    return server.regions.status(question.region)
+    return server.regions.list_regions(question.region)
 
 
 def _rest_register(server: _Server, question: Question) -> Steps[None]:
@@ -303,7 +303,7 @@ REST: Final = (
 
 
 def _grpc_status(server: _Server, request: Any, response: Any) -> None:
-    for region in server.regions.status(request.name or None):
+    for region in server.regions.list_regions(request.name or None):
         fill(response.regions[region.name], region)
 
 

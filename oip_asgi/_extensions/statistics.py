@@ -89,7 +89,7 @@ class Statistics(msgspec.Struct):
     model_stats: list[ModelStatistics]
 
 
-def statistics_of(engine: Engine, name: str | None, version: str | None) -> Statistics:
+def read_statistics(engine: Engine, name: str | None, version: str | None) -> Statistics:
     """Read the statistics of models, sorted by name."""
     models = list(engine.models) if name is None else engine.models.named(name, version)
     return Statistics([_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
@@ -123,17 +123,17 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
 def _rest_all(engine: Engine, _: Question) -> Statistics | ModelMetadata:
     if "stats" in engine.models:  # a registered model with this name wins
         return engine.describe_model(engine.models.find("stats", None))
-    return statistics_of(engine, None, None)
+    return read_statistics(engine, None, None)
 
 
 def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
-    return statistics_of(engine, model.name, question.version)
+    return read_statistics(engine, model.name, question.version)
 
 
 def _grpc_statistics(engine: Engine, request: Any, response: Any) -> None:
     if request.name:
         engine.models.find(request.name, request.version or None)
-    fill(response, statistics_of(engine, request.name or None, request.version or None))
+    fill(response, read_statistics(engine, request.name or None, request.version or None))
 
 
 REST: Final = (

@@ -87,25 +87,25 @@ def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     return (yield Run(partial(method.parse, body), "conversion", for_client=True))
 
 
-def _server_live(_: Engine, __: Any, response: Any) -> None:
+def _answer_live(_: Engine, __: Any, response: Any) -> None:
     response.live = True
 
 
-def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
+def _answer_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_ready()
 
 
-def _server_metadata(engine: Engine, _: Any, response: Any) -> None:
+def _describe_server(engine: Engine, _: Any, response: Any) -> None:
     document = engine.describe()
     response.name, response.version = document.name, document.version
     response.extensions.extend(document.extensions)
 
 
-def _model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _answer_model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_model_ready(_find(engine, request.name, request.version))
 
 
-def _model_metadata(engine: Engine, request: Any, response: Any) -> None:
+def _describe_model(engine: Engine, request: Any, response: Any) -> None:
     encode_metadata(engine.describe_model(_find(engine, request.name, request.version)), response)
 
 
@@ -120,11 +120,11 @@ def _find(engine: Engine, name: str, version: str) -> Model:
 
 
 _OF_PROTOCOL: Final[GrpcRows] = {
-    "ServerLive": _server_live,
-    "ServerReady": _server_ready,
-    "ServerMetadata": _server_metadata,
-    "ModelReady": _model_ready,
-    "ModelMetadata": _model_metadata,
+    "ServerLive": _answer_live,
+    "ServerReady": _answer_ready,
+    "ServerMetadata": _describe_server,
+    "ModelReady": _answer_model_ready,
+    "ModelMetadata": _describe_model,
     **statistics.GRPC,
     **config.GRPC,
     **repository.GRPC,

@@ -79,7 +79,7 @@ class Call(Incoming, kw_only=True):
         self.is_left = False
         return FrameReader(limit, coding, is_text=self.protocol.is_text, most=most, length=length)
 
-    def frame(self, message: bytes) -> bytes:
+    def encode_message(self, message: bytes) -> bytes:
         """Encode one message of several."""
         return b"".join(self._encode([encode_frame_head(len(message)), message]))
 

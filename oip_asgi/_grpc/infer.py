@@ -15,7 +15,7 @@ from .._protocol.headers import joined
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .messages import Method, decode_request, encode_response
-from .wire import check_parsed, encode_bytes_head, find_texts, split
+from .wire import check_fields, encode_bytes_head, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
@@ -56,7 +56,7 @@ class GRPCFormat:
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
         message = self._message
         if message is None:
-            check_parsed(body)
+            check_fields(body)
             message = self._message = self._method.parse(body)
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")

@@ -92,7 +92,7 @@ def has_more_fields(message: Buffer, most: int) -> bool:
     return False
 
 
-def check_parsed(message: Buffer) -> None:
+def check_fields(message: Buffer) -> None:
     """Check the size of a long request without its raw contents, and how many objects protobuf would make from it."""
     if len(message) > MAX_PARSED:
         raise TooLarge(

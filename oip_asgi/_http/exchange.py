@@ -98,34 +98,34 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
 
 def _find_infer_path(head: Head, match: Match) -> str:
     """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
-    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _describe_model:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
     return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
-def _server_metadata(request: Exchange) -> Response:
+def _describe_server(request: Exchange) -> Response:
     return respond_json(200, request.engine.describe())
 
 
-def _server_live(_: Exchange) -> Response:
+def _answer_live(_: Exchange) -> Response:
     return respond_json(200, schemas.ServerLive(True))
 
 
-def _server_ready(request: Exchange) -> Steps[Response]:
+def _answer_ready(request: Exchange) -> Steps[Response]:
     ready = yield from request.engine.is_ready()
     return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
-def _models(request: Exchange) -> Response:
+def _list_models(request: Exchange) -> Response:
     return respond_json(200, schemas.ModelList(request.engine.models.names()))
 
 
-def _model_metadata(request: Exchange, model: Model) -> Response:
+def _describe_model(request: Exchange, model: Model) -> Response:
     return respond_json(200, request.engine.describe_model(model))
 
 
-def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
+def _answer_model_ready(request: Exchange, model: Model) -> Steps[Response]:
     ready = yield from request.engine.is_model_ready(model)
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
@@ -159,12 +159,12 @@ _INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stre
 """The handlers whose requests are counted, even if the model is unknown."""
 
 ROUTES: Final = [
-    Route("GET", "", _server_metadata),
-    Route("GET", "/health/live", _server_live),
-    Route("GET", "/health/ready", _server_ready),
-    Route("GET", "/models", _models),
-    Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
-    Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
+    Route("GET", "", _describe_server),
+    Route("GET", "/health/live", _answer_live),
+    Route("GET", "/health/ready", _answer_ready),
+    Route("GET", "/models", _list_models),
+    Route("GET", "/models/{model}[/versions/{version}]", _describe_model),
+    Route("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready),
     Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
     Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
     Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),

@@ -26,7 +26,7 @@ _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 
-def _openapi(request: Exchange) -> Steps[Response]:
+def _answer_openapi(request: Exchange) -> Steps[Response]:
     engine = request.engine
     made_of = basis(engine)
     known = engine.document
@@ -36,7 +36,7 @@ def _openapi(request: Exchange) -> Steps[Response]:
     return _respond_document(request.wire.head, known[1])
 
 
-def _openapi_of(request: Exchange, model: Model) -> Steps[Response]:
+def _answer_openapi_of_model(request: Exchange, model: Model) -> Steps[Response]:
     return _respond_document(request.wire.head, (yield from _encode(partial(openapi_of, request.engine, model, request.version))))
 
 
@@ -53,14 +53,14 @@ def _respond_document(head: Head, document: bytes) -> Response:
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
 
 
-def _page(request: Exchange) -> Steps[Response]:
+def _answer_page(request: Exchange) -> Steps[Response]:
     template = yield from _read(request, PAGE)
     body = page(template, "../" if request.wire.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
-def _page_file(name: str, request: Exchange) -> Steps[Response]:
+def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
     return _respond_file(request.wire.head, FILES[name], (yield from _read(request, name)))
 
 
@@ -87,12 +87,12 @@ def _is_known(head: Head, etag: bytes) -> bool:
 
 
 ROUTES: Final = [
-    Route("GET", "/docs", _page),
-    *[Route("GET", f"/docs/{name}", partial(_page_file, name)) for name in FILES],
-    Route("GET", "/openapi.json", _openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _openapi_of),
+    Route("GET", "/docs", _answer_page),
+    *[Route("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
+    Route("GET", "/openapi.json", _answer_openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model),
     # the addresses of MLServer
-    Route("GET", "/docs/dataplane.json", _openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _openapi_of),
+    Route("GET", "/docs/dataplane.json", _answer_openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model),
 ]
 """They are in the table unless the server has `docs=False`."""

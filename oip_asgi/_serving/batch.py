@@ -163,7 +163,7 @@ def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
     member.wake = done.set
     execution = Execution(member, waiting, batching)
     execution.unwanted = Signal()
-    beside = Spawn(_beside(execution), unwanted=execution.unwanted, is_apart=True)
+    beside = Spawn(_run_in_task(execution), unwanted=execution.unwanted, is_apart=True)
     beside.ended.then(execution.end)  # its event loop may end before it has begun
     try:
         yield beside
@@ -173,7 +173,7 @@ def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
     yield Wait(done, call.deadline, for_client=True)
 
 
-def _beside(execution: Execution) -> Steps[None]:
+def _run_in_task(execution: Execution) -> Steps[None]:
     try:
         yield Await(execution.call, execution.deadline, for_client=True)
         if execution.has_long():

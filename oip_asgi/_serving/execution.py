@@ -89,7 +89,7 @@ class Member(Generic[T]):
         self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
         execution, self.execution = self.execution, None
         if execution is not None:
-            execution.lose()
+            execution.record_leave()
 
 
 @final
@@ -117,7 +117,7 @@ class Execution:
         """The latest deadline of its requests."""
         return max(member.call.deadline for member in self._members)
 
-    def lose(self) -> None:
+    def record_leave(self) -> None:
         """Record that one of the requests was answered or given up."""
         if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()

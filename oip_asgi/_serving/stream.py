@@ -76,11 +76,11 @@ class Stream(Generic[T]):
             return
         reader = _ItemReader(call)
         try:
-            answer = yield from reader.first()
+            answer = yield from reader.read_first()
             yield from self._begin(reader.until)
             while answer is not None:
                 yield Send(answer, reader.until)
-                answer = yield from reader.next()
+                answer = yield from reader.read_next()
         except FAILURES as failure:
             if type(failure) is not Stopped:  # a stopped generator runs no more, and neither does its event loop or thread
                 yield from reader.close()
@@ -165,24 +165,24 @@ class _ItemReader(Generic[T]):
         self._asked_at = self._ended_at = 0.0
         self._large: _Large | None = None
 
-    def first(self) -> Steps[T | None]:
+    def read_first(self) -> Steps[T | None]:
         """Return the first item, encoded. None if there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._find_deadline(), for_client=True)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                yield Wait(slot.turn, self._deadline(), for_client=True)
+                yield Wait(slot.turn, self._find_deadline(), for_client=True)
             if slot.is_left:
                 raise Stopped
             self._note_start()
-        answer = yield from self.next(slot.turn)
+        answer = yield from self.read_next(slot.turn)
         self._has_answered = True
         return answer
 
-    def next(self, turn: Signal | None = None) -> Steps[T | None]:
+    def read_next(self, turn: Signal | None = None) -> Steps[T | None]:
         """Return the next item, encoded. None after the last."""
-        call, deadline = self._call, self._deadline()
+        call, deadline = self._call, self._find_deadline()
         if call.handler.kind == "async stream":
             answer: T | None = yield Await(self._await_next, deadline, True)
             return answer if self._large is None else (yield from self._encode_in_thread(self._large, deadline))
@@ -190,7 +190,7 @@ class _ItemReader(Generic[T]):
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
         return answer
 
-    def _deadline(self) -> float:
+    def _find_deadline(self) -> float:
         return self.until if self._has_answered else min(self.until, self._call.deadline)
 
     def _encode_in_thread(self, large: _Large, deadline: float) -> Steps[T]:
@@ -368,7 +368,7 @@ class _ItemReader(Generic[T]):
     def as_error(self, failure: Exception) -> InferenceError:
         """Convert one of `FAILURES` to the error for the client."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._deadline() != self.until:
+        if type(failure) is not DeadlinePassed or self._find_deadline() != self.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
