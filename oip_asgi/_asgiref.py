@@ -1,6 +1,6 @@
-"""Makes a thread that waits for the background event loop run, meanwhile, what the coroutine gives to asgiref's `sync_to_async`.
+"""Lets a thread that waits for the background event loop run, meanwhile, what the coroutine passes to asgiref's `sync_to_async`.
 
-asgiref sends that to the thread from which the coroutine was called, whose database connections it may use. If that thread only waited,
+asgiref runs that in the thread that called the coroutine, as it may use that thread's database connections. If the thread only waited,
 the two would wait for each other. Knows asgiref, and nothing of Django.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[], Coroutine[Any, Any, T]], Callable[[Future[T]], object]]:
-    """What begins a coroutine that may use this thread, and what waits in this thread for a future that it sets, or that it is."""
+    """Return two functions: one begins a coroutine that may use this thread, the other runs its jobs here until a future is done."""
     thread = _Thread()
 
     async def borrow() -> T:
@@ -37,7 +37,7 @@ def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[
 
 
 class _Thread(Executor):
-    """The thread that calls `serve`, until `end`; later, the one in which asgiref runs what has no thread of its own."""
+    """Runs jobs in the thread that calls `serve`. After `end`, it passes them to asgiref's own thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -55,17 +55,17 @@ class _Thread(Executor):
     def serve(self, awaited: Future[Any]) -> None:
         """Run what is submitted until a future is done."""
         awaited.add_done_callback(lambda _: self._jobs.put(None))
-        noted = vars(SyncToAsync.threadlocal)  # where asgiref notes for this thread which event loop it works for
-        before = dict(noted)
+        work = vars(SyncToAsync.threadlocal)  # asgiref writes here which event loop this thread works for
+        before = dict(work)
         try:
             while (job := self._jobs.get()) is not None:
                 job()
         finally:
-            noted.clear()
-            noted.update(before)
+            work.clear()
+            work.update(before)
 
     def end(self) -> None:
-        """The coroutine has ended. What waits for it is served to its end."""
+        """Take no more jobs, as the coroutine has ended. Those that wait still run."""
         with self._lock:
             self._serves = False
 
@@ -77,6 +77,6 @@ def _run(future: Future[T], function: Callable[[], T]) -> None:
         result = function()
     except BaseException as error:
         future.set_exception(error)
-        del future  # what it raises knows this frame: otherwise a cycle
+        del future  # the traceback refers to this frame: without this it would be a cycle
     else:
         future.set_result(result)

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from ._grpc.frames import FrameReader
 from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
-from ._grpc.messages import refusal
-from ._grpc.protocols import Fields, metadata, protocol_of, timeout_of
+from ._grpc.messages import refuse
+from ._grpc.protocols import Fields, find_protocol, read_metadata, read_timeout
 from ._hosts import check_server, drops_trailers
 from ._http.request import Head
 from ._protocol.effects import DeadlinePassed, Run
@@ -25,7 +25,7 @@ from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, Services
-from .asgi import AnyASGIApp, Client, answer_other, path_of
+from .asgi import AnyASGIApp, Client, answer_other, find_path
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ _Carried: TypeAlias = dict[Literal["fields"], Fields]
 """The trailers of a response of gRPC, which `TrailersMiddleware` sends; empty for any other."""
 
 _PART: Final = 2**14
-"""Bytes of a body in which messages are looked for at once: all of them wait here, and what is compressed becomes larger. The others wait
-in the chunk, which is as large as the server likes, or on the connection."""
+"""Bytes of a body that are read at once: their messages wait in memory, decompressed. The other bytes wait in the server's chunk, or on the
+connection."""
 
 
 class OIPGRPCApp:
@@ -52,26 +52,26 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        services = Services(_metadata, health=health, reflection=reflection)
+        services = Services(_read_metadata, health=health, reflection=reflection)
         self.paths = [f"/{name}" for name in services.names]
         self._calls = Calls(
-            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.methods(name)}
+            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.find_methods(name)}
         )
         self._conversations = {
             f"/{name}/{method}": converse
             for name in services.names
-            for method, converse in services.conversations(self._engine, name).items()
+            for method, converse in services.find_conversations(self._engine, name).items()
         }
         self._host: object = None
-        self._is_told = False
+        self._is_logged = False
 
     def _check_host(self, scope: Scope) -> None:
-        """Look at the application that a call over HTTP/2 comes through."""
+        """Check the application through which a call over HTTP/2 comes."""
         if not _is_grpc(scope["headers"]):
             return
         self._host = scope["app"]
-        if drops_trailers(self._host) and not self._is_told:
-            self._is_told = True
+        if drops_trailers(self._host) and not self._is_logged:
+            self._is_logged = True
             _logger.warning(
                 'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
                 "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
@@ -81,7 +81,7 @@ class OIPGRPCApp:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
-        path = _method_of(scope, self.paths)
+        path = _find_method(scope, self.paths)
         head = Head(scope["method"], path, list(scope["headers"]), True, scope)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
@@ -98,32 +98,32 @@ class OIPGRPCApp:
             answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
         except ClientGone:
             answer = CANCELLED
-        assert type(answer) is Answer  # one message is answered with one, without pieces
+        assert type(answer) is Answer  # these methods answer one message with one, without pieces
         await _send(answer, send, carried)
 
     async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
         try:
             reader = call.reader(self._engine.max_body_bytes)
-            deadline = time.monotonic() + timeout_of(call.header(b"grpc-timeout"))
+            deadline = time.monotonic() + read_timeout(call.get_header(b"grpc-timeout"))
         except InferenceError as error:
             await _send(self._calls.refuse(call, error), send, carried)
             return
 
         async def write(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": call.frame(message), "more_body": True})
-            await asyncio.sleep(0)  # a server may take all at once: other tasks run after each, as the requests of a call share it
+            await send({"type": "http.response.body", "body": call.encode_message(message), "more_body": True})
+            await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
 
         if carried is not None:
             carried["fields"] = []
-        await send(_start(200, call.fields, call.protocol.has_trailers and carried is None))
+        await send(_make_start(200, call.fields, call.protocol.has_trailers and carried is None))
         requests = _Requests(Client(receive, send, self._runtime), reader)
-        with suppress(ClientGone, OSError):  # how servers say from `send` that the client has gone
+        with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
                 answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
                 reply = await attend(answering, deadline, requests.is_gone)
                 if requests.error is not None and reply.code == "OK":
-                    reply = refusal(requests.error)
+                    reply = refuse(requests.error)
             except DeadlinePassed:
                 reply = TOO_LATE
             except ClientGone:
@@ -139,33 +139,33 @@ async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_beg
     if carried is not None and trailers is not None:
         carried["fields"], trailers = trailers, None
     if not has_begun:
-        await send(_start(response.status, response.headers, trailers is not None))
+        await send(_make_start(response.status, response.headers, trailers is not None))
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
 
-def _start(status: int, headers: Fields, has_trailers: bool) -> Message:
+def _make_start(status: int, headers: Fields, has_trailers: bool) -> Message:
     # copies, as in `OIPApp`
     return {"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers}
 
 
-def _metadata(scope: Scope) -> Iterable[tuple[str, str]]:
-    return metadata(scope["headers"])
+def _read_metadata(scope: Scope) -> Iterable[tuple[str, str]]:
+    return read_metadata(scope["headers"])
 
 
 def _has_trailers(scope: Scope) -> bool:
     return _EXTENSION in (scope.get("extensions") or ())
 
 
-def _method_of(scope: Scope, services: Collection[str]) -> str:
-    """Service and method, such as "/inference.GRPCInferenceService/ModelInfer": all of the path below the mount."""
+def _find_method(scope: Scope, services: Collection[str]) -> str:
+    """Find service and method, such as "/inference.GRPCInferenceService/ModelInfer"."""
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
-        # Litestar has added the slash, and cut off its mount's part without a word
+        # Litestar has added the slash, and cut off its mount's part without saying so
         scope = {**scope, "path": unquote(sent)}
-    path, mount = path_of(scope), scope.get("root_path", "").rstrip("/")
+    path, mount = find_path(scope), scope.get("root_path", "").rstrip("/")
     service = mount[mount.rfind("/") :]
     if service in services:
         path = service + path
@@ -189,7 +189,7 @@ class TrailersMiddleware:
         async def send_with_trailers(message: Message) -> None:
             nonlocal is_ours
             if message["type"] == "http.response.start":
-                # what middleware answers instead has another type, such as 401, or a status of its own
+                # if middleware answers instead, such as with 401, its content type differs, or it has a grpc-status
                 headers = message.get("headers", ())
                 is_ours = "fields" in carried and _is_grpc(headers) and not any(name.lower() == b"grpc-status" for name, _ in headers)
                 if is_ours:
@@ -202,17 +202,17 @@ class TrailersMiddleware:
 
 
 def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the content type among headers is that of gRPC, whose status is in trailers."""
+    """True if the headers have the content type of gRPC, which needs trailers."""
     for name, value in headers:
         if name.lower() == b"content-type":
-            protocol = protocol_of(value)
+            protocol = find_protocol(value)
             return protocol is not None and protocol.has_trailers
     return False
 
 
 @final
 class _Requests:
-    """The messages that a client sends, and then the message that it has gone."""
+    """Reads the messages that a client sends, and waits until it has gone."""
 
     def __init__(self, client: Client, reader: FrameReader) -> None:
         self.error: InferenceError | None = None
@@ -223,7 +223,7 @@ class _Requests:
         self._reading = asyncio.ensure_future(self._read())
 
     async def next(self) -> bytes | None:
-        """The next message; None where there are no more."""
+        """Return the next message; None if there are no more."""
         message = await self._messages.get()
         self._is_taken.set()
         return message
@@ -234,13 +234,13 @@ class _Requests:
         return True
 
     def check(self) -> None:
-        """Raise what `receive` raised, where the client cannot be read."""
+        """If `receive` raised, raise that."""
         self._reading.result()
 
     async def end(self) -> None:
         """Read no more."""
         self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)  # which takes what it raised: asyncio would log it
+        await asyncio.gather(self._reading, return_exceptions=True)  # this also fetches its exception, which asyncio would log otherwise
 
     async def _read(self) -> None:
         more = True
@@ -252,7 +252,7 @@ class _Requests:
             await until_gone(self._client.is_gone)
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
-        """Take the messages out of a chunk, those of each part when the ones before are taken."""
+        """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
         try:
             for start in range(0, len(chunk), _PART):
                 while not self._messages.empty():
@@ -260,7 +260,7 @@ class _Requests:
                     await self._is_taken.wait()
                 try:
                     await self._feed(chunk[start : start + _PART])
-                finally:  # there are messages in front of a wrong frame too
+                finally:  # there may be messages in front of a wrong frame
                     for each in self._reader.take():
                         self._messages.put_nowait(bytes(each))
             if is_last:

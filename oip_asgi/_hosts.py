@@ -1,6 +1,6 @@
-"""What must be known of frameworks: which object is what, which routes and dependencies an application has, and how to add ours.
+"""What this package knows of frameworks: which object is what, which routes and dependencies an application has, and how to add ours.
 
-Knows their classes by name: nothing here imports a framework before there is an application of it. Knows no protocol.
+Knows their classes by name, and imports a framework only after it was given an application of it. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _FOR_WSGI: Final = (("flask", "Flask"), ("django", "WSGIHandler"), ("oip_asgi", 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 _PROBE: Final = "oip_asgi-probe"
-"""A name that only routes for any name match."""
+"""A name that matches only routes for any name."""
 
 # Objects that users give to adapters: swapped or wrong ones are refused at once, with what to write instead
 
 
 def is_framework(value: object, package: str, name: str) -> bool:
-    """Whether a value is an instance of a class of a package, by their names."""
+    """True if a value is an instance of a class of a package, by their names."""
     return any(kind.__module__.partition(".")[0] == package and kind.__name__ == name for kind in type(value).__mro__)
 
 
 def describe(value: object) -> str:
-    """What an error calls a value: its class, or the class itself."""
+    """Describe a value for an error, by its class."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = type(value).__name__
@@ -81,22 +81,22 @@ def check_installs_in(app: object) -> None:
 
 
 def _is_asgi(app: object) -> bool:
-    """Whether calling something gives a coroutine, as for ASGI applications and no WSGI application."""
+    """True if a call returns a coroutine, as it does for ASGI applications and not for WSGI applications."""
     return inspect.iscoroutinefunction(app) or (not isinstance(app, type) and inspect.iscoroutinefunction(type(app).__call__))
 
 
-def needs(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
-    """The error for a module of this package whose extra is not installed."""
+def make_import_error(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:
+    """Make the error for a module of this package whose extra is not installed."""
     if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
-        raise error  # it is there, and something that it needs is not
+        raise error  # the package is there, but something that it needs is not
     return ImportError(f"{package} is not installed: pip install 'oip_asgi[{extra}]'", name=error.name)
 
 
 # Middleware
 
 
-def inner_applications(app: object) -> Iterator[object]:
-    """An application, and what its middleware is put around, from the outside to the inside."""
+def iterate_applications(app: object) -> Iterator[object]:
+    """Yield an application, and the applications inside its middleware, from the outside to the inside."""
     for _ in range(100):
         yield app
         app = getattr(app, "app", None)
@@ -105,7 +105,7 @@ def inner_applications(app: object) -> Iterator[object]:
 
 
 def drops_trailers(host: object) -> bool:
-    """Whether middleware of a Starlette application drops the trailers of what is mounted in it, or of an `OIPMiddleware` inside it."""
+    """True if middleware of a Starlette application drops the trailers of a mounted application, or of an `OIPMiddleware` inside it."""
     for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
         kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
         if "OIPMiddleware" in kinds and middleware.kwargs.get("grpc"):
@@ -119,26 +119,26 @@ def drops_trailers(host: object) -> bool:
 # answers as the mounted application would.
 
 
-def dependencies_of(app: object) -> list[object]:
-    """The dependencies that a FastAPI application, or its router, runs before each of its own routes; none for others."""
+def find_dependencies(app: object) -> list[object]:
+    """Find the dependencies that a FastAPI application, or a router, runs before each of its own routes. Others have none."""
     router = getattr(app, "router", app)
     return list(getattr(router, "dependencies", None) or []) if is_framework(router, "fastapi", "APIRouter") else []
 
 
-def dependencies_around(app: object, mounted: object) -> list[object]:
-    """The dependencies of a FastAPI application, and of its routers in which something is mounted, which FastAPI runs before neither."""
-    return dependencies_of(app) + _of_routers(getattr(app, "router", None), mounted)
+def find_dependencies_around(app: object, mounted: object) -> list[object]:
+    """Find the dependencies of a FastAPI application, and of the router in which `mounted` is. FastAPI does not run them before it."""
+    return find_dependencies(app) + _find_in_routers(getattr(app, "router", None), mounted)
 
 
-def _of_routers(router: object, mounted: object) -> list[object]:
+def _find_in_routers(router: object, mounted: object) -> list[object]:
     found: list[object] = []
     for route in getattr(router, "routes", None) or ():
-        # how FastAPI 0.165 keeps an included router; older ones leave out what is mounted in one
+        # FastAPI 0.165 keeps an included router like this; older versions leave out what is mounted in it
         included = getattr(route, "original_router", None)
         if included is not None and mounted in [getattr(each, "app", None) for each in included.routes]:
             found += [*included.dependencies, *route.include_context.dependencies]
         elif included is not None:
-            found += _of_routers(included, mounted)
+            found += _find_in_routers(included, mounted)
     return found
 
 
@@ -202,7 +202,7 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     if route is None:
         return
     place = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
-    ours = _ours(route)
+    ours = _find_ours(route)
     if ours is not None:
         raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")
     first = "an included router" if place is None else f"the route {place or '/'!r}"
@@ -213,13 +213,13 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
 
 
 def _matches(route: Any, scope: dict[str, Any]) -> bool:
-    with suppress(Exception):  # a route of somebody's own may want more of a request
+    with suppress(Exception):  # a custom route may need more of a request
         return bool(route.matches(scope)[0].name == "FULL")
     return False
 
 
-def _ours(route: Any) -> str | None:
-    """What of this package a route leads to, None for others."""
+def _find_ours(route: Any) -> str | None:
+    """Name the part of this package to which a route leads. None for other routes."""
     if getattr(getattr(route, "endpoint", None), "__module__", "") == __name__:
         return "oip_asgi"
     return next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)

@@ -1,4 +1,4 @@
-"""The services and messages of gRPC as protobuf's classes, in a pool of their own, and server reflection, which describes them.
+"""The services and messages of gRPC as protobuf's classes, and server reflection, which describes them.
 
 Knows protobuf, and no gRPC library.
 """
@@ -10,7 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from ._hosts import needs
+from ._hosts import make_import_error
 
 try:
     from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
@@ -19,7 +19,7 @@ try:
     from google.protobuf.message import DecodeError, Message
     from google.protobuf.message_factory import GetMessageClass
 except ImportError as error:
-    raise needs(error, "google.protobuf", "grpc-asgi") from error
+    raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
 
 from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
 from ._grpc.messages import Method, Reply
@@ -31,10 +31,10 @@ from ._protocol.limits import MAX_QUESTION
 from ._serving.engine import Engine
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
-"""Gives a call's metadata, of an adapter's own object: names in lower case, values as text."""
+"""Reads a call's metadata from the adapter's own object: names in lower case, values as text."""
 
 Converse = Callable[[Any, Receive, Write], Steps[Reply]]
-"""Answers a call of any number of messages: the adapter's own object, what gives the requests, and what takes the responses."""
+"""Answers a call of any number of messages. It takes the adapter's own object, and what receives requests and writes responses."""
 
 _V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
 REFLECTION: Final = (f"{_V1}.ServerReflection", f"{_V1ALPHA}.ServerReflection")
@@ -43,7 +43,7 @@ _INVALID_ARGUMENT, _NOT_FOUND = 3, 5
 
 
 class Services:
-    """What is served over gRPC."""
+    """The services that are served over gRPC."""
 
     def __init__(self, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
@@ -52,33 +52,33 @@ class Services:
             for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
                 self._pool.Add(file)
                 if file.package == _V1:
-                    self._pool.Add(_renamed(file))
+                    self._pool.Add(_rename(file))
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self._metadata = metadata
 
-    def methods(self, service: str) -> list[Method]:
-        """The methods of a service that answer one message with one."""
+    def find_methods(self, service: str) -> list[Method]:
+        """Find the methods of a service that answer one message with one."""
         if service not in METHODS:
             return []
         described = self._pool.FindServiceByName(service).methods_by_name
-        methods = [_method(described[name], self._metadata) for name in METHODS[service]]
+        methods = [_make_method(described[name], self._metadata) for name in METHODS[service]]
         return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
 
-    def conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
-        """The methods of a service whose calls have any number of messages, both ways."""
+    def find_conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
+        """Find the methods of a service whose calls have any number of messages, both ways."""
         if service == SERVICE:
             described = self._pool.FindServiceByName(SERVICE).methods_by_name[STREAM]
-            return {STREAM: partial(stream_exchange, engine, _method(described, self._metadata))}
+            return {STREAM: partial(stream_exchange, engine, _make_method(described, self._metadata))}
         if service in REFLECTION:
             return {"ServerReflectionInfo": partial(_reflect, partial(self.reflect, service))}
         return {}
 
     def reflect(self, service: str, data: bytes) -> bytes:
-        """The answer to one question of server reflection."""
+        """Answer one question of server reflection."""
         if len(data) > MAX_QUESTION:
             raise InvalidRequest(f"the question has {len(data)} bytes: expected {MAX_QUESTION} at most")
         [described] = self._pool.FindServiceByName(service).methods
-        question: Any = _parser(GetMessageClass(described.input_type))(data)
+        question: Any = _make_parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
         asked = question.WhichOneof("message_request")
@@ -106,8 +106,8 @@ def _reflect(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write:
     return answer_each(respond, receive, write)
 
 
-def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
-    """Reflection's older version, which has the same messages in another package."""
+def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Make reflection's older version, which has the same messages in another package."""
     older = FileDescriptorProto()
     older.CopyFrom(file)
     older.name, older.package = "reflection_v1alpha.proto", _V1ALPHA
@@ -119,19 +119,19 @@ def _renamed(file: FileDescriptorProto) -> FileDescriptorProto:
     return older
 
 
-def _method(described: MethodDescriptor, metadata: Metadata) -> Method:
+def _make_method(described: MethodDescriptor, metadata: Metadata) -> Method:
     request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return Method(described.name, _parser(request), response, metadata)
+    return Method(described.name, _make_parser(request), response, metadata)
 
 
-def _parser(kind: type[Message]) -> Callable[[Buffer], Message]:
-    """What makes messages of their bytes."""
+def _make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:
+    """Make the function that parses messages."""
     from_string = kind.FromString
 
     def parse(data: Buffer) -> Message:
         try:
             return from_string(data if type(data) is bytes else bytes(data))
-        except (DecodeError, UnicodeDecodeError):  # the second where protobuf has no compiled part
+        except (DecodeError, UnicodeDecodeError):  # the second comes from protobuf without its compiled part
             raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
 
     return parse

@@ -21,15 +21,15 @@ from ._hosts import (
     check_installs_in,
     check_reachable,
     check_server,
-    dependencies_around,
-    dependencies_of,
-    inner_applications,
+    find_dependencies,
+    find_dependencies_around,
     is_framework,
+    iterate_applications,
 )
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
 from ._http.request import Head, encode_path, path_under, prefix_of
-from ._http.response import CLIENT_GONE, Response, not_under
+from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
@@ -55,7 +55,7 @@ class OIPApp:
 
     Args:
         server: The server whose models it serves.
-        path: Where it answers, such as "/v2", where nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
+        path: Where it answers, such as "/v2", if nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -66,13 +66,13 @@ class OIPApp:
         check_server(server, "OIPApp", "OIPApp(server), and app.mount or OIPApp(server).install(app)")
         self._server = server
         self._prefix = prefix_of(path)
-        self._mount = partial(_mount, self._prefix)
+        self._mount = partial(_find_mount, self._prefix)
         self._host: object = None
 
     def _check_host(self, host: object) -> None:
-        """Look at the application that it turns out to be mounted in."""
+        """Check the application in which it is mounted."""
         self._host = host
-        if dependencies_around(host, self):
+        if find_dependencies_around(host, self):
             _logger.warning(
                 "FastAPI runs no dependencies before what is mounted, so those of the application or router do not protect OIPApp: "
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
@@ -80,10 +80,10 @@ class OIPApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path = path_of(scope) if scope.get("root_path") else scope["path"]
+            path = find_path(scope) if scope.get("root_path") else scope["path"]
             rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
-                await _send(not_under(path, self._prefix), send)
+                await _send(refuse_path(path, self._prefix), send)
             else:
                 host = scope.get("app")
                 if host is not self._host:
@@ -126,8 +126,8 @@ class OIPApp:
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
             dependencies: More of FastAPI's dependencies, for the protocol only: `[Depends(check_key)]`.
-            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not where the server has
-                `docs=False`, or the application's OpenAPI is that of 3.0.
+            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not if the server has
+                `docs=False`, or the application's OpenAPI has version 3.0.
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
@@ -141,14 +141,14 @@ class OIPApp:
             raise TypeError("dependencies= is for FastAPI applications: for Starlette, use middleware")
         prefix = prefix_of(path)
         before = list(app.router.routes)
-        grpc_app = _grpc_app(self._server) if grpc else None
+        grpc_app = _make_grpc_app(self._server) if grpc else None
         services = grpc_app.paths if grpc_app is not None else ()
         check_reachable(app, before, prefix, services)
         if grpc_app is not None:
             _install_grpc(app, grpc_app, dependencies)
         if openapi:
             self._install_openapi(app, path)
-        if dependencies or dependencies_of(app):
+        if dependencies or find_dependencies(app):
             add_routes(app, prefix, self._answer_mounted, dependencies)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
@@ -183,7 +183,7 @@ class OIPApp:
         app.openapi = openapi
 
     async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(scope, receive, send, path_of(scope))
+        await self.answer(scope, receive, send, find_path(scope))
 
 
 def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:
@@ -191,7 +191,7 @@ def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[A
 
     from .grpc import TrailersMiddleware
 
-    if dependencies or dependencies_of(app):
+    if dependencies or find_dependencies(app):
         for path in grpc_app.paths:
             add_routes(app, path, grpc_app, dependencies)
     else:
@@ -211,7 +211,7 @@ async def _send(response: Response, send: Send) -> None:
 
 
 class _Bare:
-    """What a bare `/v2` is routed to: Starlette hands every method to an endpoint that is no function."""
+    """Answers a bare `/v2`: Starlette passes every method to an endpoint that is no function."""
 
     def __init__(self, app: OIPApp) -> None:
         self._app = app
@@ -221,7 +221,7 @@ class _Bare:
 
 
 class OIPMiddleware:
-    """Serves the protocol at a path of any ASGI application, and hands everything else on.
+    """Serves the protocol at a path of any ASGI application, and passes everything else to that application.
 
     The models load with the application's lifespan; for applications that have none, the middleware answers it.
 
@@ -232,7 +232,7 @@ class OIPMiddleware:
         grpc: As in `OIPApp.install`.
 
     Raises:
-        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, as where they are swapped.
+        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, such as if they are swapped.
         ValueError: The path does not begin with a slash, or it is put around a FastAPI application with dependencies.
         ImportError: `grpc` is asked for, and protobuf is not installed.
     """
@@ -241,7 +241,7 @@ class OIPMiddleware:
         self._server = server
         check_asgi(app, "OIPMiddleware(app, server), the application first")
         check_server(server, "OIPMiddleware", "OIPMiddleware(app, server), the application first")
-        if any(map(dependencies_of, inner_applications(app))):
+        if any(map(find_dependencies, iterate_applications(app))):
             raise ValueError(
                 "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
                 f'write OIPApp(server).install(app, "{path}"), to which they apply'
@@ -249,14 +249,14 @@ class OIPMiddleware:
         self._app = OIPApp(server, path=path)
         self._prefix = prefix_of(path)
         self._host = app
-        self._grpc_app = _grpc_app(server) if grpc else None
+        self._grpc_app = _make_grpc_app(server) if grpc else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _shared_lifespan(self._host, self._server, scope, receive, send)
+            await _run_shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
-            path = path_of(scope)
+            path = find_path(scope)
             rest, grpc_app = path_under(path, self._prefix), self._grpc_app
             if rest is not None:
                 await self._app.answer(scope, receive, send, rest)
@@ -267,26 +267,26 @@ class OIPMiddleware:
         await self._host(scope, receive, send)
 
 
-def _grpc_app(server: InferenceServer) -> OIPGRPCApp:
+def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:
     from .grpc import OIPGRPCApp
 
     return OIPGRPCApp(server)
 
 
-def _mount(prefix: str, head: Head) -> str:
-    """The path of the mount as clients see it."""
+def _find_mount(prefix: str, head: Head) -> str:
+    """Find the path of the mount as clients see it."""
     scope = head.transport
-    told: str = scope.get("root_path", "").rstrip("/") + prefix
+    named: str = scope.get("root_path", "").rstrip("/") + prefix
     asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
     in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
-    return in_front if in_front != asked and in_front.startswith(told) else told
+    return in_front if in_front != asked and in_front.startswith(named) else named
 
 
-def path_of(scope: Scope) -> str:
-    """The path below the mount.
+def find_path(scope: Scope) -> str:
+    """Find the path below the mount.
 
-    Most hosts keep the mount's prefix in `path` and name it in `root_path`, some have cut it off. Where a proxy has cut off the
-    application's own root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
+    Most hosts keep the mount's prefix in `path` and name it in `root_path`; some cut it off. If a proxy has cut off the application's own
+    root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
     """
     path: str = scope["path"]
     mount: str = scope.get("root_path", "").rstrip("/")
@@ -301,7 +301,7 @@ def path_of(scope: Scope) -> str:
 
 
 class Client(msgspec.Struct, eq=False):
-    """The client of one request: its body comes first, and then the message that it has gone. It may be sent its answer in pieces."""
+    """The client of one request: it sends its body, and then the message that it has gone. It may get its answer in pieces."""
 
     receive: Receive
     send: Send
@@ -310,7 +310,7 @@ class Client(msgspec.Struct, eq=False):
     is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
-        """Feed what comes into the body."""
+        """Read the body, and return what it finishes with."""
         message = await self.receive()
         chunk: bytes = message.get("body", b"")
         if len(chunk) == body.whole and not message.get("more_body", False):
@@ -327,12 +327,12 @@ class Client(msgspec.Struct, eq=False):
         return body.finish(cut_off=True)
 
     async def is_gone(self) -> bool:
-        """Wait for the next word, and tell whether it is that."""
+        """Wait for the next message. True if it says that the client has gone."""
         return bool((await self.receive())["type"] == "http.disconnect")
 
     async def write(self, piece: Piece) -> None:
         """Send a piece."""
-        if self.is_stuck:  # part of the one before may have left
+        if self.is_stuck:  # a part of the last piece may have been sent
             raise ClientGone
         self.has_begun = self.is_stuck = True
         try:
@@ -346,14 +346,14 @@ class Client(msgspec.Struct, eq=False):
 
 
 async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
-    """Answer what is no request: refuse a websocket for a reason, or start and stop the server."""
+    """Answer what is not HTTP: refuse a websocket for a reason, or start and stop the server."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000, "reason": reason})
     else:
-        await _own_lifespan(server, receive, send)
+        await _run_own_lifespan(server, receive, send)
 
 
-async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def _run_own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
     if not received:
         await receive()
     async with server.lifespan():
@@ -362,8 +362,8 @@ async def _own_lifespan(server: InferenceServer, receive: Receive, send: Send, *
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
-    """The host's lifespan with the server's inside: started after the host, stopped before it says that it has ended."""
+async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run the host's lifespan with the server's inside: start the server after the host, and stop it before the host has ended."""
     answered = received = False
     async with AsyncExitStack() as stack:
 
@@ -388,4 +388,4 @@ async def _shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Sco
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await _own_lifespan(server, receive, send, received=received)
+        await _run_own_lifespan(server, receive, send, received=received)

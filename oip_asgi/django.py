@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from asgiref.sync import sync_to_async
@@ -26,7 +26,7 @@ try:
     from django.urls.resolvers import RegexPattern
     from django.views.decorators.csrf import csrf_exempt
 except ImportError as error:
-    raise needs(error, "django", "django", beside="asgiref") from error
+    raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
 from ._asgiref import lend_thread
@@ -42,7 +42,7 @@ from .server import InferenceServer
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
 _BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
-"""Everything after "v2". After "v2/", what begins as the protocol's own paths do: "v2" must not take "/v2x" from the project."""
+"""Everything after "v2". After "v2/", only paths that begin like the protocol's own: "v2" must not take "/v2x" from the project."""
 
 
 def urls(server: InferenceServer) -> list[URLPattern]:
@@ -71,26 +71,26 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        path = _path_below(request, path)
-        answer, body = wsgi.answer(server, _head(request, path), partial(wsgi.read, _stream(request)))
+        path = _find_path_below(request, path)
+        answer, body = wsgi.answer(server, _make_head(request, path), partial(wsgi.read, _choose_stream(request)))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
-            return StreamingHttpResponse(body, status=answer.status, headers=_headers(answer))
-        return _response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+            return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
+        return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        path = _path_below(request, path)
+        path = _find_path_below(request, path)
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        steps, threads = exchange(engine, _head(request, path)), _RequestThread(runtime)
+        steps, threads = exchange(engine, _make_head(request, path)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
-            return _response(answer, (message for message, _ in answer.messages()))
+            return _make_response(answer, (message for message, _ in answer.messages()))
         assert type(answer) is Start  # before any piece
         pieces = pieces_async(steps, threads, answer)
         await anext(pieces)  # the head
-        return StreamingHttpResponse(pieces, status=answer.status, headers=_headers(answer))
+        return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     async_view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -124,11 +124,11 @@ class _Pattern(URLPattern):
 
     @callback.setter
     def callback(self, _: _View) -> None:
-        """Django's own class sets it once."""
+        """Ignore it: Django's own class sets it once."""
 
     def check(self) -> list[CheckMessage]:
-        """What `manage.py check` says of the prefix."""
-        return [*super().check(), *(message for before in _before(self, get_resolver(), "") for message in _advice(before, self))]
+        """Check the prefix, for `manage.py check`."""
+        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before, self))]
 
 
 def _is_event_loop_running() -> bool:
@@ -139,16 +139,16 @@ def _is_event_loop_running() -> bool:
     return True
 
 
-def _before(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
-    """What stands before a pattern in each place of the URL configuration that includes it."""
+def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
+    """Find the prefix of a pattern in each place of the URL configuration that includes it."""
     for each in resolver.url_patterns:
         if each is pattern:
             yield before
         elif isinstance(each, URLResolver):
-            yield from _before(pattern, each, f"{before}{each.pattern}")
+            yield from _find_prefixes(pattern, each, f"{before}{each.pattern}")
 
 
-def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
+def _warn(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
     if not before:
         yield CheckWarning(
             "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",
@@ -167,8 +167,8 @@ def _advice(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
         )
 
 
-def _path_below(request: HttpRequest, path: str) -> str:
-    """What is below the mount, where the prefix may have taken the slash."""
+def _find_path_below(request: HttpRequest, path: str) -> str:
+    """Find the path below the mount, also if the prefix has taken its slash."""
     if not path or path.startswith("/"):
         return path
     if not request.path_info.removesuffix(path).endswith("/"):
@@ -177,22 +177,22 @@ def _path_below(request: HttpRequest, path: str) -> str:
 
 
 class _RequestThread:
-    """The thread that Django keeps for a request's blocking code under ASGI: database connections are opened and closed for it."""
+    """Runs effects in the thread that Django keeps for a request's blocking code under ASGI, as Django manages its database connections."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     async def run(self, effect: Run) -> Any:
-        if effect.deadline != math.inf:  # then a thread of ours runs it, which may be left to itself: Django waits for its own
+        if effect.deadline != math.inf:  # then one of our threads runs it, which may be abandoned: Django waits for its own threads
             return await self._runtime.run(effect)
         if effect.after is not None:
             await wait_until_set(effect.after)
         return await asyncio.ensure_future(sync_to_async(effect.function)())
 
 
-def _head(request: HttpRequest, path: str) -> Head:
+def _make_head(request: HttpRequest, path: str) -> Head:
     head = wsgi.head(request.META, path, request)
-    head.mount = _mount
+    head.mount = _find_mount
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
         target = None if raw_path is None else raw_path.decode("latin-1")
@@ -200,25 +200,25 @@ def _head(request: HttpRequest, path: str) -> Head:
     return head
 
 
-def _mount(head: Head) -> str:
-    """The path of the mount as clients see it: all that is in front of the request's own."""
+def _find_mount(head: Head) -> str:
+    """Find the path of the mount as clients see it: everything in front of the request's own path."""
     asked: str = head.transport.path
     return asked.removesuffix(unquote(head.path))
 
 
-def _stream(request: HttpRequest) -> Any:
-    # Django takes a body without a length for empty, even where the server marks its end
+def _choose_stream(request: HttpRequest) -> Any:
+    # Django takes a body without a length for empty, even if the server marks its end
     if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
         return request.META["wsgi.input"]
     return request
 
 
-def _response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
-    made = HttpResponse(body, status=response.status, headers=_headers(response))
+def _make_response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
+    made = HttpResponse(body, status=response.status, headers=_list_headers(response))
     if not wsgi.has_type(response):
         del made["Content-Type"]
     return made
 
 
-def _headers(response: Response | Start) -> dict[str, str]:
+def _list_headers(response: Response | Start) -> dict[str, str]:
     return dict(wsgi.headers(response))

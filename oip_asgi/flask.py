@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from flask import Blueprint, Response, request, stream_with_context
     from flask.sansio.blueprints import BlueprintSetupState
 except ImportError as error:
-    raise needs(error, "flask", "flask") from error
+    raise make_import_error(error, "flask", "flask") from error
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.routing import BaseConverter, Rule
 
@@ -73,7 +73,7 @@ class _Anything(BaseConverter):
 
 
 class _Stream:
-    """Flask's own stream, which keeps its MAX_CONTENT_LENGTH; or what a `before_request` has read of it, and Flask has kept."""
+    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it."""
 
     def __init__(self) -> None:
         self._is_new = True

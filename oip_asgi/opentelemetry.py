@@ -1,6 +1,6 @@
 """A server's requests as spans of OpenTelemetry. Knows its API, the extra `[otel]`; SDK, exporter and sampling are the host's.
 
-A span begins only where the current span is recorded: a request that nobody traces pays for a look at that, half a microsecond.
+A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for that check.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from opentelemetry import trace
     from opentelemetry.context import Context
 except ImportError as error:
-    raise needs(error, "opentelemetry", "otel") from error
+    raise make_import_error(error, "opentelemetry", "otel") from error
 
 from ._models.model import Model
 from ._models.statistics import Record
@@ -38,7 +38,7 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
 
     Args:
         server: The server.
-        tracer_provider: Where its spans come from; the global one where it is left out.
+        tracer_provider: Where its spans come from; the global one if it is left out.
     """
     check_server(server, "instrument", "instrument(server)")
     server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", tracer_provider=tracer_provider))
@@ -63,16 +63,16 @@ class _Tracer:
             attributes["oip.model.version"] = model.version
         members = [span.span for span in spans if isinstance(span, _Span)]
         links = [trace.Link(member.get_span_context()) for member in members]
-        # a trace of its own, as it is part of several
+        # a trace of its own, as its requests are in several traces
         span = self._tracer.start_span(f"infer {model.name} batch", Context(), attributes=attributes, links=links)
-        told = span.get_span_context()
+        context = span.get_span_context()
         for member in members:
             member.add_event(
                 "oip.batch",
                 {
                     "oip.batch.rows": rows,
-                    "oip.batch.trace_id": trace.format_trace_id(told.trace_id),
-                    "oip.batch.span_id": trace.format_span_id(told.span_id),
+                    "oip.batch.trace_id": trace.format_trace_id(context.trace_id),
+                    "oip.batch.span_id": trace.format_span_id(context.span_id),
                 },
             )
         with trace.use_span(span, end_on_exit=True):
@@ -99,7 +99,7 @@ class _Span:
             cause = error.__cause__ or error
             span.set_attribute("error.type", type(cause).__qualname__)
             if record.outcome not in _REFUSED:
-                with suppress(Exception):  # its text is made by a class of the user's
+                with suppress(Exception):  # a user's class makes the text
                     span.record_exception(cause)
                 span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
         span.end()

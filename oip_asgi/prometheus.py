@@ -1,7 +1,7 @@
 """A server's numbers for Prometheus. Knows prometheus_client, the extra `[prometheus]`, and the numbers of models; serves no page itself.
 
-In one process, numbers are read when Prometheus scrapes, so requests pay nothing. In prometheus_client's multiprocess mode such reading is
-not collected, so each request changes instruments of the client's, which costs some 40 us.
+In one process, numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does not support
+that, so each request changes its instruments, which costs some 40 us.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ._hosts import check_server, needs
+from ._hosts import check_server, make_import_error
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise needs(error, "prometheus_client", "prometheus") from error
+    raise make_import_error(error, "prometheus_client", "prometheus") from error
 
 from ._models.model import Model
 from ._models.statistics import BUCKETS, OUTCOMES, ROWS, Record
@@ -37,20 +37,20 @@ _FAMILIES: Final[Mapping[Any, Any]] = {Counter: CounterMetricFamily, Gauge: Gaug
 
 
 class _Metric(msgspec.Struct, frozen=True, eq=False):
-    """A metric as every page has it."""
+    """A metric of each page."""
 
     kind: type[Counter | Gauge | Histogram]
     name: str  # the client adds `_total` to a counter's
     text: str
-    labels: tuple[str, ...] = ()  # beside `_LABELS`
+    labels: tuple[str, ...] = ()  # in addition to `_LABELS`
     buckets: Sequence[float] = BUCKETS
-    mode: str = ""  # how a gauge of several processes is put together
+    mode: str = ""  # how the gauges of several processes are combined
 
-    def family(self) -> Any:
+    def make_family(self) -> Any:
         unit = "seconds" if self.name.endswith("_seconds") else ""
         return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
 
-    def instrument(self, registry: CollectorRegistry) -> Any:
+    def make_instrument(self, registry: CollectorRegistry) -> Any:
         options: dict[Any, dict[str, Any]] = {Histogram: {"buckets": self.buckets}, Gauge: {"multiprocess_mode": self.mode}}
         return self.kind(self.name, self.text, (*_LABELS, *self.labels), registry=registry, **options.get(self.kind, {}))
 
@@ -77,11 +77,11 @@ _AT_ONCE: Final = (_INFERENCES, _EXECUTIONS, _DURATION, _QUEUE, _EXECUTION, _ROW
 _METRICS: Final = (_REQUESTS, *_AT_ONCE, _HITS, _MISSES, _FIRST, _IN_PROGRESS, _READY, _LOAD)
 
 _Samples: TypeAlias = Iterator[tuple[_Metric, tuple[str, ...], Any]]
-"""Metrics with the labels beside `_LABELS`, and values."""
+"""Metrics with their additional labels, and values."""
 
 
 def _read(model: Model, *, is_stopping: bool) -> _Samples:
-    """All samples of one model."""
+    """Read all samples of one model."""
     numbers = model.statistics.snapshot()
     for outcome, count in numbers.outcomes.items():
         yield _REQUESTS, (outcome,), count
@@ -114,11 +114,11 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     later is shown too. Requests for models that nobody knows count under `model=""`: names that clients make up are no labels.
 
     Where PROMETHEUS_MULTIPROC_DIR is set, as for gunicorn with several workers, the numbers of all processes are added up by
-    prometheus_client's multiprocess mode: call this in each process, or before a fork, with any registry but that of the page.
+    prometheus_client's multiprocess mode: call this in each process, or before a fork, with any registry except the page's own.
 
     Args:
         server: The server. Its name is the label `server`.
-        registry: The registry; prometheus_client's own where it is left out.
+        registry: The registry; prometheus_client's own if it is left out.
 
     Raises:
         ValueError: A server of the same name is in this registry already, or other metrics with the same names.
@@ -154,7 +154,7 @@ _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.Wea
 def _make_page(registry: CollectorRegistry) -> _Page:
     page = _Page(weakref.WeakValueDictionary(), None)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ:
-        return page._replace(instruments={metric: metric.instrument(registry) for metric in _METRICS})
+        return page._replace(instruments={metric: metric.make_instrument(registry) for metric in _METRICS})
     registry.register(_Collector(page.engines))
     return page
 
@@ -167,11 +167,11 @@ class _Collector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """The metrics without samples, so that the registry refuses others of the same names."""
-        return [metric.family() for metric in _METRICS]
+        return [metric.make_family() for metric in _METRICS]
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
-        families = {metric: metric.family() for metric in _METRICS}
+        families = {metric: metric.make_family() for metric in _METRICS}
         for name, engine in sorted(self._engines.items()):
             for outcome, count in engine.unknown.snapshot().outcomes.items():
                 if count:
@@ -189,7 +189,7 @@ def _cumulate(metric: _Metric, histogram: Counts) -> tuple[list[tuple[str, float
 
 
 def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
-    """Have the instruments change with each event of a server, also of models that are registered later."""
+    """Change the instruments with each event of a server, also for models that are registered later."""
     watched: weakref.WeakSet[Model] = weakref.WeakSet()
     name = engine.name
 
@@ -205,7 +205,7 @@ def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
 
 
 class _Observer:
-    """The instruments of one model; without one, those of requests for models that nobody knows, which are all refused."""
+    """The instruments of one model; without a model, of requests for unknown models, which are all refused."""
 
     def __init__(self, instruments: Mapping[_Metric, Any], labels: tuple[str, str, str], model: Model | None) -> None:
         self._model = model
@@ -215,7 +215,7 @@ class _Observer:
             return instruments[metric].labels(*labels, *more)
 
         self._instrument = instrument
-        # others are made when they are set: gunicorn's first process, which serves nothing, would count as not ready else
+        # others are made when they are set: otherwise gunicorn's first process, which serves nothing, would count as not ready
         for outcome in OUTCOMES if model is not None else ("invalid",):
             instrument(_REQUESTS, outcome)
         if model is not None:

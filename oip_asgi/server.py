@@ -1,4 +1,4 @@
-"""`InferenceServer`, the one object that users register models with and hand to an adapter. Joins the core with what runs it."""
+"""`InferenceServer`: users register models with it and pass it to an adapter. It joins the core with the runtime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ._runtime.runtime import Runtime
 from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
-from ._serving.python_form import PythonForm, infer_values, stream_values
+from ._serving.python_calls import PythonFormat, infer_values, stream_values
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ class Inside(NamedTuple):
 
     Args:
         engine: The protocol without any transport.
-        runtime: What carries out its effects.
+        runtime: Runs its effects.
     """
 
     engine: Engine
@@ -130,7 +130,7 @@ class InferenceServer:
         """Register a callable as a model, also while requests run.
 
         A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
-        rest. The annotation says as what: `np.ndarray`, also where there is none, `list[str]`, `list[bytes]`, `list[datetime]`,
+        rest. The annotation says as what: `np.ndarray`, which is the default, `list[str]`, `list[bytes]`, `list[datetime]`,
         `pd.Series`, what a codec of the server decodes, or `Annotated` with a codec. A `pd.DataFrame` takes every tensor that no other
         parameter is named after, one per column; `InferenceRequest` is the whole request, `InferenceContext` what surrounds it. The one
         parameter of `classifier.predict(X)` receives the one declared input.
@@ -156,7 +156,7 @@ class InferenceServer:
         engine.add(Model(model_options, engine.codecs, _calls_at_once))
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
-        """`register` as a decorator, which gives the function back as it was. The arguments are the same.
+        """`register` as a decorator, which returns the function unchanged. The arguments are the same.
 
         Raises:
             TypeError: It is used without parentheses and a name, or as `register` says.
@@ -174,13 +174,13 @@ class InferenceServer:
         return decorate
 
     def models(self) -> list[ModelStatus]:
-        """Each version of each model, and where it is in its life. Loads nothing."""
-        return [repository.status(model) for model in self._inside.engine.models]
+        """Each version of each model, and its state. Loads nothing."""
+        return [repository.read_status(model) for model in self._inside.engine.models]
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
-        """Load a model, or load it again. What was loaded before serves until the new is ready, and so does it where that fails.
+        """Load a model, or load it again. What was loaded before serves until the new one is ready, and serves on if that fails.
 
-        Once begun, it goes on where this is cancelled. A second one waits for the first, then loads again. It concerns this process only.
+        Once begun, it continues if this is cancelled. A second load waits for the first, then loads again. Only this process loads.
 
         Args:
             name: The model's name.
@@ -208,10 +208,10 @@ class InferenceServer:
         drive(repository.load(engine, name, version, parameters or LoadParameters()), runtime)
 
     async def unload(self, name: str, version: str | None = None) -> None:
-        """Unload a model: no call begins any more, those that wait for a slot are answered 503, and those that run come to their end.
+        """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running calls end first.
 
-        Its metadata stays, and it does not count against the server's readiness. This waits until `unload=` has run; where it is
-        cancelled, the unloading goes on. It concerns this process only.
+        Its metadata stays, and it does not count against the server's readiness. This waits until `unload=` has run; if it is
+        cancelled, the unloading continues. Only this process unloads.
 
         Args:
             name: The model's name.
@@ -287,13 +287,13 @@ class InferenceServer:
             The response, whose arrays are the caller's own.
 
         Raises:
-            InferenceError: The one that a client would have been told, with its status.
+            InferenceError: The error that a client would get, with its status.
 
         Specification: Inference.
         """
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return await drive_async(infer_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return await drive_async(infer_values(engine, name, version, wire), runtime)
 
     def infer_sync(
         self,
@@ -312,8 +312,8 @@ class InferenceServer:
         """
         check_may_block("server.infer_sync", "await server.infer(...)")
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return drive(infer_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return drive(infer_values(engine, name, version, wire), runtime)
 
     def infer_stream(
         self,
@@ -330,11 +330,11 @@ class InferenceServer:
         Leave the loop early only within `contextlib.aclosing`, which ends the generator at once, and with it the model's.
 
         Raises:
-            InferenceError: As `infer`, before the first response or behind any.
+            InferenceError: As `infer`, before the first response or after any.
         """
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces_async(stream_values(engine, name, version, form), runtime)
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces_async(stream_values(engine, name, version, wire), runtime)
 
     def infer_stream_sync(
         self,
@@ -353,8 +353,8 @@ class InferenceServer:
         """
         check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
         engine, runtime = self._inside
-        form = PythonForm(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces(Driver(stream_values(engine, name, version, form), runtime))
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        return pieces(Driver(stream_values(engine, name, version, wire), runtime))
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.
@@ -362,7 +362,7 @@ class InferenceServer:
         It has no `servers`, so that it can become a part of the host's own. `OIPApp.install` does that for FastAPI.
 
         Args:
-            prefix: Where the server is mounted, which each path begins with. Where it is not "/v2", it also is part of the names of
+            prefix: Where the server is mounted, which each path begins with. If it is not "/v2", it also is part of the names of
                 operations and components, so that one document can hold several servers.
 
         Raises:
@@ -400,7 +400,7 @@ class InferenceServer:
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Load the models, off the event loop, for hosts that await; at the end, what `stop` does.
 
-        A host's lifespan is the place for it: `FastAPI(lifespan=server.lifespan)` where it has no other. `OIPApp.install` and
+        A host's lifespan is the place for it: `FastAPI(lifespan=server.lifespan)` if it has no other. `OIPApp.install` and
         `OIPMiddleware` put it there by themselves.
 
         Args:
@@ -411,7 +411,7 @@ class InferenceServer:
             ValueError: An earlier route of `app` answers everything under the mount.
         """
         check_mounts(app)
-        running_loop()  # tells who runs this on another event loop
+        running_loop()  # raises on another kind of event loop
         ending = self._begin()
         engine, runtime = self._inside
         try:
@@ -440,13 +440,13 @@ class InferenceServer:
         return f"<InferenceServer {engine.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
 
     def _begin(self) -> Signal | None:
-        """Count one more start. Returns what is set at the end of a stop that is under way; None where there is none."""
+        """Count one more start. Return the signal for the end of a stop that is under way; None if there is none."""
         with self._lock:
             self._starts += 1
             return self._ending
 
     def _leave(self) -> Signal | None:
-        """Count one start less. Returns what to set at the end of the stop, where it was the last."""
+        """Count one start less. If it was the last, return the signal to set at the end of the stop."""
         with self._lock:
             self._starts = max(0, self._starts - 1)
             if self._starts or self._ending is not None:
@@ -456,7 +456,7 @@ class InferenceServer:
 
     def _end(self, ended: Signal) -> None:
         self._inside.runtime.stop()
-        self._inside.engine.stopped()
+        self._inside.engine.finish_stop()
         with self._lock:
             self._ending = None
         ended.set()
@@ -468,5 +468,5 @@ def _calls_at_once(function: Callable[..., Any]) -> int:
 
 
 def _read_page(name: str) -> bytes:
-    """A file of the page, which is data of the package, also if that is in an archive."""
+    """Read a file of the page, also if the package is in an archive."""
     return files(_docs).joinpath("static", name).read_bytes()

@@ -31,7 +31,7 @@ CHUNK: Final = 2**20
 
 
 class Stream(Protocol):
-    """What a body is read from."""
+    """The stream of a body."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -51,7 +51,7 @@ class OIPWSGIApp:
         self._server = server
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return self.answer(environ, start_response, _path(environ))
+        return self.answer(environ, start_response, _read_path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
@@ -61,7 +61,7 @@ class OIPWSGIApp:
 
 
 class OIPWSGIMiddleware:
-    """Serves the protocol at a path of any WSGI application, and hands everything else on.
+    """Serves the protocol at a path of any WSGI application, and passes everything else to that application.
 
     Args:
         app: The application around which it is put, such as `flask_app.wsgi_app`.
@@ -69,7 +69,7 @@ class OIPWSGIMiddleware:
         path: Where to, such as "/v2".
 
     Raises:
-        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, as where they are swapped.
+        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, such as if they are swapped.
         ValueError: The path does not begin with a slash.
     """
 
@@ -81,43 +81,43 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = path_under(_path(environ), self._prefix)
+        path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         return self._app.answer(environ, start_response, path)
 
 
-def _path(environ: WSGIEnvironment) -> str:
+def _read_path(environ: WSGIEnvironment) -> str:
     return _decode(environ.get("PATH_INFO", ""))
 
 
 def _decode(value: str) -> str:
-    """A path as text: WSGI hands bytes over as latin-1."""
+    """Decode a path: WSGI passes bytes as latin-1."""
     return value.encode("latin-1").decode(errors="replace")
 
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
-    """A request's head from its `environ`, for a path below the mount that is already known."""
+    """Make a request's head from its `environ`, for a path below the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
         headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=partial(_mount, environ),
+        mount=partial(_find_mount, environ),
     )
 
 
-def _mount(environ: WSGIEnvironment, head: Head) -> str:
-    """The path of the mount as clients see it: all that is in front of the request's own."""
+def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
+    """Find the path of the mount as clients see it: everything in front of the request's own path."""
     return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
 def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> tuple[Response | Start, Iterator[bytes]]:
-    """Answer a request in this thread: the response's head, and its body as WSGI and its frameworks take it.
+    """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks take it.
 
-    If that is a `Start`, each piece is made when it is asked for, and closing the body ends them. Servers do that at the end, and when the
-    client has gone.
+    If the head is a `Start`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it at the
+    end, and when the client has gone.
     """
     engine, runtime = server._inside
     driver = Driver(exchange(engine, head), runtime, read)
@@ -131,12 +131,12 @@ def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> t
 
 
 def headers(response: Response | Start) -> list[tuple[str, str]]:
-    """A response's headers as WSGI and its frameworks take them."""
+    """Convert a response's headers for WSGI and its frameworks."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
 def has_type(response: Response | Start) -> bool:
-    """Whether a response says what its body is. One that is empty does not, and frameworks call that HTML."""
+    """True if a response has a content type. An empty one has none, and frameworks would add HTML."""
     return b"content-type" in dict(response.headers)
 
 
@@ -144,8 +144,8 @@ def read(stream: Stream, body: Fed) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Raises:
-        InvalidRequest: The server in front could not make sense of what came, such as of chunks.
-        HTTPException: What a framework's own stream says.
+        InvalidRequest: The server in front could not read the body, such as its chunks.
+        HTTPException: A framework's own stream raised it.
     """
     while chunk := _next_chunk(stream, body):
         body.feed(chunk)
@@ -153,17 +153,17 @@ def read(stream: Stream, body: Fed) -> Any:
 
 
 def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
-    """The next chunk of a body, empty at its end; None where it is cut off. It raises what `read` does."""
+    """Read the next chunk of a body; empty at its end, None if it is cut off. Raises what `read` raises."""
     wanted = body.count_next(CHUNK)
     if not wanted:
         return b""
     try:
         return stream.read(wanted)
     except OSError:
-        # how servers and frameworks say that the client went away, or broke its chunks
+        # servers and frameworks raise it if the client went away, or sent broken chunks
         return None
     except HTTPException:
         raise
     except Exception as error:
-        # servers have classes of their own for broken chunks; gunicorn's are no OSErrors any more
+        # servers have their own classes for broken chunks; gunicorn's are no OSErrors any more
         raise InvalidRequest(f"the body cannot be read: the server in front says {type(error).__name__}") from error

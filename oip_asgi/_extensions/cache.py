@@ -1,6 +1,6 @@
-"""The response cache: responses of one model, kept by what they answer. Knows no models and no transport.
+"""The response cache: the responses of one model, by request. Knows no models and no transport.
 
-Equal requests that come while the first of them runs join it: its flight tells them when its response is there.
+Equal requests that come while the first one runs join it: its flight wakes them with its response.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, mak
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
-"""What loaded the function that answers, so that a model that is loaded again has other keys, and a digest of the request."""
+"""What one load of the model made, so that the next load has other keys; and a digest of the request."""
 
 _SHARE: Final = 8
-"""A response that takes more than this part of the cache is not kept: it would drive out all others."""
+"""A response that takes more than this part of the cache is not kept: it would push out all others."""
 
 _PER_RESPONSE: Final = 500
 _PER_TENSOR: Final = 500
 _PER_ELEMENT: Final = 40
 _PER_PARAMETER: Final = 100
-"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take beside what they hold."""
+"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take in addition to their contents."""
 
 
 @dataclass(frozen=True)
 class ResponseCache:
-    """Answers a request from memory where an equal one was answered before: `server.model(..., cache=ResponseCache())`.
+    """Answers a request from memory if an equal one was answered before: `server.model(..., cache=ResponseCache())`.
 
-    Requests are equal where their inputs have the same names, datatypes, shapes and bytes, their parameters are the same, and so are the
-    outputs that they ask for. Equal ones that come at the same time call the function once. It is for functions whose result depends on
-    their inputs alone. Each model has its own cache, in each process; it is emptied when the model is loaded again or unloaded.
+    Requests are equal if their inputs have the same names, datatypes, shapes and bytes, and they have the same parameters and ask for the
+    same outputs. Equal ones that come at the same time call the function once. It is for functions whose result depends only
+    on their inputs. Each model has its own cache, in each process; it is emptied when the model is loaded again or unloaded.
 
     Args:
-        max_bytes: How much memory the responses may take. The one that was used least recently goes first, and one that would take more
+        max_bytes: How much memory the responses may take. The least recently used one is removed first. A response that would take more
             than an eighth is not kept.
         ttl: How many seconds a response is kept; None for as long as there is room.
 
@@ -73,30 +73,30 @@ class Flight:
         self._cache = cache
         self.key = key
         self.ended = Signal()
-        """Set when the response is there, or will never be."""
+        """Set when the response is there, or will never come."""
         self.is_joined = False
-        """Whether equal requests wait for it."""
+        """True if equal requests wait for it."""
         self.response: InferenceResponse | None = None
         self.size = 0
         """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
         self.until = 0.0
         self.has_failed = False
-        """Whether the call ended with an error that others may have too. Where it was cancelled, or was out of its own time, it did not."""
+        """True if the call ended with an error that others may have too. Cancellation, and its own timeout, are not such errors."""
 
     def keep(self, response: InferenceResponse, now: float) -> None:
-        """The response is there. It is copied if it is kept, or somebody waits for it: the caller may change it."""
-        size = _size(response)
+        """End with a response. It is copied if it is kept, or somebody waits for it: the caller may change it."""
+        size = _measure(response)
         is_small = size <= self._cache.most // _SHARE
         if not is_small:
             self._cache.forget(self)  # from here on nobody joins it
         if is_small or self.is_joined:
-            self.response = InferenceResponse([_copied(tensor) for tensor in response.outputs], dict(response.parameters))
+            self.response = InferenceResponse([_copy_tensor(tensor) for tensor in response.outputs], dict(response.parameters))
         if is_small:
             self._cache.store(self, size, now)
         self.end(None)
 
     def end(self, error: BaseException | None) -> None:
-        """The call has ended, with this error if it has one."""
+        """Record the end of the call, and its error if it has one."""
         self.has_failed = isinstance(error, Exception) and not isinstance(error, TimedOut)
         if not self.size:
             self._cache.forget(self)
@@ -105,7 +105,7 @@ class Flight:
 
 @final
 class Cache:
-    """The responses of one model, and the calls that make some. May be called from any thread."""
+    """The responses of one model, and the calls that are making some. May be called from any thread."""
 
     def __init__(self, options: ResponseCache) -> None:
         self.most = options.max_bytes
@@ -113,11 +113,11 @@ class Cache:
         """How many bytes the responses take."""
         self._seconds = math.inf if options.ttl is None else options.ttl
         self._lock = threading.Lock()
-        self._flights: dict[Key, Flight] = {}  # those used least recently first
+        self._flights: dict[Key, Flight] = {}  # the least recently used first
         self._lookups = 0
 
     def enter(self, most: int) -> bool:
-        """Count a request that is looked up, which must `leave` in the end. False if `most` of them are counted already."""
+        """Count a request during its lookup, which must `leave` in the end. False if `most` of them are counted already."""
         with self._lock:
             if self._lookups >= most:
                 return False
@@ -129,8 +129,8 @@ class Cache:
         with self._lock:
             self._lookups -= 1
 
-    def look(self, key: Key, now: float) -> tuple[Flight, bool]:
-        """The call that makes or made the response of a request, and whether that is its own, which must `end`."""
+    def find_flight(self, key: Key, now: float) -> tuple[Flight, bool]:
+        """Find the flight of a request; True if it is a new one, which the request must `end`."""
         with self._lock:
             flight = self._flights.pop(key, None)
             if flight is None or (flight.size and now >= flight.until):
@@ -142,7 +142,7 @@ class Cache:
             return flight, leads
 
     def store(self, flight: Flight, size: int, now: float) -> None:
-        """Keep the response of a flight, and let others go for it."""
+        """Keep the response of a flight, and remove others to make room."""
         with self._lock:
             before = self._flights.pop(flight.key, None)  # another one, if this one is late
             self._flights[flight.key] = flight
@@ -160,7 +160,7 @@ class Cache:
                 del self._flights[flight.key]
 
     def clear(self) -> None:
-        """Keep nothing of what there is."""
+        """Forget all responses."""
         with self._lock:
             self._flights.clear()
             self.size = 0
@@ -169,28 +169,28 @@ class Cache:
 def look_up(
     cache: Cache, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
 ) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
-    """The response of a request; or the flight that it leads; or neither, if it runs beside an equal one.
+    """Find the response of a request; or make its flight, if it is the first; or return neither, if it must run although an equal one runs.
 
-    `loaded` is what loaded the function. It may not wait if an equal request may wait for the call within which it is made.
+    `loaded` is what one load of the model made. A request from within another call may not wait: the equal request may wait for that call.
     """
     if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
         digest = _digest(request)
     else:
         digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
     while True:
-        flight, leads = cache.look((loaded, digest), clock())
+        flight, leads = cache.find_flight((loaded, digest), clock())
         if leads:
             return None, flight
         if not flight.size:
             if not may_wait:
                 return None, None
             yield Wait(flight.ended, deadline, for_client=True)
-        if flight.response is not None or flight.has_failed:  # after a failure each runs by itself, not one after the other
+        if flight.response is not None or flight.has_failed:  # after a failure all run at once, not one after the other
             return flight.response, None
 
 
 def renew(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
-    """A kept response for another request. Its arrays are read-only, and shared with all others."""
+    """Make a response for another request from a kept one. Its arrays are read-only, and all share them."""
     tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
     for tensor in tensors:
         tensor.parameters = dict(tensor.parameters)
@@ -198,7 +198,7 @@ def renew(kept: InferenceResponse, request_id: str | None, name: str, version: s
 
 
 def _digest(request: InferenceRequest) -> bytes:
-    """Two requests that differ in anything that could change the response have different ones."""
+    """Make a digest of all parts of a request that could change the response."""
     inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
     parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
     outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
@@ -209,24 +209,24 @@ def _digest(request: InferenceRequest) -> bytes:
     return digest.digest()
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copy_tensor(tensor: Tensor) -> Tensor:
     array = tensor.array.copy()
     array.flags.writeable = False
     return make_tensor(tensor.name, array, dict(tensor.parameters))
 
 
-def _size(response: InferenceResponse) -> int:
-    """How many bytes a response takes in the cache."""
-    return _PER_RESPONSE + _size_of(response.parameters) + sum(map(_size_of_tensor, response.outputs))
+def _measure(response: InferenceResponse) -> int:
+    """Estimate how many bytes a response takes in the cache."""
+    return _PER_RESPONSE + _measure_parameters(response.parameters) + sum(map(_measure_tensor, response.outputs))
 
 
-def _size_of_tensor(tensor: Tensor) -> int:
+def _measure_tensor(tensor: Tensor) -> int:
     array = tensor.array
-    size = _PER_TENSOR + _size_of(tensor.parameters)
+    size = _PER_TENSOR + _measure_parameters(tensor.parameters)
     if not array.dtype.hasobject:
         return size + array.nbytes
     return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
 
 
-def _size_of(parameters: Mapping[str, object]) -> int:
+def _measure_parameters(parameters: Mapping[str, object]) -> int:
     return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())

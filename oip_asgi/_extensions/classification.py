@@ -14,14 +14,14 @@ from .._protocol.datatypes import Array, DType, datatype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor, object_array
-from .rows import Deliver
+from .rows import ApplyOptions
 
 _MAX_ELEMENTS: Final = 1_000_000
-"""How many elements an output may have: each that is asked for becomes text."""
+"""How many elements an output may have: each requested one becomes text."""
 
 
-def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> Deliver | None:
-    """What classifies the outputs for which a request asks that; None if there are none. `dtypes` are those that are declared."""
+def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> ApplyOptions | None:
+    """Make what classifies the outputs for which a request asks that. None if there are none. `dtypes` are the declared ones."""
     asked: dict[str, int] = {}
     for output in outputs:
         parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
@@ -35,25 +35,25 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
             if output.name in dtypes:
                 _check(output.name, dtypes[output.name])
 
-    def deliver(response: InferenceResponse) -> InferenceResponse:
+    def apply_options(response: InferenceResponse) -> InferenceResponse:
         tensors = [
             classify(tensor, asked[tensor.name], labels.get(tensor.name, ())) if tensor.name in asked else tensor
             for tensor in response.outputs
         ]
         return InferenceResponse(tensors, response.parameters, response.id, response.model_name, response.model_version)
 
-    return deliver if asked else None
+    return apply_options if asked else None
 
 
 def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
-    """The largest elements of an output, each as `value:index` or `value:index:label`."""
+    """Replace an output by its largest elements, each as `value:index` or `value:index:label`."""
     array = tensor.array
     _check(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
         raise InvalidRequest(f"output {show(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
     number = min(most, rows.shape[1])
-    elements = _texts(rows, _largest(rows, number), labels)
+    elements = _format(rows, _find_largest(rows, number), labels)
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
@@ -62,8 +62,8 @@ def _check(name: str, dtype: DType) -> None:
         raise InvalidRequest(f"output {show(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
 
 
-def _largest(rows: Array, number: int) -> Array:
-    """The indices of the largest elements of each row, in order."""
+def _find_largest(rows: Array, number: int) -> Array:
+    """Find the indices of the largest elements of each row, in order."""
     width = rows.shape[1]
     # sorting keeps the order of equal elements, so backwards before and after gives the lower index first
     order: Array = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
@@ -74,10 +74,10 @@ def _largest(rows: Array, number: int) -> Array:
     return order[:, :number]
 
 
-def _texts(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
-    form = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
+def _format(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
+    template = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
     values, places = np.take_along_axis(rows, indices, axis=1).reshape(-1).tolist(), indices.reshape(-1).tolist()
-    texts = [form % pair for pair in zip(values, places, strict=True)]
+    texts = [template % pair for pair in zip(values, places, strict=True)]
     if labels:
         known = len(labels)
         texts = [f"{text}:{labels[place]}" if place < known else text for text, place in zip(texts, places, strict=True)]

@@ -1,4 +1,4 @@
-"""A model's configuration, which tools read before they send load. Knows no transport.
+"""A model's configuration, which load generators read first. Knows no transport.
 
 Specification: Triton's Model Configuration Extension.
 """
@@ -90,12 +90,14 @@ class ModelConfig(msgspec.Struct):
     response_cache: CacheSetting | UnsetType = UNSET
 
 
-def model_config(model: Model) -> ModelConfig:
-    """A model's configuration. If requests share calls, dimensions are those of one row."""
+def describe_config(model: Model) -> ModelConfig:
+    """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
     options, batching = model.options, model.batching
     first = 0 if batching is None else 1
     inputs = [
-        ModelInput(spec.name, _data_type(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name in model.optional)
+        ModelInput(
+            spec.name, _name_datatype(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name in model.optional
+        )
         for spec in model.inputs
     ]
     return ModelConfig(
@@ -105,7 +107,7 @@ def model_config(model: Model) -> ModelConfig:
         version_policy=VersionPolicy({}),
         max_batch_size=0 if batching is None else batching.most,
         input=inputs,
-        output=[ModelOutput(spec.name, _data_type(spec), list(spec.shape[first:])) for spec in model.outputs],
+        output=[ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
         dynamic_batching=UNSET if batching is None else DynamicBatching(list(batching.preferred), round(batching.delay * 1e6)),
         parameters=UNSET if options.content_type is None else {"content_type": ModelParameter(options.content_type)},
@@ -114,16 +116,16 @@ def model_config(model: Model) -> ModelConfig:
     )
 
 
-def _data_type(spec: TensorSpec) -> str:
+def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
 def _rest_config(_: Engine, __: Question, model: Model) -> ModelConfig:
-    return model_config(model)
+    return describe_config(model)
 
 
 def _grpc_config(engine: Engine, request: Any, response: Any) -> None:
-    fill(response.config, model_config(engine.models.find(request.name, request.version or None)))
+    fill(response.config, describe_config(engine.models.find(request.name, request.version or None)))
 
 
 REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", _rest_config),)

@@ -1,4 +1,4 @@
-"""The model repository: models are loaded, unloaded and unregistered while requests run, and tell their states. Knows no transport.
+"""The model repository: loads, unloads and unregisters models while requests run, and tells their states. Knows no transport.
 
 Specification: Triton's Model Repository Extension.
 """
@@ -27,7 +27,7 @@ from .rows import GrpcRows, Question, RestRow, decode_document, decode_question,
 _FILE: Final = "file:"
 
 _MAX_COMMAS: Final = 100_000
-"""In a body that is not short: what decoders make of each member takes a hundred bytes. Files in base64 have no commas."""
+"""In a long body: each decoded member takes a hundred bytes. Files in base64 have no commas."""
 
 PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
 
@@ -44,7 +44,7 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = MappingProxyType(
         "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
     }
 )
-"""For each state: what users call it, what Triton's index calls it, and why the model is in it."""
+"""For each state: its name for users, its name in Triton's index, and the reason for it."""
 
 _RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
 
@@ -55,9 +55,9 @@ class ModelStatus(msgspec.Struct, frozen=True):
     Args:
         name: The model's name.
         version: Its version, None for a model without versions.
-        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", where
-            `load=` raised; "unloading", while calls that run come to their end; "unloaded".
-        reason: Why it is in that state, in words; empty where there is nothing to say.
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", if
+            `load=` raised; "unloading", while running calls end; "unloaded".
+        reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 
     name: str
@@ -76,26 +76,26 @@ class ModelIndex(msgspec.Struct):
 
 
 class IndexRequest(msgspec.Struct):
-    """What a request for the index may say."""
+    """The body of a request for the index."""
 
     ready: bool | None = None
 
 
 class ControlRequest(msgspec.Struct):
-    """What is sent to load or unload a model."""
+    """The body of a request to load or unload a model."""
 
     parameters: Parameters | None = None
 
 
-def status(model: Model) -> ModelStatus:
-    """The status of one model."""
+def read_status(model: Model) -> ModelStatus:
+    """Return the status of one model."""
     state, _, reason = _STATES[model.lifecycle.state]
     return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
 
-def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
-    """The repository's index, of ready models only if `ready`. It loads nothing, and calls no `ready=`."""
-    entries = [(status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
+def list_models(engine: Engine, *, ready: bool) -> list[ModelIndex]:
+    """List the models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
+    entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
     return [
         ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
         for found, state in entries
@@ -104,7 +104,7 @@ def index(engine: Engine, *, ready: bool) -> list[ModelIndex]:
 
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
-    """Load a model, or all its versions, and wait for the end. The load goes on if nobody waits any more."""
+    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
     models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
@@ -130,12 +130,12 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
 
 
 def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """Begin to unload a model, or all its versions, and return them. Requests that wait are refused; those that run end first."""
+    """Begin to unload a model, or all its versions, and return them. Waiting requests are refused; running ones end first."""
     return (yield from _unload(engine.models.find_versions(name, version), "unload"))
 
 
 def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """`unload`, for a model that requests do not find any more."""
+    """`unload`, after which requests do not find the model any more."""
     return (yield from _unload(engine.models.remove(name, version), "unregister"))
 
 
@@ -157,7 +157,7 @@ def wait_until_unloaded(models: list[Model]) -> Steps[None]:
         yield from model.lifecycle.wait_until_unloaded()
 
 
-# What requests to load and unload say
+# Parameters of requests to load and unload
 
 
 def _check_control(engine: Engine) -> None:
@@ -165,7 +165,7 @@ def _check_control(engine: Engine) -> None:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 
-def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
+def _read_load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
     config: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     others: dict[str, Any] = {}
@@ -173,7 +173,7 @@ def _load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, ob
         if name == "config":
             config = _read_config(value)
         elif name.startswith(_FILE):
-            files[_path(name)] = read_file(name, value)
+            files[_check_path(name)] = read_file(name, value)
         else:
             others[name] = value
     if files and "config" not in parameters:
@@ -191,9 +191,9 @@ def _read_config(value: object) -> dict[str, Any]:
         raise InvalidRequest(f"{expected}: {error}") from None
 
 
-def _path(name: str) -> str:
+def _check_path(name: str) -> str:
     path = name.removeprefix(_FILE)
-    # a backslash and a drive's colon are what separates the parts of a path on Windows
+    # on Windows, a backslash and a drive's colon separate the parts of a path
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
         raise InvalidRequest(f"parameters[{show(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
@@ -217,12 +217,12 @@ _control_request: Final = msgspec.json.Decoder(ControlRequest)
 
 def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
     asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
-    return index(engine, ready=bool(asked.ready))
+    return list_models(engine, ready=bool(asked.ready))
 
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
     _check_control(engine)
-    parameters = yield from question.read(lambda body: _load_parameters(_read_control(body), _decode_file))
+    parameters = yield from question.read(lambda body: _read_load_parameters(_read_control(body), _decode_file))
     yield from load(engine, model.name, None, parameters)
 
 
@@ -260,34 +260,34 @@ REST: Final = (
 def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
     if request.repository_name:
         raise NotFound(f"unknown repository {show(request.repository_name)}: leave repository_name out")
-    for entry in index(engine, ready=request.ready):
+    for entry in list_models(engine, ready=request.ready):
         fill(response.models.add(), entry)
 
 
 def _grpc_load(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    name = _named(engine, request)
-    yield from load(engine, name, None, _load_parameters(_sent_parameters(request), _check_file))
+    name = _find_name(engine, request)
+    yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), _check_file))
     response.model_name, response.is_loaded = name, True
 
 
 def _grpc_unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    name = _named(engine, request)
-    _check_unload_parameters(_sent_parameters(request))
+    name = _find_name(engine, request)
+    _check_unload_parameters(_read_parameters(request))
     yield from unload(engine, name, None)
     response.model_name, response.is_unloaded = name, True
 
 
-def _named(engine: Engine, request: Any) -> str:
+def _find_name(engine: Engine, request: Any) -> str:
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
         raise NotFound(f"unknown repository {show(repository_name)}: leave repository_name out")
-    found: str = name or repository_name  # the second is what KServe's clients send
+    found: str = name or repository_name  # KServe's clients send the second
     engine.models.find(found, None)
     _check_control(engine)
     return found
 
 
-def _sent_parameters(request: Any) -> dict[str, Any]:
+def _read_parameters(request: Any) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for name, parameter in request.parameters.items():
         choice = parameter.WhichOneof("parameter_choice")

@@ -1,6 +1,6 @@
-"""The parameters of a request that have a meaning in the protocol's extensions, and their types. Knows no models.
+"""The parameters of requests that the protocol's extensions define, and their types. Knows no models.
 
-`timeout` is looked at where it is used. Those of sequences reach the model, and mean nothing here.
+`timeout` is checked where it is used. Parameters of sequences reach the model, and change nothing here.
 
 Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `triton_` begins the names that it reserves.
 """
@@ -19,7 +19,7 @@ OF_TREATMENT: Final = frozenset(
         "triton_enable_empty_final_response",
     }
 )
-"""Parameters of requests that say how they are treated, not what is computed."""
+"""Parameters that say how a request is treated, not what is computed."""
 
 _MAX_UINT64: Final = 2**64 - 1
 _RESERVED: Final = "triton_"
@@ -49,7 +49,7 @@ _EXPECTED: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingPr
 
 
 def check_reserved(parameters: Mapping[str, object]) -> None:
-    """Look at the types of a request's parameters that are reserved."""
+    """Check the types of a request's reserved parameters."""
     for name, value in parameters.items():
         if name in _EXPECTED:
             is_expected, expected = _EXPECTED[name]

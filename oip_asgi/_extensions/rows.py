@@ -1,4 +1,4 @@
-"""What an extension gives to the rest: rows for the tables of REST and of gRPC, and what it does with responses.
+"""What an extension gives to the rest: rows for the tables of REST and of gRPC, and functions that change responses.
 
 Knows no extension, no transport and no protobuf.
 """
@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 
 class Question(Protocol):
-    """A request over HTTP, as the function of a row gets it."""
+    """A request over HTTP, as the functions of rows get it."""
 
     @property
     def version(self) -> str | None:
-        """The version of a model that its path names."""
+        """The model's version in its path."""
 
     @property
     def region(self) -> str | None:
-        """The region of shared memory that its path names."""
+        """The region of shared memory in its path."""
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
-        """What `decode` makes of its body, in a worker thread if that is long."""
+        """Read its body and `decode` it, in a worker thread if it is long."""
 
 
 class RestRow(NamedTuple):
@@ -41,7 +41,7 @@ class RestRow(NamedTuple):
     Args:
         method: The HTTP method.
         pattern: The path, as `routes` has it.
-        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send; None for none.
+        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None.
     """
 
     method: str
@@ -49,27 +49,27 @@ class RestRow(NamedTuple):
     answer: Callable[..., Any]
 
 
-Deliver: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
-"""What is done with a response before it is encoded, in a worker thread."""
+ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
+"""Applies a request's output options to its response, in a worker thread, before it is encoded."""
 
 GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any, Any], Steps[None] | None]]
-"""By the name of a method, what fills its response: it takes the server, the request message and the response message."""
+"""By a method's name, the function that fills its response. It takes the server, the request message and the response message."""
 
 
 def finish(answer: Any) -> Steps[Any]:
-    """What the function of a row returned, which may have been a generator of effects."""
+    """Return what a row's function returned; run it first if it is a generator of effects."""
     return (yield from answer) if isinstance(answer, GeneratorType) else answer
 
 
 def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
-    """A short body of JSON as its document."""
+    """Decode a short body of JSON."""
     if len(body) > MAX_QUESTION:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
     return decode_document(body, decoder)
 
 
 def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
-    """A body of JSON as its document."""
+    """Decode a body of JSON."""
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""System shared memory: the regions that clients have registered, and tensors whose data are in them. Knows no files and no transport.
+"""System shared memory: the regions that clients have registered, and tensors with data in them. Knows no files and no transport.
 
-A region is read by copying, before anything looks at the bytes: the client may change or shorten the segment at any moment. Nothing is read
-or written outside a region, and only segments that the server's own code allows become regions.
+Data are copied out of a region before anything looks at them: the client may change or shorten the segment at any moment. Nothing is read
+or written outside a region, and clients can register only segments that the server's own code allows.
 
 Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.
 """
@@ -24,13 +24,13 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
-from .rows import Deliver, GrpcRows, Question, RestRow, decode_question, fill
+from .rows import ApplyOptions, GrpcRows, Question, RestRow, decode_question, fill
 
 _MOST_REGIONS: Final = 256
 """How many regions may be registered at once. Each keeps a file open."""
 
 _MAX_NAME: Final = 255
-"""Bytes of a region's name, and of a key: so many a file's name may have."""
+"""The most bytes of a region's name, and of a key: a file's name may have so many."""
 
 _KEY: Final = re.compile("[^/\0\ud800-\udfff]+")
 _REGION, _SIZE, _OFFSET = SHARED_MEMORY
@@ -50,17 +50,17 @@ class Segment(Protocol):
 
 
 class Segments(Protocol):
-    """What opens segments: `oip_asgi.SharedMemory`."""
+    """Opens segments: `oip_asgi.SharedMemory`."""
 
     def allows(self, key: str, /) -> bool:
-        """Whether clients may use the segment with this key, which has no slash."""
+        """True if clients may use the segment with this key, which has no slash."""
 
     def open(self, key: str, /) -> Segment:
         """Open a segment."""
 
 
 class RegisterRegion(msgspec.Struct):
-    """What a request to register a region says."""
+    """The body of a request to register a region."""
 
     key: str
     byte_size: Annotated[int, msgspec.Meta(ge=0)]
@@ -68,7 +68,7 @@ class RegisterRegion(msgspec.Struct):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A registered region: what clients call it, its segment's key as they sent it, and where it begins there."""
+    """A registered region: its name, its segment's key as the client sent it, and its place in the segment."""
 
     name: str
     key: str
@@ -77,7 +77,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class MemoryRange(NamedTuple):
-    """Memory that one tensor may read or write: `size` bytes of a segment. `where` says whose it is, for errors."""
+    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in errors."""
 
     segment: Segment
     offset: int
@@ -85,10 +85,10 @@ class MemoryRange(NamedTuple):
     where: str
 
     def read(self) -> Buffer:
-        """A copy of it."""
+        """Copy its bytes."""
         data = self.segment.read(self.offset, self.size)
         if len(data) != self.size:
-            raise self._shorter()
+            raise self._make_error()
         return data
 
     def write(self, data: Buffer) -> None:
@@ -96,10 +96,10 @@ class MemoryRange(NamedTuple):
         if len(data) > self.size:
             raise InvalidRequest(f"{self.where}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
         if self.offset + len(data) > self.segment.size():  # writing would make it longer again
-            raise self._shorter()
+            raise self._make_error()
         self.segment.write(self.offset, data)
 
-    def _shorter(self) -> InvalidRequest:
+    def _make_error(self) -> InvalidRequest:
         return InvalidRequest(f"{self.where}, whose shared memory has become shorter since it was registered")
 
 
@@ -115,7 +115,7 @@ class Regions:
         """The parameters of tensors that this server supports."""
 
     def check_may_register(self) -> Segments:
-        """What opens segments."""
+        """Return what opens segments; an error if clients may not register regions."""
         if self._segments is None:
             raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
         return self._segments
@@ -125,7 +125,7 @@ class Regions:
         segments = self.check_may_register()
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {show(name)}: expected 1 to {_MAX_NAME} bytes")
-        plain = _plain_key(key)
+        plain = _check_key(key)
         self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
@@ -146,15 +146,15 @@ class Regions:
             raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
     def unregister(self, name: str | None) -> None:
-        """Forget a region, or all of them. Requests that use one come to their end. One that is unknown is no error."""
+        """Forget a region, or all of them. Running requests keep theirs. An unknown region is no error."""
         with self._lock:
             if name is None:
                 self._regions = {}
             else:
                 self._regions.pop(name, None)
 
-    def status(self, name: str | None) -> list[Region]:
-        """What is registered: all regions, or one of them."""
+    def list_regions(self, name: str | None) -> list[Region]:
+        """Return all regions, or the one with this name."""
         with self._lock:
             if name is not None and name not in self._regions:
                 raise NotFound(f"unknown region {show(name)}: register it first")
@@ -162,15 +162,15 @@ class Regions:
 
     # Tensors of requests
 
-    def lender(self) -> Lend:
-        """What reads the inputs of one request that are in shared memory. Together they may be as long as a body."""
+    def make_lender(self) -> Lend:
+        """Make the function that reads the inputs of one request from shared memory. Together they may be as long as a body."""
         lent = 0
 
         def lend(parameters: Parameters) -> Buffer:
             nonlocal lent
             check_supported(parameters, "it", SHARED_MEMORY)
-            place = _place_of(parameters, "it")
-            assert place is not None  # that is why it is asked for
+            place = _read_place(parameters, "it")
+            assert place is not None  # the caller has found the parameter
             memory = self._locate(*place, "it")
             lent += memory.size
             most = self._max_body_bytes
@@ -180,12 +180,12 @@ class Regions:
 
         return lend
 
-    def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> Deliver | None:
-        """What writes the outputs that a request wants in shared memory; None if there are none. The response stays as it is."""
+    def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> ApplyOptions | None:
+        """Make what writes the outputs that a request wants in shared memory. None if there are none. The response stays as it is."""
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
-            place = _place_of(parameters, where)
+            place = _read_place(parameters, where)
             if place is None:
                 continue
             for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
@@ -195,16 +195,16 @@ class Regions:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
             ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
 
-        def deliver(response: InferenceResponse) -> InferenceResponse:
+        def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
                 if tensor.name in ranges:
                     ranges[tensor.name].write(view_bytes(tensor.array))
             return response
 
-        return deliver if ranges else None
+        return apply_options if ranges else None
 
     def _locate(self, name: str, offset: int, size: int, where: str) -> MemoryRange:
-        """The memory at a place. It stays as it is if the region is unregistered meanwhile."""
+        """Find the memory range of a tensor. It stays valid if the region is unregistered meanwhile."""
         found = self._regions.get(name)
         if found is None:
             raise InvalidRequest(f"{where} is in the region {show(name)}, which is not registered")
@@ -216,13 +216,13 @@ class Regions:
 
 
 def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
-    """Refuse a tensor that has its data, and says that they are in shared memory."""
-    if _place_of(parameters, where) is not None:
+    """Refuse a tensor that has data, and a parameter that says they are in shared memory."""
+    if _read_place(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")
 
 
-def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
-    """The region, offset and size that a tensor's parameters name; None if they name none."""
+def _read_place(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
+    """Read the region, offset and size from a tensor's parameters. None if they name no region."""
     if _REGION not in parameters:
         for name in (_SIZE, _OFFSET):
             if name in parameters:
@@ -233,17 +233,17 @@ def _place_of(parameters: Mapping[str, object], where: str) -> tuple[str, int, i
         raise InvalidRequest(f"{where} has the parameter {_REGION} = {show(region)}: expected the name of a region")
     if _SIZE not in parameters:
         raise InvalidRequest(f"{where} has the parameter {_REGION}, but no {_SIZE}")
-    return region, _count(parameters.get(_OFFSET, 0), _OFFSET, where), _count(parameters[_SIZE], _SIZE, where)
+    return region, _check_count(parameters.get(_OFFSET, 0), _OFFSET, where), _check_count(parameters[_SIZE], _SIZE, where)
 
 
-def _count(value: object, name: str, where: str) -> int:
+def _check_count(value: object, name: str, where: str) -> int:
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} has the parameter {name} = {show(value)}: expected an integer, 0 or more")
     return value
 
 
-def _plain_key(key: str) -> str:
-    """A key without its slash: the name of a file in one folder, and nothing else."""
+def _check_key(key: str) -> str:
+    """Check a key, and return it without its slash: it must be the name of a file in one folder."""
     plain = key.removeprefix("/")
     if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
         raise InvalidRequest(f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no other slash")
@@ -259,7 +259,7 @@ def _allows(segments: Segments, key: str) -> bool:
 
 
 class _Server(Protocol):
-    """What has regions: the engine."""
+    """An object with regions: the engine."""
 
     regions: Regions
 
@@ -270,7 +270,7 @@ _register_region: Final = msgspec.json.Decoder(RegisterRegion)
 
 
 def _rest_status(server: _Server, question: Question) -> list[Region]:
-    return server.regions.status(question.region)
+    return server.regions.list_regions(question.region)
 
 
 def _rest_register(server: _Server, question: Question) -> Steps[None]:
@@ -303,7 +303,7 @@ REST: Final = (
 
 
 def _grpc_status(server: _Server, request: Any, response: Any) -> None:
-    for region in server.regions.status(request.name or None):
+    for region in server.regions.list_regions(request.name or None):
         fill(response.regions[region.name], region)
 
 

@@ -89,13 +89,13 @@ class Statistics(msgspec.Struct):
     model_stats: list[ModelStatistics]
 
 
-def statistics_of(engine: Engine, name: str | None, version: str | None) -> Statistics:
-    """The statistics of models, sorted by name."""
+def read_statistics(engine: Engine, name: str | None, version: str | None) -> Statistics:
+    """Read the statistics of models, sorted by name."""
     models = list(engine.models) if name is None else engine.models.find_versions(name, version)
-    return Statistics([_statistics(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
+    return Statistics([_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 
-def _statistics(model: Model, now: float) -> ModelStatistics:
+def _read_model(model: Model, now: float) -> ModelStatistics:
     taken = model.statistics.snapshot()
     answered = taken.last_answered
     return ModelStatistics(
@@ -104,15 +104,15 @@ def _statistics(model: Model, now: float) -> ModelStatistics:
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
-        inference_stats=_document(InferStatistics, msgspec.structs.asdict(taken)),
-        response_stats={str(index): _document(InferResponseStatistics, taken.responses[index]) for index in sorted(taken.responses)},
-        batch_stats=[_document(InferBatchStatistics, taken.batches[rows], batch_size=rows) for rows in sorted(taken.batches)],
+        inference_stats=_make_document(InferStatistics, msgspec.structs.asdict(taken)),
+        response_stats={str(index): _make_document(InferResponseStatistics, taken.responses[index]) for index in sorted(taken.responses)},
+        batch_stats=[_make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows) for rows in sorted(taken.batches)],
         memory_usage=[],
     )
 
 
-def _document(kind: type[S], durations: Mapping[str, Duration], **fields: Any) -> S:
-    """A document whose fields are durations, and those that are given."""
+def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: Any) -> S:
+    """Make a document whose fields are durations, and the given `fields`."""
     for name in kind.__struct_fields__:
         if name not in fields:
             duration = durations.get(name, Duration())
@@ -121,19 +121,19 @@ def _document(kind: type[S], durations: Mapping[str, Duration], **fields: Any) -
 
 
 def _rest_all(engine: Engine, _: Question) -> Statistics | ModelMetadata:
-    if "stats" in engine.models:  # a registered model goes before what its path would name else
-        return engine.model_metadata(engine.models.find("stats", None))
-    return statistics_of(engine, None, None)
+    if "stats" in engine.models:  # a registered model with this name wins
+        return engine.describe_model(engine.models.find("stats", None))
+    return read_statistics(engine, None, None)
 
 
 def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
-    return statistics_of(engine, model.name, question.version)
+    return read_statistics(engine, model.name, question.version)
 
 
 def _grpc_statistics(engine: Engine, request: Any, response: Any) -> None:
     if request.name:
         engine.models.find(request.name, request.version or None)
-    fill(response, statistics_of(engine, request.name or None, request.version or None))
+    fill(response, read_statistics(engine, request.name or None, request.version or None))
 
 
 REST: Final = (

@@ -1,4 +1,4 @@
-"""Extensions of Triton that are refused, and why: they steer its process, which is the application here, or GPUs."""
+"""Extensions of Triton that are refused, and why: they control Triton's process, which is the application here, or GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATHS: Final = (
     (re.compile("/logging"), _NO_LOG_SETTINGS),
     (re.compile("/cudasharedmemory/.+"), _NO_CUDA),
 )
-"""Paths that are not found, and why. Unregistering CUDA's shared memory is answered: see `shared_memory`."""
+"""Paths that are not found, and why. `shared_memory` answers requests to unregister CUDA's shared memory."""
 
 WITHOUT_MESSAGES: Final[GrpcRows] = {
     "TraceSetting": partial(_refuse, _NO_TRACE_SETTINGS),

@@ -1,1 +1,1 @@
-"""The gRPC form of requests and responses, and the table of methods. Knows no gRPC library and no protobuf."""
+"""The gRPC wire format of requests and responses, and the table of methods. Knows no gRPC library and no protobuf."""

@@ -1,6 +1,6 @@
 """One remote call: method and request message -> `Reply`. Knows no gRPC library, no protobuf, and neither sync nor async.
 
-The table in this file says what answers which method; extensions bring their own rows. The codes and texts of errors are in `errors`.
+The table in this file says which function answers which method. Extensions add their own rows. `errors` has the codes and texts of errors.
 
 Specification: gRPC, API Definitions.
 """
@@ -21,11 +21,11 @@ from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .infer import GRPCForm
-from .messages import Method, Reply, encode_metadata, refusal
+from .infer import GRPCFormat
+from .messages import Method, Reply, encode_metadata, refuse
 from .stream import Receive, Write
 from .wire import has_more_fields
 
@@ -39,13 +39,13 @@ _MAX_FIELDS: Final = 1000
 
 
 def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
-    """Answer one call. Raises nothing but what is not an `Exception`."""
+    """Answer one call. Never raises `Exception`; cancellation passes through."""
     try:
         return Reply(b"".join((yield from respond(engine, method, body, transport))))
     except InferenceError as error:
-        return refusal(error)
+        return refuse(error)
     except Exception as error:
-        return refusal(own_fault(error))
+        return refuse(log_own_fault(error))
 
 
 def respond(
@@ -55,29 +55,29 @@ def respond(
     fill = _FILL.get(method.name)
     if fill is not None:
         response = method.response()
-        yield from finish(fill(engine, (yield from _parsed(engine, method, body)), response))
+        yield from finish(fill(engine, (yield from _parse(engine, method, body)), response))
         return [response.SerializeToString()]
     try:
-        form = GRPCForm(method, body, transport, timeout, in_parts=in_parts)
-        model = engine.models.find(form.model_name, form.model_version or None)
+        wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
+        model = engine.models.find(wire.model_name, wire.model_version or None)
     except InferenceError as error:
         record_unknown(engine.unknown, error)
         raise
-    return (yield from infer(engine, model, form, answer_once))
+    return (yield from infer(engine, model, wire, answer_once))
 
 
 def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer each message of a call as it comes, with the message that `respond` makes of it, until it refuses one."""
+    """Answer each message of a call with `respond`, as it comes, until that refuses one."""
     try:
         while (message := (yield Await(receive))) is not None:
             yield Await(partial(write, respond(message)))
     except InferenceError as error:
-        return refusal(error)
+        return refuse(error)
     return Reply()
 
 
-def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
-    """The request message of any method but ModelInfer. Only those that load a model may be long, as files are in them."""
+def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
+    """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
     if method.name != "RepositoryModelLoad" or not engine.model_control:
@@ -87,26 +87,26 @@ def _parsed(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     return (yield Run(partial(method.parse, body), "conversion", for_client=True))
 
 
-def _server_live(_: Engine, __: Any, response: Any) -> None:
+def _answer_live(_: Engine, __: Any, response: Any) -> None:
     response.live = True
 
 
-def _server_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
+def _answer_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_ready()
 
 
-def _server_metadata(engine: Engine, _: Any, response: Any) -> None:
-    document = engine.metadata()
+def _describe_server(engine: Engine, _: Any, response: Any) -> None:
+    document = engine.describe()
     response.name, response.version = document.name, document.version
     response.extensions.extend(document.extensions)
 
 
-def _model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _answer_model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
     response.ready = yield from engine.is_model_ready(_find(engine, request.name, request.version))
 
 
-def _model_metadata(engine: Engine, request: Any, response: Any) -> None:
-    encode_metadata(engine.model_metadata(_find(engine, request.name, request.version)), response)
+def _describe_model(engine: Engine, request: Any, response: Any) -> None:
+    encode_metadata(engine.describe_model(_find(engine, request.name, request.version)), response)
 
 
 def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
@@ -120,11 +120,11 @@ def _find(engine: Engine, name: str, version: str) -> Model:
 
 
 _OF_PROTOCOL: Final[GrpcRows] = {
-    "ServerLive": _server_live,
-    "ServerReady": _server_ready,
-    "ServerMetadata": _server_metadata,
-    "ModelReady": _model_ready,
-    "ModelMetadata": _model_metadata,
+    "ServerLive": _answer_live,
+    "ServerReady": _answer_ready,
+    "ServerMetadata": _describe_server,
+    "ModelReady": _answer_model_ready,
+    "ModelMetadata": _describe_model,
     **statistics.GRPC,
     **config.GRPC,
     **repository.GRPC,
@@ -133,10 +133,10 @@ _OF_PROTOCOL: Final[GrpcRows] = {
 }
 
 _FILL: Final[GrpcRows] = {**_OF_PROTOCOL, **unsupported.WITHOUT_MESSAGES, "Check": _check}
-"""What fills the response of each method but ModelInfer."""
+"""The function that fills the response of each method but ModelInfer."""
 
 WITHOUT_MESSAGES: Final = tuple(unsupported.WITHOUT_MESSAGES)
 """Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_PROTOCOL), HEALTH: ("Check",)})
-"""What is answered of each service. Health has streams too, of changes that nobody announces: readiness is asked."""
+"""The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

@@ -25,25 +25,25 @@ _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
 
 _SHORT: Final = 2**16
-"""Bytes up to which a message is cheaper copied than viewed."""
+"""Bytes up to which a copy of a message is cheaper than a view."""
 
 _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
-"""Base64 up to its padding: writers that encode as they go on pad each piece."""
+"""Base64 up to its padding: a client that encodes piece by piece pads each piece."""
 
 
-def frame_head(size: int) -> bytes:
-    """What stands in front of a message of `size` bytes."""
+def encode_frame_head(size: int) -> bytes:
+    """Encode the five bytes in front of a message of `size` bytes."""
     return _HEAD_FIELDS.pack(_PLAIN, size)
 
 
-def trailers_frame(fields: list[tuple[bytes, bytes]]) -> bytes:
-    """The frame that gRPC-Web has in place of HTTP's trailers."""
+def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
+    """Encode the frame that gRPC-Web has instead of HTTP's trailers."""
     text = b"".join(b"%b:%b\r\n" % field for field in fields)
     return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text
 
 
 class FrameReader:
-    """Takes the messages out of a request's body as it arrives. It is fed as a `Body` is."""
+    """Reads the messages from a request's body as it arrives. It is fed like a `Body`."""
 
     whole: Final = -1
 
@@ -125,12 +125,12 @@ class FrameReader:
         return decoded
 
     def take(self) -> list[Buffer]:
-        """The messages that are there and have not been taken."""
+        """Return the complete messages, each once."""
         messages, self.messages = self.messages, []
         return messages
 
     def finish(self, *, cut_off: bool = False) -> list[Buffer]:
-        """The messages that have not been taken."""
+        """Check that the body has ended after a message, and return the messages that are left."""
         if cut_off or self._left or self._head or self._rest or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
         return self.messages

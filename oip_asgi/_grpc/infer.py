@@ -1,4 +1,4 @@
-"""The gRPC form of an inference request: its message is parsed and decoded, and the response encoded. Knows no gRPC library.
+"""The gRPC wire format: parses and decodes the message of an inference request, and encodes its response. Knows no gRPC library.
 
 Specification: gRPC, ModelInfer.
 """
@@ -15,12 +15,12 @@ from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .messages import Method, decode_request, encode_response
-from .wire import bytes_head, check_parsed, find_texts, split
+from .wire import check_fields, encode_bytes_head, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
 
-class GRPCForm:
+class GRPCFormat:
     """One `ModelInfer` call."""
 
     __slots__ = ("_in_parts", "_message", "_method", "_parsed", "_raw", "model_name", "model_version", "size", "timeout", "transport")
@@ -56,7 +56,7 @@ class GRPCForm:
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
         message = self._message
         if message is None:
-            check_parsed(body)
+            check_fields(body)
             message = self._message = self._method.parse(body)
             if (message.model_name, message.model_version) != (self.model_name, self.model_version):
                 raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
@@ -68,8 +68,8 @@ class GRPCForm:
             [output.name for output in request.outputs if output.parameters and REGION in output.parameters] if request.outputs else ()
         )
         contents = encode_response(response, message, elsewhere)
-        # the library would copy them twice
+        # protobuf would copy them twice
         parts: list[Buffer] = [message.SerializeToString()]
         for content in contents:
-            parts += bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(content)), content
         return parts if self._in_parts else [b"".join(parts)]

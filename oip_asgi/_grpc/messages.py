@@ -1,8 +1,8 @@
 """Methods, replies, and messages <-> InferenceRequest, InferenceResponse and documents. Knows messages by their fields alone: no protobuf,
 no gRPC library, no models.
 
-Repeated fields that are known to be short enough are gone through as `[:]`, which is a list: a loop over protobuf's own ends with an
-exception and its text.
+Loops over short repeated fields copy them to a list with `[:]`: protobuf's own iterator is slower, as it ends with an exception and its
+text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
@@ -56,11 +56,11 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
 
 _TOGETHER: Final = 2**16
-"""Elements of typed contents that are read before another thread may run."""
+"""Elements of typed contents that are read before other threads may run."""
 
 
 _MAX_DETAILS: Final = 2000
-"""Bytes of an error's text. It travels among headers, threefold where it must be percent-encoded, and 8 KiB is what peers take there."""
+"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
 
 
 class Method(msgspec.Struct, frozen=True, eq=False):
@@ -87,20 +87,20 @@ class Reply(msgspec.Struct, frozen=True):
     details: str = ""
 
 
-def refusal(error: InferenceError) -> Reply:
-    """The reply that an error is."""
-    text = as_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
+def refuse(error: InferenceError) -> Reply:
+    """Make the reply for an error."""
+    text = encode_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
     return Reply(b"", error.grpc_code, text)
 
 
-def as_text(error: InferenceError) -> str:
-    """An error's text as a message takes it."""
+def encode_text(error: InferenceError) -> str:
+    """Make an error's text valid UTF-8."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
     return error_text(error).encode(errors="replace").decode()
 
 
-def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
-    """The raw contents of each input, where there are any: those in shared memory have none."""
+def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
+    """Find the raw contents of each input, if the request has any. An input in shared memory has none."""
     if not raw:
         return raw
     for item in inputs:
@@ -118,20 +118,20 @@ def _raw_of_inputs(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str
 
 
 def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend = lend_nothing) -> InferenceRequest:
-    """A `ModelInferRequest` as tensors. Each input becomes an array once: a view of its bytes where it is raw."""
+    """Decode a `ModelInferRequest`. Raw contents become views, not copies."""
     inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
     check_numbers(len(inputs), len(outputs))
     inputs = inputs[:]
-    raw_of = _raw_of_inputs(inputs, raw, message.model_name)
+    raw_of = _match_raw(inputs, raw, message.model_name)
     tensors: list[Tensor] = []
     for item in inputs:
         place = len(tensors)
         tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, lend))
-    asked = _asked(outputs[:]) if outputs else []
+    asked = _decode_outputs(outputs[:]) if outputs else []
     return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
 
-def _asked(outputs: Sequence[Any]) -> list[RequestOutput]:
+def _decode_outputs(outputs: Sequence[Any]) -> list[RequestOutput]:
     return [
         RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
     ]
@@ -153,7 +153,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
                 if REGION in parameters:
                     return make_tensor(item.name, from_bytes(lend(parameters), dtype, shape), drop_shared_memory(parameters))
                 check_supported(given, "it")
-            array = _from_contents(item.contents, item.datatype, dtype, shape)
+            array = _decode_contents(item.contents, item.datatype, dtype, shape)
         else:
             array = from_bytes(raw, dtype, shape)
     except InvalidRequest as error:
@@ -161,7 +161,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
     return make_tensor(item.name, array, parameters)
 
 
-def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
+def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
     field = TYPED.get(datatype)
     if field is None:
         raise InvalidRequest(f"datatype {datatype} has no field in contents: send it as raw_input_contents")
@@ -180,10 +180,10 @@ def _from_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int,
 
 
 def _decode_parameters(parameters: Any, place: str) -> Parameters:
-    return {name: _value(parameter, f"{place}[{show(name)}]") for name, parameter in parameters.items()}
+    return {name: _decode_value(parameter, f"{place}[{show(name)}]") for name, parameter in parameters.items()}
 
 
-def _value(parameter: Any, place: str) -> Any:
+def _decode_value(parameter: Any, place: str) -> Any:
     choice = parameter.WhichOneof("parameter_choice")
     if choice is None:
         raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")

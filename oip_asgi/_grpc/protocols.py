@@ -1,4 +1,4 @@
-"""gRPC and gRPC-Web: in what they differ, and what both say in headers. Knows no methods, no models and no server.
+"""gRPC and gRPC-Web: how they differ, and the headers that both have. Knows no methods, no models and no server.
 
 Specification: gRPC over HTTP2; gRPC-Web.
 """
@@ -44,7 +44,7 @@ PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
     b"application/grpc-web-text": _WEB_TEXT,
     b"application/grpc-web-text+proto": _WEB_TEXT,
 }
-"""By content type, which a response has from its request."""
+"""By content type. A response has the content type of its request."""
 
 _CODES: Final = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
@@ -54,7 +54,7 @@ _CODES: Final = (
 _NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-"""What a text among headers may hold as it is."""
+"""The characters that need no percent-encoding in a header."""
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final[Mapping[bytes, float]] = MappingProxyType({b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9})
@@ -63,30 +63,30 @@ _CODINGS: Final[Mapping[bytes, Coding | None]] = MappingProxyType({b"": None, b"
 ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
 
 _OWN: Final = (b"content-type", b"te")
-"""Headers that belong to the protocol and are nobody's metadata, beside all whose names begin with "grpc-"."""
+"""Headers of the protocol, which are not metadata. Names that begin with "grpc-" are not either."""
 
 
 class UnknownCoding(InferenceError):
-    """Messages are compressed in a way that is not decoded."""
+    """Messages are compressed with a coding that this server does not support."""
 
     status = 501
 
 
-def protocol_of(content_type: bytes) -> Protocol | None:
-    """The protocol that a request's `Content-Type` names, None for any other type."""
+def find_protocol(content_type: bytes) -> Protocol | None:
+    """Find the protocol for a request's `Content-Type`. None for any other type."""
     return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
-def status_fields(code: str, details: str) -> Fields:
-    """The fields that end every response."""
+def encode_status(code: str, details: str) -> Fields:
+    """Encode the fields that end every response."""
     fields = [(b"grpc-status", _NUMBERS[code])]
     if details:
         fields.append((b"grpc-message", quote(details, safe=_SAFE).encode()))
     return fields
 
 
-def timeout_of(value: bytes) -> float:
-    """The seconds of a `grpc-timeout`, infinity where there is none."""
+def read_timeout(value: bytes) -> float:
+    """Read the seconds of a `grpc-timeout`; infinity if there is none."""
     if not value:
         return math.inf
     found = _TIMEOUT.fullmatch(value)
@@ -96,8 +96,8 @@ def timeout_of(value: bytes) -> float:
     return seconds if seconds < NO_TIMEOUT else math.inf
 
 
-def message_coding(value: bytes) -> Coding | None:
-    """The coding that `grpc-encoding` names, None where there is none."""
+def find_coding(value: bytes) -> Coding | None:
+    """Find the coding that `grpc-encoding` names; None if there is none."""
     try:
         return _CODINGS[value]
     except KeyError:
@@ -105,8 +105,8 @@ def message_coding(value: bytes) -> Coding | None:
         raise UnknownCoding(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {known}") from None
 
 
-def metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
-    """The metadata among a request's headers. Values of names that end in "-bin" are base64 with padding, which clients may leave out."""
+def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
+    """Read the metadata from a request's headers. Values of names that end in "-bin" get the base64 padding that clients may leave out."""
     for name, value in headers:
         if name not in _OWN and not name.startswith(b"grpc-"):
             text = value.decode("latin-1")

@@ -1,7 +1,7 @@
 """`ModelStreamInfer`: many requests and many more answers over one call. Knows no gRPC library, and neither sync nor async.
 
-A reader takes one request after the other, and each is answered beside the others. They send one message at a time: a model is asked for
-its next response when the last one was written.
+A reader takes one request after the other, and a task of its own answers each. They send one message at a time: a model makes its next
+response after the last one was written.
 
 Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
 """
@@ -20,18 +20,18 @@ from .._protocol.effects import Abandoned, Await, DeadlinePassed, Signal, Spawn,
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.record import record_unknown
-from .._serving.stream import Stream, handed_to
-from .infer import GRPCForm
-from .messages import Method, Reply, as_text, refusal
-from .wire import bytes_head
+from .._serving.stream import Stream, redirect_pieces
+from .infer import GRPCFormat
+from .messages import Method, Reply, encode_text, refuse
+from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
-"""Gives the next message of a call; None where the client sends no more."""
+"""Returns the next message of a call; None if the client sends no more."""
 
 Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
-"""Sends a message. It ends when the next one may be sent."""
+"""Sends a message, and returns when the next one may be sent."""
 
 STREAM: Final = "ModelStreamInfer"
 """The name of the method."""
@@ -48,19 +48,19 @@ _INFER_RESPONSE: Final = 2
 
 
 def stream_exchange(engine: Engine, method: Method, transport: Any, receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer one call: sends each message of the answer, and returns how it ended."""
+    """Answer one call: send each message of the answer, and return how the call ended."""
     return _Stream(engine, method, transport, receive, write).run()
 
 
-_AT_ONCE: Final = Signal()
-_AT_ONCE.set()
+_NOW: Final = Signal()
+_NOW.set()
 
 _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 """Errors of requests that did not run."""
 
 
 @final
-class _StreamForm(GRPCForm):
+class _StreamFormat(GRPCFormat):
     """One request of a stream, each of whose responses is a message of the stream."""
 
     __slots__ = ("model",)
@@ -74,14 +74,14 @@ class _StreamForm(GRPCForm):
 
     @property
     def wants_final(self) -> bool:
-        """Whether the end of its answers is to be told by one more message."""
+        """True if the client wants one more message after the last answer."""
         message = self.message
         return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         response.parameters = {**response.parameters, _FINAL: not self.model.streams}
         [content] = super().encode(request, response)
-        return [bytes_head(_INFER_RESPONSE, len(content)) + content]
+        return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 
 
 @final
@@ -104,14 +104,14 @@ class _Stream:
         self._news = Signal()
         self._room = Signal()
         self._unanswered = 0
-        self._turn = _AT_ONCE
+        self._turn = _NOW
         self._end: Reply | None = None
         self._is_cancelled = False
 
     def run(self) -> Steps[Reply]:
-        """Have requests read and answered, until all is said."""
+        """Read and answer requests, until all are answered."""
         try:
-            yield self._part(self._read())
+            yield self._start_part(self._read())
             while self._parts and self._end is None and self._broken is None:
                 self._news = Signal()
                 yield Wait(self._news)
@@ -127,13 +127,13 @@ class _Stream:
                 del broken  # it knows this frame: together they would live until the next garbage collection
         return Reply() if self._end is None else self._end
 
-    def _part(self, steps: Steps[None]) -> Spawn:
+    def _start_part(self, steps: Steps[None]) -> Spawn:
         part = Spawn(steps)
         self._parts[part] = None
-        part.ended.then(partial(self._ended, part))
+        part.ended.then(partial(self._remove_part, part))
         return part
 
-    def _ended(self, part: Spawn) -> None:
+    def _remove_part(self, part: Spawn) -> None:
         del self._parts[part]
         self._news.set()
 
@@ -159,45 +159,45 @@ class _Stream:
                 return
             self._unanswered += 1
             before, self._turn = self._turn, Signal()
-            yield self._part(self._answer(message, before, self._turn))
+            yield self._start_part(self._answer(message, before, self._turn))
 
     def _answer(self, message: bytes, before: Signal, done: Signal) -> Steps[None]:
         """Answer one request."""
-        form: _StreamForm | None = None
+        wire: _StreamFormat | None = None
         turn = before
         try:
             try:
                 try:
-                    form = _StreamForm(self._method, message, self._transport, math.inf)
-                    form.model = self._engine.models.find(form.model_name, form.model_version or None)
+                    wire = _StreamFormat(self._method, message, self._transport, math.inf)
+                    wire.model = self._engine.models.find(wire.model_name, wire.model_version or None)
                 except InferenceError as error:
                     record_unknown(self._engine.unknown, error)
                     raise
-                if form.model.streams:  # what follows need not wait for it, nor it for others
+                if wire.model.streams:  # later requests need not wait for it, and it need not wait for earlier ones
                     before.then(done.set)
-                    turn = _AT_ONCE
-                stream = Stream(self._engine, form.model, form)
-                yield from handed_to(lambda send: self._say(turn, send.piece[0], send.deadline), stream.run())
+                    turn = _NOW
+                stream = Stream(self._engine, wire.model, wire)
+                yield from redirect_pieces(lambda send: self._send(turn, send.piece[0], send.deadline), stream.run())
             except InferenceError as error:
-                yield from self._fail(error, form, turn)
+                yield from self._fail(error, wire, turn)
             except Exception as error:
-                yield from self._fail(own_fault(error), form, turn)
-            except BaseException as error:  # also what an inline model raises that is for the host
-                if not self._is_cancelled:  # nothing can be said from here any more
+                yield from self._fail(log_own_fault(error), wire, turn)
+            except BaseException as error:  # an inline model may raise one that is meant for the host
+                if not self._is_cancelled:  # nothing can be sent from here any more
                     did = "cancelled the task that runs it" if isinstance(error, Abandoned) else f"raised {type(error).__name__}"
-                    model = getattr(form, "model", "a request")
-                    self._end = self._end or refusal(ModelFailed(f"{model} failed: it {did}"))
+                    model = getattr(wire, "model", "a request")
+                    self._end = self._end or refuse(ModelFailed(f"{model} failed: it {did}"))
                     self._news.set()
                 raise
             else:
-                if form.model.streams:
-                    yield from self._say_final(form, turn)
+                if wire.model.streams:
+                    yield from self._send_final(wire, turn)
         finally:
             before.then(done.set)
             self._unanswered -= 1
             self._room.set()
 
-    def _say(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
+    def _send(self, before: Signal, message: bytes, deadline: float = math.inf) -> Steps[None]:
         """Send a message, and wait until the next one may be sent."""
         if not before.is_set():
             yield Wait(before, deadline)
@@ -209,15 +209,15 @@ class _Stream:
         except DeadlinePassed:  # the client does not read: nothing can be sent after this message
             self._is_stuck = True
             raise
-        except Exception as error:  # nobody takes messages any more
+        except Exception as error:  # the call takes no messages any more
             self._broken = error
             self._news.set()
-            yield Wait(Signal())  # until this part is cancelled, as all are
-        self._pass_on()
+            yield Wait(Signal())  # until this part is cancelled, like all others
+        self._wake_writer()
 
-    def _pass_on(self) -> None:
+    def _wake_writer(self) -> None:
         if self._writers:
-            self._writers.popleft().set()  # who writes on, so that nobody else does
+            self._writers.popleft().set()  # which keeps `_is_writing`, so that nobody else writes
         else:
             self._is_writing = False
 
@@ -230,34 +230,34 @@ class _Stream:
             if turn in self._writers:
                 self._writers.remove(turn)
             else:
-                self._pass_on()
+                self._wake_writer()
             raise
 
-    def _fail(self, error: InferenceError, form: _StreamForm | None, before: Signal) -> Steps[None]:
+    def _fail(self, error: InferenceError, wire: _StreamFormat | None, before: Signal) -> Steps[None]:
         if self._ends_at_error or self._is_stuck:
             if self._is_writing and not self._is_stuck:
                 yield from self._wait_to_write()
-            self._is_writing = True  # for good: nothing is sent after it, nor cut off
-            self._end = refusal(error)
+            self._is_writing = True  # for ever: no message is sent after the error, or cut off
+            self._end = refuse(error)
             self._news.set()
             return
         message = self._message()
-        # clients of Triton show its text alone, so that says whose it is
-        message.error_message = as_text(error)
-        if form is not None:
-            message.infer_response.id = form.id
-            message.error_message = f"model {show(form.model_name)}, request id {show(form.id)}: {as_text(error)}"
+        # Triton's clients show only the text, so it names the model and the request
+        message.error_message = encode_text(error)
+        if wire is not None:
+            message.infer_response.id = wire.id
+            message.error_message = f"model {show(wire.model_name)}, request id {show(wire.id)}: {encode_text(error)}"
             if not isinstance(error, _REFUSALS):
-                message.infer_response.model_name, message.infer_response.model_version = form.model.name, form.model.version or ""
-        yield from self._say(before, message.SerializeToString())
-        if form is not None:
-            yield from self._say_final(form, before)
+                message.infer_response.model_name, message.infer_response.model_version = wire.model.name, wire.model.version or ""
+        yield from self._send(before, message.SerializeToString())
+        if wire is not None:
+            yield from self._send_final(wire, before)
 
-    def _say_final(self, form: _StreamForm, before: Signal) -> Steps[None]:
-        """Tell that this is the end of a request's answers, if it asks for that."""
-        if form.wants_final:
+    def _send_final(self, wire: _StreamFormat, before: Signal) -> Steps[None]:
+        """Send the message that ends a request's answers, if the client wants it."""
+        if wire.wants_final:
             message = self._message()
             response = message.infer_response
-            response.id, response.model_name, response.model_version = form.id, form.model_name, form.model_version
+            response.id, response.model_name, response.model_version = wire.id, wire.model_name, wire.model_version
             response.parameters[_FINAL].bool_param = True
-            yield from self._say(before, message.SerializeToString())
+            yield from self._send(before, message.SerializeToString())

@@ -1,10 +1,10 @@
 """The bytes of protobuf's messages, before a library parses them and after it has serialized them. Knows no library.
 
-A library copies the bytes fields of a message twice each way, which for tensors is most of the work: here they are taken off as views, and
-put after the rest. And it parses a message in one call, which holds the interpreter, and makes an object of each tensor and parameter: so
-what it is given is limited.
+protobuf copies each bytes field of a message twice in each direction, which for tensors is most of the work: so this module cuts them out
+of a request as views, and appends them to a response. protobuf also parses a message in one call, which blocks all other threads, and makes
+an object for each tensor and parameter: so this module limits what it parses.
 
-Format: Protocol Buffers, Encoding. A message is its fields one after the other, whichever their order.
+Format: Protocol Buffers, Encoding. A message is its fields one after the other, in any order.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 _SIZES: Final = {FIXED64: 8, FIXED32: 4, GROUP: 0, GROUP_END: 0}
 
 _MAX_FIELDS: Final = 10_000
-"""A message of more fields than this is left whole. To look at so many takes 10 milliseconds."""
+"""A message of more fields is not split. Looking at so many takes 10 milliseconds."""
 
 _MAX_SHIFT: Final = 63
-"""Where the last of a number's ten bytes begins, in bits."""
+"""The place of the last of a number's ten bytes, in bits."""
 
 _MAX_SHORT_SHIFT: Final = 28
 """The same for tags and lengths, which have 32 bits."""
 
 
 MAX_PARSED: Final = 2**23
-"""The most bytes of a request that a library parses: all but its raw contents."""
+"""The most bytes of a request that protobuf parses: all but its raw contents."""
 
 _OTHERS: Final = "fields of other kinds"
 _KINDS: Final = {4 << 3 | BYTES: "parameters", 5 << 3 | BYTES: "inputs", 6 << 3 | BYTES: "outputs", 7 << 3 | BYTES: "raw contents"}
@@ -48,20 +48,20 @@ _KINDS_IN: Final[Mapping[int, Mapping[int, str]]] = {
     },
     6 << 3 | BYTES: {1 << 3 | BYTES: "names of outputs", 2 << 3 | BYTES: "parameters"},
 }
-"""What the fields of a request are by their tags, and those of its inputs and requested outputs. It may have `MAX_TENSORS` of each."""
+"""The fields of a request, of its inputs and of its requested outputs, by their tags. It may have `MAX_TENSORS` of each."""
 
 _MAX_SHAPE: Final = 10 * MAX_RANK
-"""The most bytes of dimensions, which have ten each at most."""
+"""The most bytes of dimensions: each has ten at most."""
 
 
 def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
-    """Take a bytes field off a serialized message."""
+    """Cut a bytes field out of a serialized message."""
     view = memoryview(message)
     kept: list[memoryview] = []
     taken: list[memoryview] = []
     start = 0
     try:
-        for tag, value, end in fields_of(view):
+        for tag, value, end in iterate_fields(view):
             if len(kept) + len(taken) == _MAX_FIELDS or tag & 7 == GROUP:
                 return message, []
             if tag == field << 3 | BYTES:
@@ -75,25 +75,25 @@ def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
 
 
 def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
-    """The values of text fields of a long message, before it is parsed."""
+    """Find the values of text fields of a long message, before it is parsed."""
     found = dict.fromkeys(fields, b"")
     view = memoryview(message)
     with suppress(IndexError, KeyError):
-        for tag, value, end in islice(fields_of(view), _MAX_FIELDS):
+        for tag, value, end in islice(iterate_fields(view), _MAX_FIELDS):
             if tag & 7 == BYTES and tag >> 3 in found:
                 found[tag >> 3] = bytes(view[value:end])
     return tuple(value.decode(errors="replace") for value in found.values())
 
 
 def has_more_fields(message: Buffer, most: int) -> bool:
-    """Whether a message has more fields than that, as far as it is not malformed."""
+    """True if a message has more fields, up to the first malformed one."""
     with suppress(IndexError, KeyError):
-        return sum(1 for _ in islice(fields_of(memoryview(message)), most + 1)) > most
+        return sum(1 for _ in islice(iterate_fields(memoryview(message)), most + 1)) > most
     return False
 
 
-def check_parsed(message: Buffer) -> None:
-    """Look at the size of a long request, without its raw contents, and at how much a library would make of it."""
+def check_fields(message: Buffer) -> None:
+    """Check the size of a long request without its raw contents, and how many objects protobuf would make from it."""
     if len(message) > MAX_PARSED:
         raise TooLarge(
             f"the request has {len(message)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
@@ -112,25 +112,25 @@ def check_parsed(message: Buffer) -> None:
 
 
 def _name_fields(message: memoryview) -> Iterator[tuple[str, int]]:
-    """What each field is in a request and in its tensors, and how many bytes it has."""
-    for tag, value, end in fields_of(message):
+    """Name each field of a request and of its tensors, with its size in bytes."""
+    for tag, value, end in iterate_fields(message):
         yield _KINDS.get(tag, _OTHERS), end - value
         if tag in _KINDS_IN:
             kinds = _KINDS_IN[tag]
-            for inner, start, stop in fields_of(message[value:end]):
+            for inner, start, stop in iterate_fields(message[value:end]):
                 yield kinds.get(inner, _OTHERS), stop - start
 
 
-def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
-    """The tag of each field, and where its value begins and ends. Fields in a group come like others, between its two ends."""
+def iterate_fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Find each field's tag, and the start and end of its value. Fields in a group come like others, between the group's two tags."""
     position, end = 0, len(view)
     while position < end:
-        tag, value = _varint(view, position, _MAX_SHORT_SHIFT)
+        tag, value = _read_varint(view, position, _MAX_SHORT_SHIFT)
         if tag & 7 == BYTES:
-            length, value = _varint(view, value, _MAX_SHORT_SHIFT)
+            length, value = _read_varint(view, value, _MAX_SHORT_SHIFT)
             position = value + length
         elif tag & 7 == VARINT:
-            _, position = _varint(view, value, _MAX_SHIFT)
+            _, position = _read_varint(view, value, _MAX_SHIFT)
         else:
             position = value + _SIZES[tag & 7]
         if position > end:
@@ -138,8 +138,8 @@ def fields_of(view: memoryview) -> Iterator[tuple[int, int, int]]:
         yield tag, value, position
 
 
-def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
-    """The number at `position`, whose last byte may begin so many bits after its start, and where it ends."""
+def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
+    """Read the number at `position`, and return it and its end. Its last byte may begin so many bits after its first."""
     number = shift = 0
     while view[position] & 0x80:
         if shift == max_shift:
@@ -149,14 +149,14 @@ def _varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
     return number | view[position] << shift, position + 1
 
 
-def bytes_head(field: int, size: int) -> bytes:
-    """What to put after a serialized message, and `size` bytes after that, so that a bytes field has them as one more value."""
+def encode_bytes_head(field: int, size: int) -> bytes:
+    """Encode the head of a bytes field: append it to a serialized message, then `size` bytes, and the field has one more value."""
     tag = field << 3 | BYTES
-    return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _number(tag) + _number(size)
+    return bytes((tag, size)) if tag < 0x80 and size < 0x80 else _encode_varint(tag) + _encode_varint(size)
 
 
-def _number(number: int) -> bytes:
-    """The inverse of `_varint`."""
+def _encode_varint(number: int) -> bytes:
+    """The inverse of `_read_varint`."""
     if number < 0x80:
         return bytes((number,))
-    return bytes((number & 0x7F | 0x80,)) + _number(number >> 7)
+    return bytes((number & 0x7F | 0x80,)) + _encode_varint(number >> 7)

@@ -1,7 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
 
-The table of routes is in this file, and says which handler answers which path; extensions bring their own rows. Each class of error in
-`errors` has its status.
+This file has the table of routes, which names the handler of each path. Extensions add their own rows. Each class of error in `errors` has
+its status.
 
 Specification: HTTP/REST API.
 """
@@ -25,14 +25,14 @@ from .._protocol.errors import InferenceError
 from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
+from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from . import pages
 from .generate import answer_with_document, answer_with_events
-from .infer import RestForm
+from .infer import RestFormat
 from .request import Head
-from .response import JSON, Response, encoded_json, json_response, refusal, respond
+from .response import JSON, Response, encode_json, refuse, respond, respond_json
 from .routes import Match, Route, Routes, not_allowed, unknown_path
 
 T = TypeVar("T")
@@ -43,20 +43,20 @@ class Exchange(msgspec.Struct, eq=False):
 
     Args:
         engine: The server.
-        form: The request's head and body.
-        version: The version of a model that its path names; None where it names none.
-        region: The region of shared memory that its path names; None where it names none.
+        wire: The request's head and body.
+        version: The model's version in its path; None if the path has none.
+        region: The region of shared memory in its path; None if the path has none.
     """
 
     engine: Engine
-    form: RestForm
+    wire: RestFormat
     version: str | None = None
     region: str | None = None
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
-        """What `decode` makes of the body, in a worker thread if that is long."""
-        self.form.json_limit = None  # the files of a load are base64 in its JSON
-        body: Buffer = yield self.form.read()
+        """Read the body and `decode` it, in a worker thread if it is long."""
+        self.wire.json_limit = None  # the files of a load are base64 in its JSON
+        body: Buffer = yield self.wire.read()
         if len(body) <= LOOP_BYTES:
             return decode(body)
         decoded: T = yield Run(partial(decode, body), "conversion", for_client=True)
@@ -64,11 +64,11 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request; a stream is handed on in pieces. Never raises an `Exception`."""
+    """Answer one request; a stream is sent in pieces. Never raises `Exception`; cancellation passes through."""
     headers = dict(head.headers)
     if len(headers) != len(head.headers):
         headers = join_repeated(head.headers, b",")
-    form = RestForm(head, headers, engine.max_body_bytes, engine.max_json_bytes)
+    wire = RestFormat(head, headers, engine.max_body_bytes, engine.max_json_bytes)
     handler = model = None
     try:
         try:
@@ -77,99 +77,99 @@ def exchange(engine: Engine, head: Head) -> Steps[Response]:
                 raise unknown_path(head.path, head.mount(head))
             handler = match.handlers.get(head.method)
             if match.name is None or match.is_region:
-                request = Exchange(engine, form, region=match.name)
+                request = Exchange(engine, wire, region=match.name)
             else:
-                request = Exchange(engine, form, match.version)
+                request = Exchange(engine, wire, match.version)
                 model = engine.models.find(match.name, match.version)
             if handler is None:
-                raise not_allowed(head.method, match.handlers, _infer_path(head, match))
+                raise not_allowed(head.method, match.handlers, _find_infer_path(head, match))
             answer = handler(request) if model is None else handler(request, model)
             response = answer if type(answer) is Response else (yield from answer)
         except InferenceError as error:
             if model is None and handler in _INFERENCES:
                 record_unknown(engine.unknown, error)
-            response = refusal(error)
+            response = refuse(error)
     except Exception as error:
-        response = refusal(own_fault(error))
-    if form.is_left:
-        yield from form.drop()
+        response = refuse(log_own_fault(error))
+    if wire.is_left:
+        yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
 
 
-def _infer_path(head: Head, match: Match) -> str:
-    """Where a POST to a model's own path was meant to go; empty for other requests."""
-    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _model_metadata:
+def _find_infer_path(head: Head, match: Match) -> str:
+    """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
+    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _describe_model:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
     return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
-def _server_metadata(request: Exchange) -> Response:
-    return json_response(200, request.engine.metadata())
+def _describe_server(request: Exchange) -> Response:
+    return respond_json(200, request.engine.describe())
 
 
-def _server_live(_: Exchange) -> Response:
-    return json_response(200, schemas.ServerLive(True))
+def _answer_live(_: Exchange) -> Response:
+    return respond_json(200, schemas.ServerLive(True))
 
 
-def _server_ready(request: Exchange) -> Steps[Response]:
+def _answer_ready(request: Exchange) -> Steps[Response]:
     ready = yield from request.engine.is_ready()
-    return json_response(200 if ready else 503, schemas.ServerReady(ready, True))
+    return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
-def _models(request: Exchange) -> Response:
-    return json_response(200, schemas.ModelList(request.engine.models.names()))
+def _list_models(request: Exchange) -> Response:
+    return respond_json(200, schemas.ModelList(request.engine.models.names()))
 
 
-def _model_metadata(request: Exchange, model: Model) -> Response:
-    return json_response(200, request.engine.model_metadata(model))
+def _describe_model(request: Exchange, model: Model) -> Response:
+    return respond_json(200, request.engine.describe_model(model))
 
 
-def _model_ready(request: Exchange, model: Model) -> Steps[Response]:
+def _answer_model_ready(request: Exchange, model: Model) -> Steps[Response]:
     ready = yield from request.engine.is_model_ready(model)
-    return json_response(200 if ready else 503, schemas.ModelReady(model.name, ready))
+    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
 def _infer(request: Exchange, model: Model) -> Steps[Response]:
-    return infer(request.engine, model, request.form, answer_once)
+    return infer(request.engine, model, request.wire, answer_once)
 
 
 def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.form, may_be_flat=False)
+    return answer_with_events(request.engine, model, request.wire, may_be_flat=False)
 
 
 def _generate(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_document(request.engine, model, request.form)
+    return answer_with_document(request.engine, model, request.wire)
 
 
 def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.form, may_be_flat=True)
+    return answer_with_events(request.engine, model, request.wire, may_be_flat=True)
 
 
 def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:
     document = yield from finish(answer(request.engine, request, *model))
-    return respond(200, [], []) if document is None else respond(200, [JSON], [encoded_json(document)])
+    return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
 
-def _routes_of(rows: Iterable[RestRow]) -> list[Route]:
+def _make_routes(rows: Iterable[RestRow]) -> list[Route]:
     return [Route(row.method, row.pattern, partial(_answer_row, row.answer)) for row in rows]
 
 
 _INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
-"""The handlers whose requests are counted, also where their model is not known."""
+"""The handlers whose requests are counted, even if the model is unknown."""
 
 ROUTES: Final = [
-    Route("GET", "", _server_metadata),
-    Route("GET", "/health/live", _server_live),
-    Route("GET", "/health/ready", _server_ready),
-    Route("GET", "/models", _models),
-    Route("GET", "/models/{model}[/versions/{version}]", _model_metadata),
-    Route("GET", "/models/{model}[/versions/{version}]/ready", _model_ready),
+    Route("GET", "", _describe_server),
+    Route("GET", "/health/live", _answer_live),
+    Route("GET", "/health/ready", _answer_ready),
+    Route("GET", "/models", _list_models),
+    Route("GET", "/models/{model}[/versions/{version}]", _describe_model),
+    Route("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready),
     Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
     Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
     Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
     Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
-    *_routes_of((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
+    *_make_routes((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
 ]
 """The routes of each server."""
 
@@ -177,4 +177,4 @@ _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
-"""What every path of the protocol but the bare mount begins with."""
+"""The first segments of all paths of the protocol, except the bare mount."""

@@ -1,7 +1,6 @@
 """Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
 
-The head of a stream is sent when the first response is there, so what fails before that is an ordinary error. What fails later is
-one more event.
+The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later failure is one more event.
 
 Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
 """
@@ -23,10 +22,10 @@ from .._rest import body as rest
 from .._rest import generate
 from .._rest.generate import Declared
 from .._serving.engine import Engine
-from .._serving.faults import own_fault
-from .._serving.stream import Stream, only
-from .infer import RestForm
-from .response import JSON, Response, respond, text_of
+from .._serving.faults import log_own_fault
+from .._serving.stream import Stream, take_only_answer
+from .infer import RestFormat
+from .response import JSON, Response, describe_error, respond
 
 _EVENTS: Final = Start(
     200,
@@ -41,7 +40,7 @@ _EVENTS: Final = Start(
 )
 
 STREAMED: Final = Response(200, [], [], 0)
-"""The response that was sent in pieces."""
+"""Returned after a response was sent in pieces."""
 
 _AS_JSON: Final = InferenceRequest([])
 
@@ -49,12 +48,12 @@ _AS_JSON: Final = InferenceRequest([])
 _EVENT: Final = b"data: %b\n\n"
 
 
-class DocumentForm:
+class DocumentFormat:
     """One request over HTTP, each of whose responses is a JSON document."""
 
     __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
 
-    def __init__(self, rest: RestForm, frame: bytes, *, may_be_flat: bool) -> None:
+    def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
         self._rest = rest
         self._frame = frame
         self._may_be_flat = may_be_flat
@@ -95,7 +94,7 @@ class DocumentForm:
         return request
 
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
-        """The request that a flat object is; None where the body is a whole inference request."""
+        """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
         flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
@@ -103,7 +102,7 @@ class DocumentForm:
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        # what a frame takes are its columns, whatever their names
+        # a model that takes a data frame accepts columns of any name
         columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.takes_columns else set()
         return generate.decode_request(flat, declared, model.named | columns)
 
@@ -114,23 +113,23 @@ class DocumentForm:
         return self._frame % generate.encode_response(response, self._head)
 
 
-def answer_with_document(engine: Engine, model: Model, request: RestForm) -> Steps[Response]:
-    """The answer of `generate`: one document, also of a model that streams."""
-    text = yield from only(model, Stream(engine, model, DocumentForm(request, b"%b", may_be_flat=True)))
+def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
+    """Answer `generate` with one document, even if the model streams."""
+    text = yield from take_only_answer(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
     return respond(200, [JSON], [text])
 
 
-def answer_with_events(engine: Engine, model: Model, request: RestForm, *, may_be_flat: bool) -> Steps[Response]:
-    """The answer of `generate_stream` and `infer_stream`: an event for each response."""
-    stream = Stream(engine, model, DocumentForm(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
+def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may_be_flat: bool) -> Steps[Response]:
+    """Answer `generate_stream` and `infer_stream` with an event for each response."""
+    stream = Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
     try:
         yield from stream.run()
     except Exception as error:
         if not stream.has_begun:
             raise
-        yield Send(_failure(error if isinstance(error, InferenceError) else own_fault(error)))
+        yield Send(_encode_error(error if isinstance(error, InferenceError) else log_own_fault(error)))
     return STREAMED
 
 
-def _failure(error: InferenceError) -> bytes:
-    return _EVENT % msgspec.json.encode(text_of(error))
+def _encode_error(error: InferenceError) -> bytes:
+    return _EVENT % msgspec.json.encode(describe_error(error))

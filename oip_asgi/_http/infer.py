@@ -1,4 +1,4 @@
-"""The REST form of an inference request: its body is read, decoded, and the response encoded. Knows no routes."""
+"""The REST wire format: decodes the body of an inference request, and encodes its response. Knows no routes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .request import HEADER_LENGTH, Incoming
 from .response import BINARY, JSON, Response, respond
 
 
-class RestForm(Incoming):
-    """One inference request over HTTP: how its body is decoded, and its response encoded."""
+class RestFormat(Incoming):
+    """The wire format of one inference request over HTTP."""
 
     timeout: float = math.inf
     size: int | None = None
@@ -31,7 +31,7 @@ class RestForm(Incoming):
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.header_length
-        return _raw_request(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
+        return _decode_raw(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)
@@ -40,7 +40,7 @@ class RestForm(Incoming):
         return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
 
 
-def _raw_request(body: Buffer, model: Model) -> InferenceRequest:
+def _decode_raw(body: Buffer, model: Model) -> InferenceRequest:
     specs = model.inputs
     if len(specs) != 1:
         raise InvalidRequest(

@@ -12,56 +12,56 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY, render
+from .._docs.page import FILES, PAGE, POLICY
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
-from .response import JSON, Response, encoded_json, respond
+from .response import JSON, Response, encode_json, respond
 from .routes import Route
 
 if TYPE_CHECKING:
     from .exchange import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
-_AS_IT_SAYS: Final = (b"x-content-type-options", b"nosniff")
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 
-def _openapi(request: Exchange) -> Steps[Response]:
+def _answer_openapi(request: Exchange) -> Steps[Response]:
     engine = request.engine
     made_of = basis(engine)
     known = engine.document
     if known is None or known[0] != made_of:
-        known = made_of, (yield from _encoded(partial(openapi, engine)))
+        known = made_of, (yield from _encode(partial(openapi, engine)))
         engine.document = known
-    return _document(request.form.head, known[1])
+    return _respond_document(request.wire.head, known[1])
 
 
-def _openapi_of(request: Exchange, model: Model) -> Steps[Response]:
-    return _document(request.form.head, (yield from _encoded(partial(openapi_of, request.engine, model, request.version))))
+def _answer_openapi_of_model(request: Exchange, model: Model) -> Steps[Response]:
+    return _respond_document(request.wire.head, (yield from _encode(partial(openapi_of, request.engine, model, request.version))))
 
 
-def _encoded(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
+def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
     # some hundred microseconds for each model
-    document: bytes = yield Run(lambda: encoded_json(make()), "conversion", for_client=True)
+    document: bytes = yield Run(lambda: encode_json(make()), "conversion", for_client=True)
     return document
 
 
-def _document(head: Head, document: bytes) -> Response:
-    """A document as a response, with the address at which this client reaches the server."""
+def _respond_document(head: Head, document: bytes) -> Response:
+    """Make the response with a document, and add the address at which this client reaches the server."""
     mount = quote(head.mount(head), safe="/:@!$&'()*+,;=~")
-    servers = b'{"servers":%b,' % encoded_json([{"url": mount or "/"}])
+    servers = b'{"servers":%b,' % encode_json([{"url": mount or "/"}])
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
 
 
-def _page(request: Exchange) -> Steps[Response]:
+def _answer_page(request: Exchange) -> Steps[Response]:
     template = yield from _read(request, PAGE)
-    body = render(template, "../" if request.form.head.path.endswith("/") else "")
+    body = render(template, "../" if request.wire.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
-    return _file(request.form.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+    return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
-def _page_file(name: str, request: Exchange) -> Steps[Response]:
-    return _file(request.form.head, FILES[name], (yield from _read(request, name)))
+def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
+    return _respond_file(request.wire.head, FILES[name], (yield from _read(request, name)))
 
 
 def _read(request: Exchange, name: str) -> Steps[bytes]:
@@ -71,28 +71,28 @@ def _read(request: Exchange, name: str) -> Steps[bytes]:
     return body
 
 
-def _file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
+def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
     # weak, because a compressed response has the same
     etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
-    described = [(b"etag", etag), _ALWAYS_ASK, _AS_IT_SAYS, *more]
-    if _has(head, etag):
+    described = [(b"etag", etag), _ALWAYS_ASK, _NO_SNIFFING, *more]
+    if _is_known(head, etag):
         return Response(304, described, [], 0)
     return respond(200, [(b"content-type", media_type.encode()), *described], [body])
 
 
-def _has(head: Head, etag: bytes) -> bool:
-    """Whether a client has what it asks for already."""
+def _is_known(head: Head, etag: bytes) -> bool:
+    """True if the client already has the current version."""
     known = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
     return b"*" in known or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in known}
 
 
 ROUTES: Final = [
-    Route("GET", "/docs", _page),
-    *[Route("GET", f"/docs/{name}", partial(_page_file, name)) for name in FILES],
-    Route("GET", "/openapi.json", _openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _openapi_of),
+    Route("GET", "/docs", _answer_page),
+    *[Route("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
+    Route("GET", "/openapi.json", _answer_openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model),
     # the addresses of MLServer
-    Route("GET", "/docs/dataplane.json", _openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _openapi_of),
+    Route("GET", "/docs/dataplane.json", _answer_openapi),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model),
 ]
 """They are in the table unless the server has `docs=False`."""

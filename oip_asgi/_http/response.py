@@ -15,14 +15,14 @@ JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")
 
 _WHOLE: Final = 2**20
-"""Bytes up to which a body is one message, which is there twice, or thrice where its client is slow: each message costs a server as much
-as a copy of 100 KB."""
+"""Bytes up to which a body is sent as one message. Such a body is in memory twice, or three times if its client is slow; but each message
+costs a server as much as a copy of 100 KB."""
 
 _MESSAGE: Final = 2**17
-"""The most bytes in each message of a longer body: malloc has blocks of that size at hand, so they cost no page faults."""
+"""The most bytes in each message of a longer body: malloc keeps blocks of this size, so they cost no page faults."""
 
-encoded_json: Final = msgspec.json.Encoder().encode
-"""A document as JSON."""
+encode_json: Final = msgspec.json.Encoder().encode
+"""Encode a document as JSON."""
 
 
 @final
@@ -35,10 +35,10 @@ class Response(msgspec.Struct, frozen=True):
     size: int
 
     def messages(self) -> Iterable[tuple[bytes, bool]]:
-        """The parts as `bytes`, which is what servers take, and whether more of them follow."""
-        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._pieces()
+        """Return the parts as `bytes`, which servers need, each with True if more of them follow."""
+        return [(b"".join(self.parts), False)] if self.size <= _WHOLE else self._cut()
 
-    def _pieces(self) -> Iterator[tuple[bytes, bool]]:
+    def _cut(self) -> Iterator[tuple[bytes, bool]]:
         gathered: list[memoryview] = []
         size, left = 0, self.size
         for part in self.parts:
@@ -54,33 +54,33 @@ class Response(msgspec.Struct, frozen=True):
 
 
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
-"""Sent where the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
 
 def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
-    """A response of these parts."""
+    """Make a response of these parts."""
     size = sum(map(len, parts))
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 
-def json_response(status: int, document: msgspec.Struct) -> Response:
-    """A response that is one JSON document."""
-    return respond(status, [JSON], [encoded_json(document)])
+def respond_json(status: int, document: msgspec.Struct) -> Response:
+    """Make a response of one JSON document."""
+    return respond(status, [JSON], [encode_json(document)])
 
 
-def text_of(error: InferenceError) -> schemas.Error:
-    """The document that an error is."""
+def describe_error(error: InferenceError) -> schemas.Error:
+    """Make the document of an error."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
     return schemas.Error(error_text(error).encode(errors="replace").decode())
 
 
-def refusal(error: InferenceError) -> Response:
-    """The response that an error is: its status, its headers, and its text as `{"error": text}`."""
-    response = json_response(error.status, text_of(error))
+def refuse(error: InferenceError) -> Response:
+    """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
+    response = respond_json(error.status, describe_error(error))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 
 
-def not_under(path: str, prefix: str) -> Response:
-    """The response to a path that an application of its own does not answer."""
-    return refusal(NotFound(f"unknown path {show(path)}: everything is under {prefix}"))
+def refuse_path(path: str, prefix: str) -> Response:
+    """Make the response for a path outside the prefix of an unmounted application."""
+    return refuse(NotFound(f"unknown path {show(path)}: everything is under {prefix}"))

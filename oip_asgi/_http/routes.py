@@ -74,7 +74,7 @@ class _Named(NamedTuple):
 
 
 class Routes:
-    """A table of routes, in the form in which paths are looked up."""
+    """A table of routes, sorted for looking paths up."""
 
     def __init__(self, table: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Handler]] = {}

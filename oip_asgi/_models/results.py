@@ -1,4 +1,4 @@
-"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire forms.
+"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
 A result that is wrong is the model's fault: it raises `ModelFault`, whose text is for the log.
 """

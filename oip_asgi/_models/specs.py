@@ -1,4 +1,4 @@
-"""Declared tensors. Knows no callables and no wire forms.
+"""Declared tensors. Knows no callables and no wire formats.
 
 Specification: Model Metadata, `$metadata_tensor`.
 """

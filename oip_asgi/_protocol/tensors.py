@@ -1,4 +1,4 @@
-"""The one representation of tensors, requests and responses. Knows no wire format: neither JSON nor raw bytes.
+"""The one representation of tensors, requests and responses. Knows no wire formats: neither JSON nor raw bytes.
 
 A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot disagree with it.
 """
@@ -236,7 +236,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
         Specification: Inference Request JSON Object, Binary Tensor Data Extension.
         """
-        from .._rest.body import to_http  # a convenience: this module knows no wire format
+        from .._rest.body import to_http  # a convenience: what is below knows no wire formats
 
         return to_http(self, binary=binary)
 

@@ -1,1 +1,1 @@
-"""REST bodies of requests and responses: JSON documents, and the bytes after them. Knows no URLs, statuses or models."""
+"""The REST wire format of requests and responses: their JSON documents, and the bytes behind them. Knows no URLs, statuses or models."""

@@ -1,8 +1,8 @@
-"""The executor of models with `max_batch_size=`: requests that wait, and could be one, are answered by one call.
+"""The executor of models with `max_batch_size=`: one call answers requests that wait and can be merged.
 
-Each request is driven by its own event loop or thread. The one that gets a slot collects others that wait, and makes the call; the others
-wait for their part. One that goes before it has collected gives its slot back, as it would for a call of its own. Each keeps the time for
-which it may be held back itself, by the deadline of its own wait, so there is no thread for that.
+Each request runs on its own event loop or thread. The request that gets a slot collects others that wait, and makes the call; the others
+wait for their part. If its client leaves before it has collected, it gives the slot back, as for a call of its own. Each request watches
+its own delay, by the deadline of its own wait, so no thread is needed for that.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .._models.options import Batching
 from .._protocol.effects import Await, DeadlinePassed, Run, Signal, Spawn, Steps, Stopped, Wait
 from .._protocol.errors import ModelFault
 from .._protocol.tensors import InferenceResponse
-from .batch_key import key_of
+from .batch_key import make_key
 from .batch_rows import check_rows
 from .call import Call, ModelRaised, is_short
+from .call_stack import CallStack, set_calls
 from .execution import Execution, Member
-from .nesting import Held, enter_within
 
 T = TypeVar("T")
 
 
 def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
-    """Answer a request that has a slot, or waits for one, together with others if that is possible."""
+    """Answer a request that has a slot or waits for one, together with others if possible."""
     member, kind = Member(call), call.handler.kind
     try:
         if not call.is_decoded and (call.slot.turn is not None or kind != "thread"):
             yield Run(partial(_decode, call), "conversion", deadline=call.deadline, for_client=True)
         if call.slot.turn is not None:
-            yield from _wait(member, call.slot.turn, batching)
+            yield from _wait_for_turn(member, call.slot.turn, batching)
         if not member.is_done:
             if kind != "async":
                 return (yield from _collect(member, batching))
@@ -44,7 +44,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
 
 
 def _decode(call: Call[Any]) -> None:
-    """Decode a long request in a worker thread, while it has a place in the queue or a slot."""
+    """Decode a long request in a worker thread, while it waits in the queue or has a slot."""
     if not call.slot.begin():
         raise Stopped
     try:
@@ -53,19 +53,19 @@ def _decode(call: Call[Any]) -> None:
         call.slot.end(is_last=False)
 
 
-def _wait(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
-    """Wait until a request has a slot, or has shared the call of another."""
+def _wait_for_turn(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
+    """Wait until a request has a slot, or another request's call has answered it."""
     call = member.call
     call.timings.entered = now = call.engine.clock()
-    key, rows, hold = None, member.count(), 0.0 if call.engine.stopping else batching.delay
+    key, rows, delay = None, member.count(), 0.0 if call.engine.stopping else batching.delay
     if rows and rows <= batching.most:
-        key = key_of(call.handler, call.decoded, call.engine.codecs)
+        key = make_key(call.handler, call.decoded, call.engine.codecs)
     if key is None:
-        key, hold = member, 0.0  # it runs alone
+        key, delay = member, 0.0  # it runs alone
     elif call.deadline != math.inf:
-        hold = max(0.0, min(hold, (call.deadline - now) / 2))  # the rest of its time is for the call
-    due = now + hold if hold else math.inf
-    call.model.limiter.share(call.slot, key, Waiting(member, rows or 0, now + hold, not hold))
+        delay = max(0.0, min(delay, (call.deadline - now) / 2))  # the rest of its time is for the call
+    due = now + delay if delay else math.inf
+    call.model.limiter.share(call.slot, key, Waiting(member, rows or 0, now + delay, not delay))
     while not turn.is_set():
         try:
             yield Wait(turn, min(due, call.deadline), for_client=True)
@@ -79,7 +79,7 @@ def _wait(member: Member[Any], turn: Signal, batching: Batching) -> Steps[None]:
 
 
 def _collect(member: Member[T], batching: Batching) -> Steps[T]:
-    """Call a plain function: in one trip to a worker thread, or here."""
+    """Call a plain function, in one trip to a worker thread or in this thread."""
     call, work = member.call, partial(_collect_here, member, batching)
     while True:
         if call.handler.kind == "inline":
@@ -93,7 +93,7 @@ def _collect(member: Member[T], batching: Batching) -> Steps[T]:
 
 
 def _collect_here(member: Member[T], batching: Batching) -> T | None:
-    """All of the call, and the answer of the request that made it; None if that is to be waited for with a shorter timeout."""
+    """Make the whole call, and return the answer of the request that made it. None if that request asks for a shorter timeout."""
     call, slot = member.call, member.call.slot
     waiting = call.model.limiter.collect(slot)
     if waiting is None:
@@ -114,7 +114,7 @@ def _collect_here(member: Member[T], batching: Batching) -> T | None:
 
 
 def _run(execution: Execution, member: Member[Any]) -> InferenceResponse:
-    """The response of the request that makes the call."""
+    """Call the function for all, and return the response of the request that makes the call."""
     try:
         execution.run()
         execution.encode_long(but=member)
@@ -124,12 +124,12 @@ def _run(execution: Execution, member: Member[Any]) -> InferenceResponse:
 
 
 def _run_alone(member: Member[Any]) -> InferenceResponse:
-    """The response of a request that shares its call with none: without an `Execution`, as that would take four times as long."""
+    """Call the function for one request only. An `Execution` for it would take four times as long."""
     call, timings, rows = member.call, member.call.timings, member.rows
     timings.started = call.engine.clock()
     timings.called = timings.returned = 0.0
     try:
-        response: InferenceResponse = Context().run(_run_within, call, member.held)
+        response: InferenceResponse = Context().run(_run_within, call, member.calls)
         if rows is not None:
             for tensor in response.outputs:
                 check_rows(tensor.name, tensor.array.shape, rows)
@@ -137,7 +137,7 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
         raise ModelRaised from fault
     finally:
         if rows == 1:
-            timings.rows = None  # it is counted as one of a model without batches
+            timings.rows = None  # it counts as a request of a model without batches
         elif timings.called:
             infer, made = None, 0.0
             if timings.returned:
@@ -146,13 +146,13 @@ def _run_alone(member: Member[Any]) -> InferenceResponse:
     return response
 
 
-def _run_within(call: Call[Any], within: Held) -> InferenceResponse:
-    enter_within(within)
+def _run_within(call: Call[Any], within: CallStack) -> InferenceResponse:
+    set_calls(within)
     return call.run() if call.span is None else call.run_in_span()
 
 
 def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
-    """Call a coroutine function beside all who wait, as any of them may go. Comes back when it is done."""
+    """Call a coroutine function in a task of its own, as any client that waits may leave. Return when it has ended."""
     call = member.call
     waiting = call.model.limiter.collect(call.slot)
     if waiting is None:
@@ -163,7 +163,7 @@ def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
     member.wake = done.set
     execution = Execution(member, waiting, batching)
     execution.unwanted = Signal()
-    beside = Spawn(_beside(execution), unwanted=execution.unwanted, is_apart=True)
+    beside = Spawn(_run_in_task(execution), unwanted=execution.unwanted, is_apart=True)
     beside.ended.then(execution.end)  # its event loop may end before it has begun
     try:
         yield beside
@@ -173,7 +173,7 @@ def _collect_async(member: Member[Any], batching: Batching) -> Steps[None]:
     yield Wait(done, call.deadline, for_client=True)
 
 
-def _beside(execution: Execution) -> Steps[None]:
+def _run_in_task(execution: Execution) -> Steps[None]:
     try:
         yield Await(execution.call, execution.deadline, for_client=True)
         if execution.has_long():
@@ -185,7 +185,7 @@ def _beside(execution: Execution) -> Steps[None]:
 
 
 def _finish(member: Member[T]) -> Steps[T]:
-    """The answer of a request that is done."""
+    """Return the answer of a request whose call has ended."""
     call, response = member.call, member.take()
     if member.answer is not None:
         return member.answer

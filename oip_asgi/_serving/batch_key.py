@@ -1,6 +1,6 @@
-"""Which requests may share a call: those whose answers do not change when they share it. Pure functions of requests that were accepted.
+"""Which requests may share a call: requests whose answers stay the same if they share it. Pure functions of accepted requests.
 
-Two requests may where they differ in their rows alone. What the function, or a codec before it, could see of a request is in its key.
+Two requests may share a call if they differ only in their rows. The key has everything else that the function or a codec can see.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOTHING: Final[frozenset[Hashable]] = frozenset()
 _DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
-def rows_of(tensors: Iterable[Tensor]) -> int | None:
-    """How many rows a request has: the first dimension of its inputs. None where they have none, or not the same."""
+def count_rows(tensors: Iterable[Tensor]) -> int | None:
+    """How many rows a request has: the first dimension of its inputs. None if an input has no dimension, or they differ."""
     rows: int | None = None
     for tensor in tensors:
         shape = tensor.array.shape
@@ -34,8 +34,8 @@ def rows_of(tensors: Iterable[Tensor]) -> int | None:
     return rows
 
 
-def key_of(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
-    """What all requests of a batch have in common. None for a request that runs alone."""
+def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
+    """Make what all requests of a batch have in common. None for a request that runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
     whole = binding.request_reader
     if whole is not None and whole.codec is not PandasCodec:
@@ -46,30 +46,30 @@ def key_of(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | Non
         expected = handler.content_types.get(name, handler.content_type)
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
-        part = _part(name, tensor, expected if said is None else said)
+        part = _make_part(name, tensor, expected if said is None else said)
         if part is None:
             return None
         parts.append(part)
     if whole is None and binding.rest is None and len(parts) > 1:
-        parts.sort(key=str)  # each goes to a parameter of its own: else their order is that of columns
-    return handler, binding, content_type, _frozen(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+        parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
+    return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
 
 
-def _part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
-    """What one input has in common; None where what is read of one row depends on the others."""
+def _make_part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
+    """Make the part of the key for one input. None if decoding one row depends on the other rows."""
     parameters, array = tensor.parameters, tensor.array
     kind: Hashable = ()
     if content_type == "pd_json" or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
         return None
     if content_type == "datetime":
-        # a column of dates has one unit, which follows from their form and their years, and an offset from UTC for all of them or for none
+        # a column of dates has one unit, which depends on their spelling and their years, and all have an offset from UTC or none has
         elements = array.ravel().tolist() if array.dtype.hasobject else []
         found = read_uniform_points(elements) if elements else None
         if found is None:
             return None
         kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])
-    return name, array.dtype, array.shape[1:], _frozen(parameters) if parameters else _NOTHING, kind
+    return name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING, kind
 
 
-def _frozen(parameters: Parameters) -> frozenset[Hashable]:
+def _freeze(parameters: Parameters) -> frozenset[Hashable]:
     return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)

@@ -1,7 +1,7 @@
-"""The rows of several requests <-> those of each. Pure functions: tensors are merged, and the result of the call is split again.
+"""Merges the rows of several requests, and splits the result of their call again. Pure functions.
 
-A result is split as it came from the function, before anything is made of it: so the datatype of a list, or the content type of a column,
-depends on a request's own rows alone.
+A result is split as the function returned it, before it becomes tensors: so the datatype of a list, or the content type of a column,
+depends only on the request's own rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .._protocol.tensors import InferenceResponse, Tensor, make_tensor
 
 
 def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
-    """One tensor for each input, with the rows of all requests in order."""
+    """Make one tensor for each input, with the rows of all requests in order."""
     tensors: dict[str, Tensor] = {}
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
@@ -32,16 +32,16 @@ def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[s
 
 
 def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
-    """What the function would have returned for each request."""
+    """Split a result into what the function would have returned for each request."""
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
-        return list(_rows(_name(0, outputs), result, bounds))
+        return list(_cut_rows(_name_output(0, outputs), result, bounds))
     if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_of(result) is None:
-        cut = _cut(result, bounds, outputs)
+        cut = _cut_result(result, bounds, outputs)
         if cut is not None:
             return cut
     response = result if isinstance(result, InferenceResponse) else to_response(result, outputs, {})
-    cuts = [list(_rows(tensor.name, tensor.array, bounds)) for tensor in response.outputs]
+    cuts = [list(_cut_rows(tensor.name, tensor.array, bounds)) for tensor in response.outputs]
     parts: list[Any] = []
     for place in range(len(rows)):
         tensors = [Tensor(tensor.name, cut[place], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
@@ -49,23 +49,23 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     return parts
 
 
-def _cut(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
-    """The parts of a result that is an array, a list, a column or a frame, or has several of them; None for any other."""
-    values, names = [result], [_name(0, outputs)]
+def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
+    """Split a result that is an array, a list, a column or a frame, or a collection of these. None for any other."""
+    values, names = [result], [_name_output(0, outputs)]
     join: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
     if isinstance(result, Mapping):
         keys, values, names = list(result), list(result.values()), list(map(str, result))
         join = lambda own: dict(zip(keys, own, strict=True))  # noqa: E731  (the other ways to join are no functions of ours)
     elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1):
-        values, names = list(result), [_name(place, outputs) for place in range(len(result))]
+        values, names = list(result), [_name_output(place, outputs) for place in range(len(result))]
         join = tuple
     if not values or not all(map(_has_rows, values)):
         return None
-    cuts = [_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
+    cuts = [_cut_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
     return list(map(join, zip(*cuts, strict=True)))
 
 
-def _name(place: int, outputs: Outputs) -> str:
+def _name_output(place: int, outputs: Outputs) -> str:
     return outputs.declared[place].name if place < len(outputs.declared) else f"output_{place}"
 
 
@@ -73,8 +73,8 @@ def _has_rows(value: object) -> bool:
     return isinstance(value, (np.ndarray, list)) or is_series(value) or is_frame(value)
 
 
-def _rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
-    """The rows of each request, which are views where that is possible."""
+def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
+    """Cut out the rows of each request, as views if possible."""
     shape = getattr(value, "shape", None)
     check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
     if len(bounds) == 1:

@@ -1,6 +1,6 @@
 """One call of a model, and what each of its stages makes: `Decoded` of the body, a `Slot`, the `Timings`, and the response as it leaves.
 
-Plain functions: which of them runs in which thread, and when, is decided in `pipeline`.
+Plain functions: `pipeline` decides which one runs in which thread, and when.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .._protocol.errors import InferenceError, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceResponse, size_of
+from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
 from .decoding import Decoded, NotAtOnce, decode
 from .engine import Engine
-from .form import Form
-from .nesting import enter, held, hold, leave, release
 from .record import Span, record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -35,17 +35,17 @@ E = TypeVar("E", bound=BaseException)
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 _LATER: Final[Any] = None
-"""What a call holds before the stage that sets it."""
+"""The value of a field before the stage that sets it."""
 
 _MANY: Final = 1000
-"""Inputs above which they are let go before the response is encoded. Each takes 250 bytes beside its elements."""
+"""If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in addition to its elements."""
 
 
 class ModelRaised(Exception):
-    """User code raised what is its cause, or returned what cannot be a response."""
+    """User code raised its `__cause__`, or returned something that cannot be a response."""
 
     is_logged = False
-    """Whether the log has it already, as that of a batch."""
+    """True if the log has it already: the failure of a batch is logged once."""
 
 
 class Timings(msgspec.Struct, eq=False):
@@ -64,29 +64,29 @@ class Timings(msgspec.Struct, eq=False):
 
 
 class Call(msgspec.Struct, Generic[T], eq=False):
-    """One call of a model, from when its body is there.
+    """One call of a model, after its body was read.
 
     Args:
         engine: The server.
         model: The model.
-        handler: What answers, lent by the model.
-        form: How the request arrived and the response leaves.
+        handler: What calls the function, acquired from the model.
+        wire: The wire format of the request and the response.
         span: Its span, if there is a tracer.
         seconds: How long it may take.
         deadline: When it is given up.
         timings: When it reached each stage.
         body: The request's body, until it is decoded.
-        is_decoded: Whether it is decoded.
-        decoded: The request, from when it is decoded.
-        slot: Its slot, or its place in the queue for one, from when it has entered.
-        flight: What tells equal requests of its response, if it leads them.
+        is_decoded: True after it was decoded.
+        decoded: The request, after it was decoded.
+        slot: Its slot, or its place in the queue for one, after it has entered.
+        flight: Wakes equal requests that wait for its response, if it is the first of them.
         found: Its response, if the cache had it.
     """
 
     engine: Engine
     model: Model
     handler: Handler
-    form: Form[T]
+    wire: WireFormat[T]
     span: Span | None
     seconds: float
     deadline: float
@@ -102,10 +102,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     # In any thread
 
     def decode(self, *, at_once: bool = False) -> None:
-        """Decode the request. With `at_once`, one that takes long stays as it is."""
+        """Decode the request. With `at_once`, do nothing if it has inputs in shared memory."""
         assert self.body is not None  # each body is decoded once
         try:
-            decoded = decode(self.engine, self.model, self.handler, self.form, self.body, at_once=at_once)
+            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, at_once=at_once)
         except NotAtOnce:
             return
         self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
@@ -115,7 +115,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def run(self) -> InferenceResponse:
         """Call the function."""
-        token = hold((*held(), (self.model, self.slot)))
+        token = set_calls((*current_calls(), (self.model, self.slot)))
         try:
             args, kwargs = self.take_arguments()
             timings, clock = self.timings, self.engine.clock
@@ -129,7 +129,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            release(token)
+            reset_calls(token)
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
@@ -162,12 +162,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             return await self.run_async()
 
     def take_arguments(self) -> _Arguments:
-        """The arguments of the function, which may have been made beside the decoding. They are taken once."""
+        """Return the arguments of the function, once. `decode_in_thread` may have made them already."""
         made, self._arguments = self._arguments, None
         return made or self.decoded.binding.arguments(self.decoded)
 
     def respond(self, result: Any) -> InferenceResponse:
-        """The response that a result is. What the model does with its memory afterwards does not change it."""
+        """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         response = to_response(result, self.handler.answers, decoded.content_types)
         if decoded.outputs:
@@ -183,16 +183,16 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
         decoded = self.decoded
-        if decoded.deliver is not None:
-            response = decoded.deliver(response)
-        encoded = self.form.encode(decoded.request, response)
+        if decoded.apply_options is not None:
+            response = decoded.apply_options(response)
+        encoded = self.wire.encode(decoded.request, response)
         self.timings.answered = self.engine.clock()
         return encoded
 
     # In a worker thread, and in its slot
 
     def answer_in_thread(self) -> T | None:
-        """All of the call. None if the request, which is decoded here, asks for a shorter timeout than this trip has."""
+        """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than this trip has."""
         if not self.slot.begin():
             raise Stopped
         is_last = True
@@ -210,7 +210,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         return self.deadline >= deadline
 
     def answer_in_time(self, respond: Callable[[], InferenceResponse]) -> T:
-        """The response as it leaves, unless it is late."""
+        """Encode the response, unless it is late."""
         try:
             answer = self.encode(respond())
         except ModelRaised as error:
@@ -238,7 +238,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.slot.end(is_last=False)
 
     def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
-        """`encode`. The slot goes back after the last response."""
+        """`encode`, and give the slot back after the last response."""
         if not self.slot.begin():
             raise Stopped
         try:
@@ -249,7 +249,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     # The end
 
     def note(self, error: E, cause: BaseException | None = None) -> E:
-        """Note that the call was not answered, or its stream broke off, and return why."""
+        """Record that the call failed, or its stream broke off, and return the error."""
         if cause is not None:
             error.__cause__ = cause
         if self.flight is not None:
@@ -272,5 +272,5 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
 
 def is_short(call: Call[Any], response: InferenceResponse) -> bool:
-    """Whether a response may be encoded on an event loop: it has few bytes, and goes nowhere else."""
-    return call.decoded.deliver is None and size_of(response.outputs) <= LOOP_BYTES
+    """True if a response may be encoded on the event loop: it is small, and has no output options."""
+    return call.decoded.apply_options is None and size_of(response.outputs) <= LOOP_BYTES

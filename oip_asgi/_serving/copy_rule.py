@@ -18,7 +18,7 @@ SMALL: Final = 4096
 
 
 def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy large outputs, except read-only ones whose memory is `bytes` or that of a read-only input of the request."""
+    """Copy large outputs, except read-only ones whose memory is `bytes` or belongs to a read-only input of the request."""
     lent: set[int] | None = None
     for tensor in outputs:
         array = tensor.array
@@ -26,8 +26,8 @@ def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
             continue
         if not array.flags.writeable:
             if lent is None:
-                lent = {id(_memory_of(given.array)) for given in request.inputs if not given.array.flags.writeable}
-            memory = _memory_of(array)
+                lent = {id(_find_memory(given.array)) for given in request.inputs if not given.array.flags.writeable}
+            memory = _find_memory(array)
             if isinstance(memory, bytes) or id(memory) in lent:
                 continue
         tensor.array = array.copy()
@@ -40,8 +40,8 @@ def copy_small(outputs: Iterable[Tensor]) -> None:
             tensor.array = tensor.array.copy()
 
 
-def _memory_of(array: Array) -> object:
-    """What owns an array's memory: an array, or whatever lent it."""
+def _find_memory(array: Array) -> object:
+    """Find the owner of an array's memory: an array, or the object behind a buffer."""
     part: Any = array
     while isinstance(part, np.ndarray):
         if part.base is None:

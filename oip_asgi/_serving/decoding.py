@@ -10,7 +10,7 @@ import msgspec
 
 from .._codecs.registry import Codecs
 from .._extensions.reserved import check_reserved
-from .._extensions.rows import Deliver
+from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import check_data_is_sent
 from .._models.binding import Binding
 from .._models.handler import Handler
@@ -31,15 +31,15 @@ from .._protocol.tensors import (
     lend_nothing,
     make_read_only,
 )
-from .delivery import delivery_of
 from .engine import Engine
-from .form import Form
+from .output_options import prepare_output_options
+from .wire_format import WireFormat
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
 
 
 class NotAtOnce(Exception):
-    """Inputs are in shared memory, and their size is not that of the body: a worker thread reads them."""
+    """Inputs are in shared memory, so the body's size does not tell theirs: a worker thread must read them."""
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):
@@ -47,53 +47,53 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         model: The model.
-        form: How the request came.
+        wire: The wire format in which the request came.
         request: The request.
-        binding: How the function is called for it.
+        binding: How to call the function for it.
         tensors: The inputs by name.
-        content_type: The content type of each tensor that does not say its own.
-        outputs: The outputs that it asks for, which the model may change in `request`.
+        content_type: The content type of each tensor that has none of its own.
+        outputs: The outputs that it asks for; a copy, as the model may change `request`.
         content_types: The content types that it asks for, by output.
-        deliver: What is done with the response before it is encoded; None for nothing.
-        seconds: How long it may take by its own word; infinity if it does not say.
+        deliver: Applies the output options to the response before it is encoded; None if there are none.
+        seconds: The timeout that it asks for; infinity if it asks for none.
     """
 
     model: Model
-    form: Form[Any]
+    wire: WireFormat[Any]
     request: InferenceRequest
     binding: Binding
     tensors: dict[str, Tensor]
     content_type: str | None
     outputs: Sequence[RequestOutput]
     content_types: Mapping[str, str]
-    deliver: Deliver | None
+    apply_options: ApplyOptions | None
     seconds: float
 
     def context(self) -> InferenceContext:
-        """What surrounds the request, for models that take it."""
-        request, model, form = self.request, self.model, self.form
-        return InferenceContext(request.id, form.named_headers(), request.parameters, model.name, model.version, form.transport)
+        """Make the `InferenceContext`, for models that take it."""
+        request, model, wire = self.request, self.model, self.wire
+        return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport)
 
     def without_inputs(self) -> Decoded:
-        """What is needed of it after the function has been called."""
+        """Drop what is not needed after the function was called."""
         request = InferenceRequest([], self.request.id, self.request.parameters, self.request.outputs)
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body: Buffer, *, at_once: bool) -> Decoded:
+def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, engine.codecs
     lend: Lend = lend_nothing
     if regions.parameters:
-        lend = _lend_later if at_once else regions.lender()
-    request = form.decode(body, model, lend)
+        lend = _refuse_to_lend if at_once else regions.make_lender()
+    request = wire.decode(body, model, lend)
     parameters, content_type, seconds = request.parameters, None, math.inf
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
             check_reserved(parameters)
         if "timeout" in parameters:
-            seconds = _seconds_of(parameters["timeout"])
+            seconds = _read_timeout(parameters["timeout"])
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -108,14 +108,14 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
         elif tensor.array.flags.writeable:
             make_read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
-    content_types, deliver = _NOT_ASKED, None
+    content_types, apply_options = _NOT_ASKED, None
     if request.outputs:
         outputs = request.outputs.copy()
         content_types, is_plain = _check_outputs(outputs, codecs, (CLASSIFICATION, *regions.parameters))
         if handler.outputs:
             check_asked(outputs, [spec.name for spec in handler.outputs])
         if not is_plain:
-            deliver = delivery_of(outputs, handler, regions)
+            apply_options = prepare_output_options(outputs, handler, regions)
     if content_type is None:
         binding = handler.binding
         tensors = binding.names.take(request.inputs, has_content_type=False)
@@ -123,22 +123,22 @@ def decode(engine: Engine, model: Model, handler: Handler, form: Form[Any], body
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
-    return Decoded(model, form, request, binding, tensors, content_type, outputs, content_types, deliver, seconds)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds)
 
 
-def _lend_later(_: Parameters) -> Buffer:
+def _refuse_to_lend(_: Parameters) -> Buffer:
     raise NotAtOnce
 
 
-def _seconds_of(timeout: object) -> float:
-    """The request's own timeout, which is in microseconds. 0 means none."""
+def _read_timeout(timeout: object) -> float:
+    """Read the request's own timeout, which is in microseconds. 0 means none."""
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
     return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
 def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]) -> tuple[dict[str, str], bool]:
-    """The content types that are asked for, by output, and whether all outputs are sent as they are."""
+    """Return the requested content types by output, and True if no output has output options."""
     content_types: dict[str, str] = {}
     is_plain = True
     for output in outputs:

@@ -1,4 +1,4 @@
-"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire form."""
+"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire format."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .._protocol import schemas
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.log import log_raised
-from .metadata import model_metadata
+from .metadata import describe_model
 from .record import Tracer, record_unknown
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
 
-_LET_GO_SECONDS: Final = 1.0
-"""How long all `unload=` together have at least when the server stops, where its calls have taken all of their time."""
+_UNLOAD_SECONDS: Final = 1.0
+"""When the server stops, all `unload=` together have at least this time, even if the calls took all of the timeout."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -66,27 +66,27 @@ class Engine:
         """Requests for models that nobody knows."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
-        """Called when a model was registered."""
+        """They are called after a model was registered."""
         self.document: tuple[list[object], bytes] | None = None
-        """The last OpenAPI document, and what it was made of."""
-        self._kept_by: Model | None = None
+        """The last OpenAPI document, and what it was made from."""
+        self._blocker: Model | None = None
 
     def add(self, model: Model) -> None:
-        """Take a model in."""
+        """Add a model, and call the watchers."""
         self.models.add(model)
         for watcher in self.watchers:
             watcher()
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
-        """The model of this name and version, for an inference request, which is counted where there is none."""
+        """Find a model for an inference request. Count the request if there is no such model."""
         try:
             return self.models.find(name, version)
         except NotFound as error:
             record_unknown(self.unknown, error)
             raise
 
-    def extensions(self) -> list[str]:
-        """The names of the extensions that this server supports, as it is set up."""
+    def list_extensions(self) -> list[str]:
+        """Return the names of the extensions that this server supports, given its options."""
         names = list(_EXTENSIONS)
         if self.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
@@ -94,16 +94,16 @@ class Engine:
             names.append("system_shared_memory")
         return sorted(names)
 
-    def metadata(self) -> schemas.ServerMetadata:
-        """The server's metadata, with the extensions that are switched on."""
-        return schemas.ServerMetadata(self.name, self.version, self.extensions())
+    def describe(self) -> schemas.ServerMetadata:
+        """Return the server's metadata, with its extensions."""
+        return schemas.ServerMetadata(self.name, self.version, self.list_extensions())
 
-    def model_metadata(self, model: Model) -> schemas.ModelMetadata:
-        """A model's metadata, with every version of its name."""
-        return model_metadata(model, self.models.list_versions(model.name))
+    def describe_model(self, model: Model) -> schemas.ModelMetadata:
+        """Return a model's metadata, with every version of its name."""
+        return describe_model(model, self.models.list_versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
-        """Whether every model is ready that was not unloaded on purpose, and one is registered."""
+        """True if every model is ready, except models that were unloaded on purpose, and one is registered."""
         if self.stopping:
             return False
         models = list(self.models)
@@ -111,23 +111,23 @@ class Engine:
             return self.ready_when_empty
         for model in models:
             if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
-                self._tell(model)
+                self._log_not_ready(model)
                 return False
-        if self._kept_by is not None:
-            self._kept_by = None
+        if self._blocker is not None:
+            self._blocker = None
             _logger.warning("the server is ready again")
         return True
 
-    def _tell(self, model: Model) -> None:
-        """Log which model keeps the server from being ready, once: probes ask often. Why a load failed is in the log already."""
-        if self.stopping or model.lifecycle.state == "failed" or self._kept_by is model:
+    def _log_not_ready(self, model: Model) -> None:
+        """Log once which model keeps the server from being ready: probes ask often. A failed load is in the log already."""
+        if self.stopping or model.lifecycle.state == "failed" or self._blocker is model:
             return
-        self._kept_by = model
+        self._blocker = model
         why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
         _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model) -> Steps[bool]:
-        """Whether a model is loaded, and says that it is ready where it was given a `ready=`."""
+        """True if a model is loaded, and its `ready=` says so, if it has one."""
         if self.stopping:
             return False
         yield from model.lifecycle.wait_until_loaded()
@@ -143,7 +143,7 @@ class Engine:
             return False
 
     def start(self) -> Steps[None]:
-        """Load the models that wait for it, all at the same time."""
+        """Load the models that are to load at the start, all at the same time."""
         begun: list[Spawn] = []
         try:
             for model in self.models:
@@ -161,7 +161,7 @@ class Engine:
             raise
 
     def stop(self, seconds: float) -> Steps[None]:
-        """Let no new request in, and give those that are in so many seconds to finish. Those that wait for a slot then never get one."""
+        """Refuse new requests, and give the others so many seconds to finish. After that, refuse requests that still wait for a slot."""
         self.stopping = True
         deadline = self.clock() + seconds
         for model in self.models:
@@ -172,10 +172,10 @@ class Engine:
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
                 _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
-        yield from self._unload_all(max(deadline, self.clock() + _LET_GO_SECONDS))
+        yield from self._unload_all(max(deadline, self.clock() + _UNLOAD_SECONDS))
 
     def _unload_all(self, deadline: float) -> Steps[None]:
-        """Call `unload=` of the models of which no call was left behind."""
+        """Call `unload=` of the models that have no call left."""
         models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
         begun = [(model, unloading) for model in models if (unloading := model.lifecycle.unload("unload")) is not None]
         for _, unloading in begun:
@@ -186,8 +186,8 @@ class Engine:
             except DeadlinePassed:
                 _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
-    def stopped(self) -> None:
-        """Nothing runs any more; models are loaded again at the next start, or by the next request."""
+    def finish_stop(self) -> None:
+        """Reset everything after nothing runs any more. The next start or the next request loads the models again."""
         for model in self.models:
             model.lifecycle.forget()
         self.regions.unregister(None)

@@ -1,6 +1,6 @@
-"""One call of a function for one request or several: their rows are merged, the result is split, and each gets its own part or error.
+"""One call of a function for one or more requests: it merges their rows, splits the result, and gives each its own part or error.
 
-Where it runs, and when, is decided in `batch`.
+`batch` decides where and when it runs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Sig
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from .advice import hint, told_by_host
-from .batch_key import rows_of
+from .batch_key import count_rows
 from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
+from .call_stack import CallStack, current_calls, enter_for_batch, leave
 from .copy_rule import copy_small
-from .nesting import Held, enter_together, held, leave
+from .error_hints import convert_host_error, find_hint
 
 T = TypeVar("T")
 
 _ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
-"""What ends a call from outside of the function."""
+"""What ends a call from outside the function."""
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
 class _Merged(msgspec.Struct, frozen=True, eq=False):
-    """What arguments are made of for several requests."""
+    """Several requests, as `Binding.arguments` takes one."""
 
     binding: Binding
     tensors: dict[str, Tensor]
@@ -52,14 +52,14 @@ class _Merged(msgspec.Struct, frozen=True, eq=False):
 class Member(Generic[T]):
     """One request among those that share a call."""
 
-    __slots__ = ("answer", "call", "error", "execution", "has_left", "held", "is_done", "response", "rows", "wake")
+    __slots__ = ("answer", "call", "calls", "error", "execution", "has_left", "is_done", "response", "rows", "wake")
 
     def __init__(self, call: Call[T]) -> None:
         self.call = call
         self.rows: int | None = None
-        self.held: Held = held()
+        self.calls: CallStack = current_calls()
         self.execution: Execution | None = None
-        self.wake: Callable[[], object] = _nothing
+        self.wake: Callable[[], object] = _do_nothing
         self.is_done = False
         self.has_left = False
         self.response: InferenceResponse | None = None
@@ -67,13 +67,13 @@ class Member(Generic[T]):
         self.answer: T | None = None
 
     def count(self) -> int | None:
-        """Note the rows of the request, and return them; None if they cannot be counted."""
-        self.rows = rows_of(self.call.decoded.tensors.values())
+        """Count and record the rows of the request. None if they cannot be counted."""
+        self.rows = count_rows(self.call.decoded.tensors.values())
         self.call.timings.rows = 1 if self.rows is None else self.rows
         return self.rows
 
     def take(self) -> InferenceResponse:
-        """Its response; or raises why there is none."""
+        """Return its response, or raise its error."""
         error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
         if error is None:
             assert self.response is not None  # it is done
@@ -84,22 +84,22 @@ class Member(Generic[T]):
             del error
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Record that nobody waits for it any more."""
         self.has_left = True
-        self.error = None  # it knows this, as its execution does: cycles else
+        self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
         execution, self.execution = self.execution, None
         if execution is not None:
-            execution.lose()
+            execution.record_leave()
 
 
 @final
 class Execution:
-    """One call for all requests of a batch; more if some of them have to be called alone."""
+    """One call for all requests of a batch; more calls if some requests must be retried alone."""
 
     def __init__(self, member: Member[Any], waiting: Sequence[Waiting], batching: Batching) -> None:
         call = member.call
         self.unwanted: Signal | None = None
-        """To be set when nobody waits for any of them any more."""
+        """Set when nobody waits for any of them any more."""
         self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
         self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
         self._binding, self._content_type = call.decoded.binding, call.decoded.content_type
@@ -114,22 +114,22 @@ class Execution:
 
     @property
     def deadline(self) -> float:
-        """When the last of them is given up."""
+        """The latest deadline of its requests."""
         return max(member.call.deadline for member in self._members)
 
-    def lose(self) -> None:
-        """One of the requests was answered, or given up."""
+    def record_leave(self) -> None:
+        """Record that one of the requests was answered or given up."""
         if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()
 
     def wake(self) -> None:
-        """Wake all who wait."""
+        """Wake all requests that wait."""
         for member in self._members:
             member.is_done = True
             member.wake()
 
     def end(self) -> None:
-        """Give the slot back, and wake all who wait, the first time that it is called, by any thread."""
+        """Give the slot back and wake all requests, at the first call, from any thread."""
         try:
             slot = self._slots.pop()
         except IndexError:
@@ -141,49 +141,49 @@ class Execution:
     # The call
 
     def run(self) -> None:
-        """`call` for a plain function, in this thread. What it raises becomes the error of each request."""
+        """`call` a plain function in this thread. If it raises, each request fails with that."""
         try:
-            Context().run(_finish, self)
+            Context().run(_run_to_end, self)
         except BaseException as error:
-            self.fail(error if isinstance(error, Exception) else _quit(error))
+            self.fail(error if isinstance(error, Exception) else _convert_quit(error))
             raise
 
     async def call(self) -> None:
-        """Call the function, whether it is a coroutine function or a plain one, for which this waits for nothing."""
-        token = enter_together(self._model, self._slot, [member.held for member in self._members])
+        """Call the function. If it is a plain one, this never awaits."""
+        token = enter_for_batch(self._model, self._slot, [member.calls for member in self._members])
         try:
-            with self._span():
+            with self._enter_span():
                 await self._answer(self._members)
         finally:
             leave(token)
 
-    def _span(self) -> AbstractContextManager[object]:
+    def _enter_span(self) -> AbstractContextManager[object]:
         tracer = self._engine.tracer
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if tracer is None or not spans:
             return nullcontext()
         if len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _rows(self._members), spans)
+        return tracer.together(self._model, _count_rows(self._members), spans)
 
     async def _answer(self, members: list[Member[Any]]) -> None:
-        """Answer requests by one call; if that fails, those that deserve it by others."""
+        """Answer requests by one call. If that fails, answer by further calls the requests that may succeed alone."""
         members = [member for member in members if not member.has_left]
         if members:
             for others in await self._answer_together(members):
                 await self._answer(others)
 
     async def _answer_together(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
-        """Answer requests by one call. Returns those that are to be answered by further calls."""
+        """Answer requests by one call. Return the groups that need further calls."""
         clock = self._engine.clock
         started = clock()
         try:
-            args, kwargs = self._arguments(members)
+            args, kwargs = self._make_arguments(members)
         except Exception as error:
             if len(members) == 1:
                 self._fail(members, error)
                 return []
-            sound = [member for member in members if self._is_sound(member)]
+            sound = [member for member in members if self._can_make_arguments(member)]
             return [sound] if len(sound) < len(members) else [[member] for member in members]
         called = clock()
         for member in members:
@@ -198,17 +198,17 @@ class Execution:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            self._model.statistics.record_execution(_rows(members), called - started, None, 0.0)
+            self._model.statistics.record_execution(_count_rows(members), called - started, None, 0.0)
             if self._retries_alone and len(members) > 1:
                 self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
-            self._model.statistics.record_execution(_rows(members), called - started, returned - called, clock() - returned)
+            self._model.statistics.record_execution(_count_rows(members), called - started, returned - called, clock() - returned)
         return []
 
-    def _arguments(self, members: list[Member[Any]]) -> _Arguments:
-        """The arguments of the function for some requests together."""
+    def _make_arguments(self, members: list[Member[Any]]) -> _Arguments:
+        """Make the arguments of the function for some requests together."""
         call, binding = members[0].call, self._binding
         if len(members) == 1:
             return binding.arguments(call.decoded)
@@ -216,8 +216,8 @@ class Execution:
         request = InferenceRequest(list(tensors.values()), None, call.decoded.request.parameters, [], call.decoded.request.decoders)
         return binding.arguments(_Merged(binding, tensors, self._content_type, request))
 
-    def _is_sound(self, member: Member[Any]) -> bool:
-        """Whether the arguments of a request can be made. If not, that is the error of this request alone."""
+    def _can_make_arguments(self, member: Member[Any]) -> bool:
+        """True if the arguments of a request can be made. If not, only this request fails."""
         try:
             self._binding.arguments(member.call.decoded)
         except Exception as error:
@@ -237,24 +237,24 @@ class Execution:
             except Exception as error:
                 self._fail([member], error)
 
-    # What came of it
+    # The outcome
 
     def fail(self, error: Exception) -> None:
-        """Let all requests fail that have nothing yet."""
+        """Fail all requests that have no response and no error yet."""
         waiting = [member for member in self._members if member.response is None and member.error is None]
         if not isinstance(error, _ENDS):
             self._fail(waiting, error)
             return
         for place, member in enumerate(waiting):
             member.error = type(error)()
-            # what comes late is logged once
+            # a late exception is logged once
             member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
-        error = told_by_host(error) or error
+        error = convert_host_error(error) or error
         if isinstance(error, InferenceError):
             for member in members:
-                member.error = error if len(members) == 1 else _copied(error)
+                member.error = error if len(members) == 1 else _copy_error(error)
             return
         if len(members) > 1:
             self._log(members, error, "")
@@ -267,12 +267,12 @@ class Execution:
         fields = log_fields(
             self._model.name, self._model.version, None, self._engine.clock() - min(member.call.timings.since for member in members)
         )
-        message, advice = "%s failed on a batch of %d requests with %d rows%s%s", hint(error, self._model)
-        log_raised(logging.ERROR, error, message, self._model, len(members), _rows(members), then, advice, extra=fields)
+        message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, self._model)
+        log_raised(logging.ERROR, error, message, self._model, len(members), _count_rows(members), then, hint, extra=fields)
 
     def encode_long(self, *, but: Member[Any] | None = None) -> None:
-        """Encode the responses that take long, within the slot of the call, so that they cannot pile up after it."""
-        for member, response in self._long():
+        """Encode long responses within the slot of the call, so that they cannot pile up after it."""
+        for member, response in self._find_long():
             if member is not but:
                 try:
                     member.answer = member.call.encode(response)
@@ -280,39 +280,39 @@ class Execution:
                     member.error = error
 
     def has_long(self) -> bool:
-        """Whether there is one for `encode_long`."""
-        return bool(self._long())
+        """True if `encode_long` has something to encode."""
+        return bool(self._find_long())
 
-    def _long(self) -> list[tuple[Member[Any], InferenceResponse]]:
+    def _find_long(self) -> list[tuple[Member[Any], InferenceResponse]]:
         having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
         return [(member, response) for member, response in having if not is_short(member.call, response)]
 
 
-def _finish(execution: Execution) -> None:
-    """Run a call that waits for nothing."""
+def _run_to_end(execution: Execution) -> None:
+    """Run a call that never awaits."""
     try:
         execution.call().send(None)
     except StopIteration:
         return
 
 
-def _rows(members: Sequence[Member[Any]]) -> int:
+def _count_rows(members: Sequence[Member[Any]]) -> int:
     return sum(member.call.timings.rows or 0 for member in members)
 
 
-def _quit(error: BaseException) -> QuitWithin:
+def _convert_quit(error: BaseException) -> QuitWithin:
     quitting = QuitWithin()
     quitting.__cause__ = error
     return quitting
 
 
-def _copied(error: InferenceError) -> InferenceError:
-    """An error of its own for each request, as each is raised in a place of its own."""
+def _copy_error(error: InferenceError) -> InferenceError:
+    """Copy an error, as each request raises its own."""
     try:
         return copy.copy(error)
-    except Exception:  # of a class that cannot be copied
+    except Exception:  # its class cannot be copied
         return InferenceError(error_text(error), status=error.status, headers=error.headers)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -1,4 +1,4 @@
-"""What a client is told where this package itself failed. Knows no transport."""
+"""The error for the client if this package itself fails. Knows no transport."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._protocol.errors import InferenceError
 from .._protocol.log import log_raised
 
 
-def own_fault(error: Exception) -> InferenceError:
-    """The error for the client, after the log was told more."""
+def log_own_fault(error: Exception) -> InferenceError:
+    """Log a fault of this package, and return the error for the client."""
     log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)

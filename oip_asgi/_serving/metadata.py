@@ -1,4 +1,4 @@
-"""What a server and a model say of themselves, as the documents that REST and gRPC both send. Knows no transport."""
+"""The metadata of a model, as the document that REST and gRPC both send. Knows no transport."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
 
 
-def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
-    """A model's metadata."""
+def describe_model(model: Model, versions: list[str]) -> schemas.ModelMetadata:
+    """Make a model's metadata."""
     options = model.options
-    document = schemas.ModelMetadata(model.name, options.platform, _described(model.inputs), _described(model.outputs))
+    document = schemas.ModelMetadata(model.name, options.platform, _describe(model.inputs), _describe(model.outputs))
     parameters: schemas.Parameters = {}
     if options.content_type is not None:
         parameters["content_type"] = options.content_type
-    if model.undeclared:  # an entry of `inputs` must have a datatype, and nobody has said one
+    if model.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
         parameters[_UNDECLARED] = ", ".join(model.undeclared)
     if parameters:
         document.parameters = parameters
@@ -29,7 +29,7 @@ def model_metadata(model: Model, versions: list[str]) -> schemas.ModelMetadata:
     return document
 
 
-def _described(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
+def _describe(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
     described = [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
         if spec.content_type is not None:

@@ -1,6 +1,6 @@
 """The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
 
-Knows no HTTP, no gRPC and no JSON: a `Form` decodes the request and encodes the response.
+Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encodes the response.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
-from .advice import hint, missing_column, told_by_host
 from .batch import answer_in_batch
 from .call import Call, ModelRaised, Timings, is_short
+from .call_stack import current_calls, find_callers, would_deadlock
 from .copy_rule import copy_small
 from .decoding import Decoded
 from .engine import Engine
-from .form import Form
-from .nesting import closes_circle, held, holders
+from .error_hints import convert_host_error, find_hint, find_missing_column
 from .record import record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,13 +42,13 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, form: Form[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
+def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
     """Answer a request.
 
     Args:
         engine: The server.
         model: The model that it names.
-        form: How it arrived and its response leaves.
+        wire: How it arrived and its response leaves.
         answer: What answers once the request is in. `answer_once` refuses models that stream.
     """
     call: Call[T] | None = None
@@ -65,13 +65,13 @@ def infer(engine: Engine, model: Model, form: Form[T], answer: Callable[[Call[T]
                 raise InvalidRequest(
                     f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
                 )
-            read = form.read()
+            read = wire.read()
             body: Buffer = (yield read) if type(read) is Read else read
             since, seconds = engine.clock(), model.timeout
-            if form.timeout < seconds:
-                seconds = form.timeout
-            call = Call(engine, model, handler, form, span, seconds, since + seconds, Timings(since), body)
-            if (len(body) if form.size is None else form.size) <= LOOP_BYTES:
+            if wire.timeout < seconds:
+                seconds = wire.timeout
+            call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
+            if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
                 call.decode(at_once=True)
             if model.cache is not None:
                 yield from _look_up(call, model.cache)
@@ -101,7 +101,7 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
         request, since = call.decoded.request, clock()
-        found, call.flight = yield from look_up(cache, request, call.handler.uses, clock, call.deadline, may_wait=not holders())
+        found, call.flight = yield from look_up(cache, request, call.handler.uses, clock, call.deadline, may_wait=not find_callers())
         timings.lookup = clock() - since
         if found is not None:
             timings.is_hit = True
@@ -120,7 +120,7 @@ def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
 def _enter(call: Call[Any]) -> None:
     """Take a slot for a call, or a place in the queue for one."""
     engine, model = call.engine, call.model
-    within = holders() if held() else ()
+    within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
         raise _stopping(model)
     may_wait = model not in within
@@ -129,7 +129,7 @@ def _enter(call: Call[Any]) -> None:
     if slot is None:
         raise _busy(model)
     call.slot = slot
-    if within and slot.is_waiting and closes_circle(slot):
+    if within and slot.is_waiting and would_deadlock(slot):
         slot.give_up()
         raise _in_circle(model, within)
     call.timings.entered = engine.clock()
@@ -202,7 +202,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded."""
-    if engine.stopping and not holders():  # calls that run may call others to their end
+    if engine.stopping and not find_callers():  # calls that run may call others to their end
         raise _stopping(model)
     yield from model.lifecycle.wait_until_loaded()
     if not model.lifecycle.is_serving:
@@ -247,16 +247,16 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
 
 def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
     model = call.model
-    told = told_by_host(error)
+    told = convert_host_error(error)
     if told is not None:  # as if it were raised as an InferenceError
         return told
-    missing = missing_column(error, model, _columns_of(call.decoded))
+    missing = find_missing_column(error, model, _columns_of(call.decoded))
     if missing is not None:
         _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
-        fields, advice = call.log_fields(), hint(error, model)
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), advice, extra=fields)
+        fields, hint = call.log_fields(), find_hint(error, model)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), hint, extra=fields)
     overriding = _overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
@@ -280,7 +280,7 @@ def _overriding(call: Call[Any]) -> str | None:
 
 
 def _busy(model: Model) -> InferenceError:
-    limiter, within = model.limiter, holders()
+    limiter, within = model.limiter, find_callers()
     if within.count(model) >= limiter.max_concurrency:
         return ModelFailed(
             f"{_path(model, within)}: the last call would wait for itself, as calls that it is made within hold all "

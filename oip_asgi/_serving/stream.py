@@ -1,7 +1,7 @@
-"""The answers of one request, one at a time: those of a generator, or the only one of a plain model. Knows no transport.
+"""The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no transport.
 
-A generator is asked for its next item when the last one was taken. It holds its slot until it has ended or is closed, and is closed in a
-worker thread if it is a plain one, never while it runs.
+A generator runs on to its next item after the last one was sent. It keeps its slot until it ends or is closed. A plain generator is closed
+in a worker thread, and never while it runs.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
+from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
-from .form import Form
-from .nesting import enter, leave
 from .pipeline import FAILURES, answer_once, as_error, infer
 from .record import record_end
+from .wire_format import WireFormat
 
 T = TypeVar("T")
 
 _END: Final = object()
 
 _Large: TypeAlias = tuple[InferenceResponse, float, float]
-"""A response that a worker thread is to encode, when the function was asked for it, and when it had returned."""
+"""A response that a worker thread must encode, when the function was asked for it, and when the function returned it."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -55,18 +55,18 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Stream(Generic[T]):
     """The answers of one request."""
 
-    __slots__ = ("_engine", "_form", "_model", "_start", "has_begun")
+    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun")
 
-    def __init__(self, engine: Engine, model: Model, form: Form[T], start: Start | None = None) -> None:
+    def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], start: Start | None = None) -> None:
         self._engine = engine
         self._model = model
-        self._form = form
+        self._wire = wire
         self._start = start
         self.has_begun = False
 
     def run(self) -> Steps[None]:
-        """Send each answer. If this ends before the model's generator does, the generator is closed then."""
-        return infer(self._engine, self._model, self._form, self._answer)
+        """Send each answer. If this ends before the model's generator does, close the generator."""
+        return infer(self._engine, self._model, self._wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[None]:
         if not call.handler.streams:
@@ -74,30 +74,30 @@ class Stream(Generic[T]):
             yield from self._begin(math.inf)
             yield Send(only_answer)
             return
-        pulled = _Pulled(call)
+        reader = _ItemReader(call)
         try:
-            answer = yield from pulled.first()
-            yield from self._begin(pulled.until)
+            answer = yield from reader.read_first()
+            yield from self._begin(reader.until)
             while answer is not None:
-                yield Send(answer, pulled.until)
-                answer = yield from pulled.next()
+                yield Send(answer, reader.until)
+                answer = yield from reader.read_next()
         except FAILURES as failure:
-            if type(failure) is not Stopped:  # what was stopped runs no more, and where it ran is gone
-                yield from pulled.close()
-            pulled.note_end("fail")
-            raise call.note(pulled.as_error(failure), failure.__cause__) from failure.__cause__
+            if type(failure) is not Stopped:  # a stopped generator runs no more, and neither does its event loop or thread
+                yield from reader.close()
+            reader.note_end("fail")
+            raise call.note(reader.as_error(failure), failure.__cause__) from failure.__cause__
         except (Exception, Abandoned) as error:
-            yield from pulled.close()
-            pulled.note_end("cancel")
+            yield from reader.close()
+            reader.note_end("cancel")
             call.note(error)
             raise
         except GeneratorExit as error:
-            pulled.note_end("cancel")
+            reader.note_end("cancel")
             call.note(error)
             raise
         finally:
-            pulled.give_up()
-        pulled.note_end("empty_response")
+            reader.give_up()
+        reader.note_end("empty_response")
         call.timings.returned = call.timings.answered = self._engine.clock()
         record_end(call.model, call.timings, call.span, call.timings.answered)
 
@@ -107,8 +107,8 @@ class Stream(Generic[T]):
             yield Start(self._start.status, self._start.headers, deadline)
 
 
-def only(model: Model, stream: Stream[T]) -> Steps[T]:
-    """The only answer of a request."""
+def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
+    """Return the only answer of a request. More than one, or none, is an error."""
     answers: list[T] = []
 
     def take(answer: Send) -> Steps[None]:
@@ -117,15 +117,15 @@ def only(model: Model, stream: Stream[T]) -> Steps[T]:
         answers.append(answer.piece)
         yield from ()
 
-    yield from handed_to(take, stream.run())
+    yield from redirect_pieces(take, stream.run())
     if not answers:
         _logger.error("%s answered nothing, where one response was asked for", model)
         raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
     return answers[0]
 
 
-def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
-    """Finish `steps`, and give each piece to `take` instead of to the driver. What `take` raises is thrown into `steps`."""
+def redirect_pieces(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
+    """Run `steps`, and give each piece to `take` instead of the driver. If `take` raises, throw that into `steps`."""
     try:
         effect = next(steps)
         while True:
@@ -147,8 +147,8 @@ def handed_to(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[
 
 
 @final
-class _Pulled(Generic[T]):
-    """The generator of one request, which waits between two items for somebody to ask for the next."""
+class _ItemReader(Generic[T]):
+    """Runs the generator of one request, from item to item."""
 
     def __init__(self, call: Call[T]) -> None:
         self._call = call
@@ -162,39 +162,39 @@ class _Pulled(Generic[T]):
         self._has_answered = False
         self._has_failed = False
         self._index = 0
-        self._asked = self._ended = 0.0
+        self._asked_at = self._ended_at = 0.0
         self._large: _Large | None = None
 
-    def first(self) -> Steps[T | None]:
-        """The first item as it leaves; None where there is none."""
+    def read_first(self) -> Steps[T | None]:
+        """Return the first item, encoded. None if there is none."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._deadline(), for_client=True)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._find_deadline(), for_client=True)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                yield Wait(slot.turn, self._deadline(), for_client=True)
+                yield Wait(slot.turn, self._find_deadline(), for_client=True)
             if slot.is_left:
                 raise Stopped
             self._note_start()
-        answer = yield from self.next(slot.turn)
+        answer = yield from self.read_next(slot.turn)
         self._has_answered = True
         return answer
 
-    def next(self, turn: Signal | None = None) -> Steps[T | None]:
-        """The next item as it leaves; None behind the last."""
-        call, deadline = self._call, self._deadline()
+    def read_next(self, turn: Signal | None = None) -> Steps[T | None]:
+        """Return the next item, encoded. None after the last."""
+        call, deadline = self._call, self._find_deadline()
         if call.handler.kind == "async stream":
             answer: T | None = yield Await(self._await_next, deadline, True)
-            return answer if self._large is None else (yield from self._encoded(self._large, deadline))
+            return answer if self._large is None else (yield from self._encode_in_thread(self._large, deadline))
         late = None if deadline == math.inf else call.log_late
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
         return answer
 
-    def _deadline(self) -> float:
+    def _find_deadline(self) -> float:
         return self.until if self._has_answered else min(self.until, self._call.deadline)
 
-    def _encoded(self, large: _Large, deadline: float) -> Steps[T]:
-        """A large response as it leaves, which a worker thread makes of it."""
+    def _encode_in_thread(self, large: _Large, deadline: float) -> Steps[T]:
+        """Encode a large response in a worker thread."""
         self._large = None
         response, since, returned = large
         copy_small(response.outputs)
@@ -208,17 +208,17 @@ class _Pulled(Generic[T]):
         return encoded
 
     async def _await_next(self) -> T | None:
-        """The next item as it leaves; None behind the last one, and where it is `_large`."""
+        """Return the next item, encoded. None after the last one, or if the item is put into `_large`."""
         call, clock = self._call, self._clock
         token = enter(call.model, call.slot)
-        since = self._asked = clock()
+        since = self._asked_at = clock()
         try:
             if self._generator is None:
-                self._generator = self._made()
+                self._generator = self._create_generator()
             item = await self._generator.__anext__()
             response = call.respond(item)
         except StopAsyncIteration:
-            self._ended = clock()
+            self._ended_at = clock()
             return None
         except InferenceError:
             self._note_response("fail", since, clock())
@@ -229,7 +229,7 @@ class _Pulled(Generic[T]):
         finally:
             leave(token)
         returned = clock()
-        if returned >= self.until:  # nobody is woken for it where nothing is waited for
+        if returned >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
         if not is_short(call, response):
             self._large = response, since, returned
@@ -237,7 +237,7 @@ class _Pulled(Generic[T]):
         return self._encode(response, since, returned)
 
     def _encode(self, response: InferenceResponse, since: float, returned: float) -> T:
-        """A response as it leaves, here."""
+        """Encode a response in this thread, and record it."""
         try:
             answer = self._call.encode(response)
         except InferenceError:
@@ -252,7 +252,7 @@ class _Pulled(Generic[T]):
             call.timings.started = call.timings.called = call.engine.clock()
 
     def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
-        """Note one response: how it ended, and how long the function took for it. If nobody waits for it any more, do nothing."""
+        """Record one response: its outcome, and how long the function took. If nobody waits for it any more, do nothing."""
         if self._is_closing:
             return
         self._has_failed = outcome == "fail"
@@ -261,13 +261,13 @@ class _Pulled(Generic[T]):
         self._index += 1
 
     def note_end(self, outcome: ResponseOutcome) -> None:
-        """Note how the stream ended. If the function was not called, or the last response failed, there is nothing more to note."""
+        """Record how the stream ended. Do nothing if the function was not called, or the last response failed."""
         if self._generator is not None and not self._has_failed:
             call, now = self._call, self._clock()
-            seconds = 0.0 if outcome == "cancel" else (self._ended or now) - self._asked
+            seconds = 0.0 if outcome == "cancel" else (self._ended_at or now) - self._asked_at
             call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.timings.since)
 
-    def _made(self) -> Any:
+    def _create_generator(self) -> Any:
         args, kwargs = self._call.take_arguments()
         return self._call.handler.function(*args, **kwargs)
 
@@ -283,13 +283,13 @@ class _Pulled(Generic[T]):
             try:
                 return self._run_next()
             finally:
-                if self._is_to_close():
+                if self._end_run():
                     self._close_here()
         finally:
             slot.end(is_last=False)
 
-    def _is_to_close(self) -> bool:
-        """Note that the thread has come back. Returns whether the request was given up meanwhile."""
+    def _end_run(self) -> bool:
+        """Record that the thread has come back. True if the request was given up meanwhile."""
         with self._lock:
             self._is_running = False
             return self._is_closing
@@ -297,16 +297,16 @@ class _Pulled(Generic[T]):
     def _run_next(self) -> T | None:
         call = self._call
         self._note_start()
-        since = self._asked = self._clock()
+        since = self._asked_at = self._clock()
         try:
             if self._context is None:
-                # one for all items: what a generator sets in a context variable, it may reset behind a yield
+                # one context for all items: a generator may set a context variable, and reset it after a yield
                 self._context = copy_context()
                 self._context.run(enter, call.model, call.slot)
-                self._generator = self._context.run(self._made)
+                self._generator = self._context.run(self._create_generator)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
-                self._ended = self._clock()
+                self._ended_at = self._clock()
                 return None
             response = call.respond(item)
         except InferenceError:
@@ -321,7 +321,7 @@ class _Pulled(Generic[T]):
         return self._encode(response, since, returned)
 
     def close(self) -> Steps[None]:
-        """Close the generator where it waits; one that runs is closed when it comes back."""
+        """Close the generator if it waits. If it runs, its thread closes it afterwards."""
         with self._lock:
             self._is_closing = True
             is_running = self._is_running
@@ -329,7 +329,7 @@ class _Pulled(Generic[T]):
             return
         try:
             yield Await(self._close_async) if self._call.handler.kind == "async stream" else Run(self._close_in_thread, "model")
-        except (CancelledWithin, QuitWithin) as error:  # the model's own, as that of a task which it awaits
+        except (CancelledWithin, QuitWithin) as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
 
     def _close_in_thread(self) -> None:
@@ -360,15 +360,15 @@ class _Pulled(Generic[T]):
         log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, request_id)
 
     def give_up(self) -> None:
-        """The request ends here."""
+        """End the request, and give its slot back."""
         with self._lock:
             self._is_closing = True
         self._call.slot.give_up()
 
     def as_error(self, failure: Exception) -> InferenceError:
-        """The error for the client that one of `FAILURES` is."""
+        """Convert one of `FAILURES` to the error for the client."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._deadline() != self.until:
+        if type(failure) is not DeadlinePassed or self._find_deadline() != self.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)

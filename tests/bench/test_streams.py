@@ -140,7 +140,7 @@ def test_an_item_enters_few_functions(items: list[Any]) -> None:
     server = InferenceServer()
     server.register("m", both_kinds(lambda: items)["async def"])
     found = entered(OIPApp(server), 20)
-    assert "stream._Pulled._await_next" in found
+    assert "stream._ItemReader._await_next" in found
     assert len(found) <= 70, found
     server.stop()
 

@@ -18,7 +18,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, TensorSpec
 from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response, read_in_pieces
-from tests.support.inside.grpc import bytes_head, split
+from tests.support.inside.grpc import encode_bytes_head, split
 from tests.support.inside.rest import from_json, to_json
 from tests.support.inside.values import DTYPES, Array, Body, Coding, from_bytes, read_coding, to_bytes
 from tests.table.rows import rows
@@ -225,7 +225,7 @@ def message(data: bytes) -> None:
     kept, taken = split(data, FIELD)
     if not taken:
         return  # it comes back whole, or there was none
-    again = b"".join([kept, *(part for value in taken for part in (bytes_head(FIELD, len(value)), value))])
+    again = b"".join([kept, *(part for value in taken for part in (encode_bytes_head(FIELD, len(value)), value))])
     assert split(again, FIELD) == (kept, taken)
 
 

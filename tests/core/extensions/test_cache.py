@@ -534,16 +534,16 @@ def test_a_cache_forgets_its_flights() -> None:
     cache = Cache(ResponseCache())
     uses = InferenceServer()
     key: Any = (uses, b"digest")
-    first, leads = cache.look(key, 0.0)
+    first, leads = cache.find_flight(key, 0.0)
     assert leads
-    assert cache.look(key, 0.0) == (first, False)
+    assert cache.find_flight(key, 0.0) == (first, False)
     first.end(None)
     assert first.ended.is_set()
-    second, leads = cache.look(key, 0.0)
+    second, leads = cache.find_flight(key, 0.0)
     assert leads
     assert second is not first
     second.keep(InferenceResponse([Tensor("x", np.ones(1))]), 0.0)
-    assert cache.look(key, 0.0) == (second, False)
+    assert cache.find_flight(key, 0.0) == (second, False)
     assert second.response is not None
 
 

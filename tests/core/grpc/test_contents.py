@@ -12,7 +12,7 @@ from oip_asgi import InferenceServer
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import Messages, answer_grpc
-from tests.support.inside.grpc import TYPED, bytes_head
+from tests.support.inside.grpc import TYPED, encode_bytes_head
 from tests.support.inside.values import MAX_QUESTION, Buffer
 
 SIZE = 2**21
@@ -20,7 +20,7 @@ MODEL = b"\x0a\x04echo"
 
 
 def sized(field: int, content: bytes) -> bytes:
-    return bytes_head(field, len(content)) + content
+    return encode_bytes_head(field, len(content)) + content
 
 
 def entries(field: int) -> bytes:

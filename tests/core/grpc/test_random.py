@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer, Tensor
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
-from tests.support.inside.grpc import TYPED, bytes_head, split
+from tests.support.inside.grpc import TYPED, encode_bytes_head, split
 from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 
 examples = settings(max_examples=150)
@@ -132,7 +132,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-LONG_UNKNOWN_FIELD = bytes_head(99, 70_000) + bytes(70_000)
+LONG_UNKNOWN_FIELD = encode_bytes_head(99, 70_000) + bytes(70_000)
 """What makes a request so large that it is split."""
 
 
@@ -195,7 +195,7 @@ def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
 def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
     values = [*values, bytes(size)]
     head = made("ModelInferResponse", model_name="m").SerializeToString()
-    data = b"".join([head, *(part for value in values for part in (bytes_head(RAW_OUTPUT_CONTENTS, len(value)), value))])
+    data = b"".join([head, *(part for value in values for part in (encode_bytes_head(RAW_OUTPUT_CONTENTS, len(value)), value))])
     expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
     assert MESSAGES["ModelInferResponse"].FromString(data) == expected
     assert data == expected.SerializeToString()

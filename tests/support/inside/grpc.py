@@ -6,4 +6,4 @@ from oip_asgi._grpc import messages as grpc_messages
 from oip_asgi._grpc.frames import FrameReader
 from oip_asgi._grpc.messages import TYPED, Method, Reply
 from oip_asgi._grpc.stream import MOST_UNANSWERED, stream_exchange
-from oip_asgi._grpc.wire import bytes_head, split
+from oip_asgi._grpc.wire import encode_bytes_head, split

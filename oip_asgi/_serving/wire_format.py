@@ -1,4 +1,4 @@
-"""How one inference request arrives and its response leaves: what a transport gives to the pipeline."""
+"""The wire format of one inference request and its response: what a transport gives to the pipeline."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Form(Protocol[T_co]):
-    """REST has one form, gRPC another."""
+class WireFormat(Protocol[T_co]):
+    """REST has one, gRPC another, and calls from Python a third."""
 
     @property
     def transport(self) -> Any:
@@ -22,20 +22,20 @@ class Form(Protocol[T_co]):
 
     @property
     def timeout(self) -> float:
-        """How many seconds the client gives it, from when the request is there; infinity where it does not say."""
+        """The client's timeout in seconds, from when the body was read; infinity if it has none."""
 
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""
 
     @property
     def size(self) -> int | None:
-        """How many bytes are to be decoded, if they are not those of the body that `read` gives."""
+        """How many bytes must be decoded; None if it is the size of the body that `read` returns."""
 
     def read(self) -> Read | Buffer:
-        """The request's body, or the effect that reads it."""
+        """Return the request's body, or the effect that reads it."""
 
     def decode(self, body: Buffer, model: Model, lend: Lend, /) -> InferenceRequest:
-        """The request that a body is."""
+        """Decode a body."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
-        """The response as it leaves."""
+        """Encode the response."""

@@ -1,7 +1,7 @@
-"""The Python form of an inference request: values by name become tensors, and the response stays one. No bytes are made of either.
+"""An inference request from Python: values by name become tensors, and the response stays an object. Nothing is serialized.
 
-What the caller gave stays the caller's: it is neither changed nor made read-only, and no array of the response shares memory with it or
-with what the model keeps.
+The caller's values stay as they are: they are neither changed nor made read-only. No array of the response shares memory with them, or with
+anything that the model keeps.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, make_tensor, to_plain, to_wire_array
 from .copy_rule import SMALL
 from .engine import Engine
-from .faults import own_fault
+from .faults import log_own_fault
 from .pipeline import answer_once, infer
 from .stream import Stream
 
 T = TypeVar("T")
 
 _ELEMENT: Final = 16
-"""How many bytes an element counts for that is looked at as a Python object."""
+"""The assumed bytes of an element that is converted as a Python object."""
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class PythonForm(msgspec.Struct, frozen=True, eq=False):
+class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     """One call from Python.
 
     Args:
-        inputs: The inputs by name, or what a codec of whole requests encodes, such as a data frame.
+        inputs: The inputs by name, or a value that a request codec encodes, such as a data frame.
         parameters: The request's parameters.
         outputs: The outputs that are asked for, by name or with parameters; empty means all.
         id: The request's identifier.
@@ -73,24 +73,24 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
     @property
     def size(self) -> int:
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_size, values))
+        return sum(map(_estimate_size, values))
 
     def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
         specs = {spec.name: spec for spec in model.inputs}
-        parameters = _checked(self.parameters)
+        parameters = _check_parameters(self.parameters)
         inputs: list[Tensor] = []
         whole = self.codecs.request_codec_of(self.inputs)
         if whole is not None:
-            made = _encoded("inputs", lambda: whole.encode_request(self.inputs))
+            made = _encode("inputs", lambda: whole.encode_request(self.inputs))
             checked = [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs]  # whose codec may be a user's
-            inputs, parameters = list(map(_own, checked)), {**made.parameters, **parameters}
+            inputs, parameters = list(map(_make_own, checked)), {**made.parameters, **parameters}
         elif isinstance(self.inputs, Mapping):
             for name, value in self.inputs.items():
                 if not isinstance(name, str):
                     raise InvalidRequest(f"an input is called {show(name)}: expected a string")
                 if is_frame(value):
                     raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
-                inputs.append(_own(_tensor(to_plain(name), value, specs.get(name), self.codecs)))
+                inputs.append(_make_own(_make_tensor(to_plain(name), value, specs.get(name), self.codecs)))
         else:
             raise InvalidRequest(f"the inputs are {show(self.inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
@@ -104,71 +104,71 @@ class PythonForm(msgspec.Struct, frozen=True, eq=False):
         return response
 
 
-def infer_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[InferenceResponse]:
+def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[InferenceResponse]:
     """Answer one call from Python."""
     try:
-        return (yield from infer(engine, engine.find_for_inference(name, version), form, answer_once))
+        return (yield from infer(engine, engine.find_for_inference(name, version), wire, answer_once))
     except InferenceError:
         raise
     except Exception as error:
-        raise own_fault(error) from error
+        raise log_own_fault(error) from error
 
 
-def stream_values(engine: Engine, name: str, version: str | None, form: PythonForm) -> Steps[None]:
-    """Answer one call from Python, and hand on each response."""
+def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[None]:
+    """Answer one call from Python, and send each response."""
     try:
-        yield from Stream(engine, engine.find_for_inference(name, version), form).run()
+        yield from Stream(engine, engine.find_for_inference(name, version), wire).run()
     except InferenceError:
         raise
     except Exception as error:
-        raise own_fault(error) from error
+        raise log_own_fault(error) from error
 
 
-def _size(value: object) -> int:
-    """Roughly how many bytes tensors are made of; those of numbers in an array are taken as they are."""
+def _estimate_size(value: object) -> int:
+    """Estimate how many bytes must be converted. Arrays of numbers count 0, as they need no conversion."""
     if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
         return 0
     if isinstance(value, (list, tuple)):
-        return len(value) * max(_ELEMENT, _size(value[0]) if value else 0)
+        return len(value) * max(_ELEMENT, _estimate_size(value[0]) if value else 0)
     size = getattr(value, "size", 1)  # of arrays, frames and series
     return size * _ELEMENT if isinstance(size, int) else _ELEMENT
 
 
-def _checked(parameters: Mapping[str, Any]) -> Parameters:
+def _check_parameters(parameters: Mapping[str, Any]) -> Parameters:
     for name, value in parameters.items():
         if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
             raise InvalidRequest(f"the request has the parameter {show(name)} = {show(value)}: expected a str, int, float or bool")
     return dict(parameters)
 
 
-def _tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encoded(f"input {show(name)}", lambda: column_to_tensor(name, value))
-    value = _encoded(f"input {show(name)}", lambda: replace_torch(value))
-    codec = None if isinstance(value, np.ndarray) else _codec(value, spec, codecs)
+        return _encode(f"input {show(name)}", lambda: column_to_tensor(name, value))
+    value = _encode(f"input {show(name)}", lambda: replace_torch(value))
+    codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
-        return _encoded(f"input {show(name)}", lambda: codec.encode_input(name, value))
-    array = _encoded(f"input {show(name)}", lambda: _array(value))
+        return _encode(f"input {show(name)}", lambda: codec.encode_input(name, value))
+    array = _encode(f"input {show(name)}", lambda: _make_array(value))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
-        array = _as_declared(name, array, spec)
+        array = _cast_numbers(name, array, spec)
     return make_tensor(name, array, {})
 
 
-def _codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
+def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)]
     return codecs.tensor_codec_of(value)
 
 
-def _array(value: Any) -> Array:
+def _make_array(value: Any) -> Array:
     array = to_wire_array(as_array(value))
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 
-def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
-    """Numbers that have no datatype of their own, as those of a list, in the declared one; others as they are, to be refused."""
+def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
+    """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
     dtype, kind = spec.dtype, array.dtype.kind
     if array.size == 0:
         return array.astype(dtype)
@@ -182,15 +182,15 @@ def _as_declared(name: str, array: Array, spec: TensorSpec) -> Array:
     return array
 
 
-def _encoded(where: str, encode: Callable[[], T]) -> T:
+def _encode(where: str, encode: Callable[[], T]) -> T:
     try:
         return encode()
     except (TypeError, ValueError, ModelFault) as error:
         raise InvalidRequest(f"{where}: {error}") from error
 
 
-def _own(tensor: Tensor) -> Tensor:
-    """A tensor that may be kept from being written to while what it was made of may not."""
+def _make_own(tensor: Tensor) -> Tensor:
+    """Make a read-only view, so that the caller's own array stays writable."""
     try:
         count(tensor.array.shape)
     except InvalidRequest as error:

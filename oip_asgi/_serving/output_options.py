@@ -1,4 +1,4 @@
-"""What a request asks of its outputs beside their form: their largest elements only, or to be put into shared memory.
+"""Output options: a request may ask for an output's largest elements only, or for an output in shared memory.
 
 Knows no transport.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._extensions import classification
-from .._extensions.rows import Deliver
+from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import Regions
 from .._models.handler import Handler
 from .._protocol.schemas import RequestOutput
 
 
-def delivery_of(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> Deliver | None:
-    """What is done with the response before it is encoded; None for nothing."""
+def prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:
+    """Make what applies a request's output options to its response. None if it has none."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
     classify = classification.prepare(outputs, dtypes, labels)
