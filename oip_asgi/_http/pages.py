@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY
+from .._docs.page import FILES, PAGE, POLICY, render
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
