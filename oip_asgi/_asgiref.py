@@ -6,12 +6,12 @@ the two would wait for each other. Knows asgiref, and nothing of Django.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
 from asgiref.sync import AsyncToSync, SyncToAsync
 
@@ -19,30 +19,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def lend_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Callable[[], Coroutine[Any, Any, T]], Callable[[Future[T]], object]]:
-    """Return two functions: one begins a coroutine that may use this thread, the other runs its jobs here until a future is done."""
-    thread = _Thread()
-
-    async def borrow() -> T:
-        executors = AsyncToSync.executors
-        before = getattr(executors, "current", None)
-        executors.current = thread
-        try:
-            return await begin()
-        finally:
-            executors.current = before  # before asgiref 3.9, the caller's own context has the same value
-            thread.end()
-
-    return borrow, thread.serve
-
-
-class _Thread(Executor):
-    """Runs jobs in the thread that calls `serve`. After `end`, it passes them to asgiref's own thread."""
+@final
+class LentThread(Executor):
+    """Runs jobs in the thread that calls `wait`. After `end`, it passes them to asgiref's own thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._serves = True
+        self._before: Any = None
+
+    def take(self) -> None:
+        """Let the coroutine that calls this use the thread."""
+        self._before = getattr(AsyncToSync.executors, "current", None)
+        AsyncToSync.executors.current = self
+
+    def give_back(self) -> None:
+        """Undo `take`: before asgiref 3.9, the caller's own context has the same value."""
+        AsyncToSync.executors.current = self._before
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -52,7 +46,7 @@ class _Thread(Executor):
                 return future
         return SyncToAsync.single_thread_executor.submit(function, *args, **kwargs)
 
-    def serve(self, awaited: Future[Any]) -> None:
+    def wait(self, awaited: Future[Any]) -> None:
         """Run what is submitted until a future is done."""
         awaited.add_done_callback(lambda _: self._jobs.put(None))
         work = vars(SyncToAsync.threadlocal)  # asgiref writes here which event loop this thread works for

@@ -29,7 +29,7 @@ except ImportError as error:
     raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
-from ._asgiref import lend_thread
+from ._asgiref import LentThread
 from ._http.exchange import FIRST_SEGMENTS, exchange
 from ._http.request import Head, encode_path
 from ._http.response import Response
@@ -67,7 +67,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     check_server(server, "urls", 'path("v2", include(urls(server)))')
 
     engine, runtime = server._inside
-    runtime.background.lend_thread = lend_thread
+    runtime.background.lend_thread = LentThread
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from .._protocol.effects import CancelledWithin, QuitWithin, Stopped
 from .threads import call_after_fork
@@ -16,17 +16,39 @@ from .waiting import Watch
 T = TypeVar("T")
 M = TypeVar("M")
 
-_Begin: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
-
 _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
 
 
-class LendThread(Protocol):
-    """Lets a coroutine use the thread that waits for it."""
+class Loan(Protocol):
+    """The thread that waits for a coroutine, which the coroutine may use."""
 
-    def __call__(self, begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]], object]]:
-        """What begins the coroutine instead, on the event loop, and what waits in this thread for a future that it sets, or that it is."""
+    def take(self) -> None:
+        """Let the coroutine that calls this use the thread."""
+
+    def give_back(self) -> None:
+        """Undo `take`, before the thread does something else, or at the end."""
+
+    def end(self) -> None:
+        """Take no more jobs for the thread."""
+
+    def wait(self, awaited: Future[Any], /) -> None:
+        """Wait in the thread until a future is done, and meanwhile do what the coroutine asks for."""
+
+
+class _NoLoan:
+    def take(self) -> None:
+        pass
+
+    def give_back(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+    def wait(self, awaited: Future[Any]) -> None:
+        with suppress(CancelledError):
+            awaited.exception()
 
 
 @final
@@ -34,7 +56,7 @@ class BackgroundLoop:
     """The event loop. It starts when it is needed, and ends with `stop` or with the process."""
 
     def __init__(self) -> None:
-        self.lend_thread: LendThread = _lend_nothing
+        self.lend_thread: Callable[[], Loan] = _NoLoan
         self._begin()
         call_after_fork(self._begin)
 
@@ -45,10 +67,10 @@ class BackgroundLoop:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Finish a coroutine on the loop, and return its result."""
-        begin, wait = self.lend_thread(lambda: Watch(None).attend(coroutine))
-        future = self.begin(begin())
+        loan = self.lend_thread()
+        future = self.begin(_borrow(loan, Watch(None).attend(coroutine)))
         try:
-            wait(future)
+            loan.wait(future)
             return result_of(future)
         finally:
             del future  # what it raises knows this frame: together they would live until the next garbage collection
@@ -95,13 +117,14 @@ class Outbox(Generic[M, T]):
         self.asked = asyncio.Event()
         self.asked.set()
         self._error: BaseException | None = None
-        begin, self._wait = background.lend_thread(lambda: make(self))
-        self._made: Future[T] | None = background.begin(begin())
+        self._loan = background.lend_thread()
+        self._made: Future[T] | None = background.begin(_borrow(self._loan, make(self)))
         self._made.add_done_callback(self._end)
 
     def put(self, piece: M) -> None:
         """Give a piece to the thread. Called on the loop."""
         self._loop = asyncio.get_running_loop()
+        self._loan.give_back()
         self.asked.clear()
         self._piece = piece
         self._next.set_result(None)
@@ -122,15 +145,16 @@ class Outbox(Generic[M, T]):
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self.asked.set)
 
-    def take_error(self) -> BaseException | None:
-        """What the thread asks with. Called on the loop."""
+    def go_on(self) -> BaseException | None:
+        """The thread has asked for the next piece: return what it asks with. Called on the loop."""
+        self._loan.take()
         error, self._error = self._error, None
         return error
 
     def take(self) -> M | None:
         """Wait for the next piece; None if there are no more."""
         try:
-            self._wait(self._next)
+            self._loan.wait(self._next)
         except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
             if self._made is not None:
                 self._made.cancel()
@@ -142,7 +166,7 @@ class Outbox(Generic[M, T]):
         """Have the coroutine end, if it has not, and wait for that."""
         if self._made is not None:
             self.ask(error)
-            self._wait(self._made)
+            self._loan.wait(self._made)
             self._made = None
 
     def result(self) -> T:
@@ -152,13 +176,14 @@ class Outbox(Generic[M, T]):
         return result_of(made)
 
 
-def _lend_nothing(begin: _Begin[T], /) -> tuple[_Begin[T], Callable[[Future[Any]], object]]:
-    return begin, _wait
-
-
-def _wait(future: Future[Any]) -> None:
-    with suppress(CancelledError):
-        future.exception()
+async def _borrow(loan: Loan, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Finish a coroutine that may use the thread that waits for it."""
+    loan.take()
+    try:
+        return await coroutine
+    finally:
+        loan.give_back()
+        loan.end()
 
 
 def result_of(future: Future[T]) -> T:

@@ -117,7 +117,7 @@ class Driver(Generic[T]):
         while isinstance(answer, PIECES):
             outbox.put(answer)
             await _wait_undisturbed(outbox.asked, background)
-            answer = await advance(error=outbox.take_error())
+            answer = await advance(error=outbox.go_on())
         return answer
 
     def _take(self, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
@@ -246,6 +246,7 @@ def iterate_written(
             await outbox.asked.wait()  # if the message before had a deadline
             outbox.put(message)
             await outbox.asked.wait()
+            outbox.go_on()
 
         return attend(drive_async(begin(write), runtime), math.inf, partial(wait_until_set, ended))
 

@@ -66,8 +66,9 @@ def test_a_strided_array_leaves_as_its_elements_in_row_major_order(vector: Vecto
 
 
 def test_a_stray_element_nested_too_deep_for_python() -> None:
+    """How deep is too deep is Python's own to say: 3.13 reads more than 3.11, and finds the stray element."""
     text = b"[1.0," + b"[" * 5_000 + b"]" * 5_000 + b"]"
-    with pytest.raises(InvalidRequest, match="data is nested too deep"):
+    with pytest.raises(InvalidRequest, match=r"data is nested too deep|data\[1\] is an array: expected 2"):
         from_json(text, dtype_of("INT8"), (2,))
 
 
