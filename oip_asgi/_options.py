@@ -31,7 +31,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     max_json_bytes: Annotated[
         int | None,
         Option(
-            "The most JSON of a request, in bytes, decompressed; None for no limit. Binary tensor data behind it do not count.",
+            "The most JSON of a request, in bytes, decompressed; None for no limit. Binary tensor data after it does not count.",
             BYTES,
         ),
     ] = 33_554_432

@@ -214,7 +214,7 @@ class Operations:
         named = (*required, *model.documented.optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
-        inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._undeclared(spec.name) for spec in named]
+        inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._describe_undeclared(spec.name) for spec in named]
         outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
         taken: Schema = {"type": "array", "minItems": len(required)}
@@ -245,7 +245,7 @@ class Operations:
     def _tensor(self, spec: TensorSpec, *, has_data: bool) -> Schema:
         return schemas.tensor(spec, self._content_types, self._element_of, has_data=has_data)
 
-    def _undeclared(self, name: str) -> Schema:
+    def _describe_undeclared(self, name: str) -> Schema:
         return {"allOf": [self._schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
 
 

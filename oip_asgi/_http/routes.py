@@ -1,6 +1,6 @@
 """How a path is looked up in a table of routes; the table itself is in `exchange`. Knows no headers, no bodies and no models but by name.
 
-A pattern is a path behind the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
+A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
 
 Specification: HTTP/REST API.
@@ -60,12 +60,12 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class _Named(NamedTuple):
-    """The routes that have a name behind the same beginning.
+    """The routes that begin alike and then have a name.
 
     Args:
         is_region: Whether it is a region's, not a model's.
-        has_versions: Whether a version may be behind the name.
-        actions: The handlers by method, by what is behind that.
+        has_versions: Whether a version may follow the name.
+        actions: The handlers by method, by what follows that.
     """
 
     is_region: bool

@@ -165,16 +165,16 @@ class Lifecycle:
             raise ModelFailed(f"failed to load {self._called}: see the server's log") from own.error
         if own.action == "discard":
             is_known = self.state not in ("unregistering", "unregistered")
-            raise NotReady(f"model {self._called} was unloaded while it was loading") if is_known else self._unregistered()
+            raise NotReady(f"model {self._called} was unloaded while it was loading") if is_known else self._make_unregistered_error()
 
-    def _unregistered(self) -> NotFound:
+    def _make_unregistered_error(self) -> NotFound:
         return NotFound(f"model {self._called} is not found: it was unregistered")
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
         action = self._move("load")
         if action == "refuse":
-            raise self._unregistered()
+            raise self._make_unregistered_error()
         if action == "wait":
             return None
         loading = self._loading = _Load(is_waited_for=is_waited_for)

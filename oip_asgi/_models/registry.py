@@ -59,7 +59,7 @@ class Registry:
         if not models:
             del by_name[name]
         else:
-            found[name, None] = _default(models)
+            found[name, None] = _choose_default(models)
             if models[0].version is None:
                 found[name, UNVERSIONED] = models[0]
         self._models = by_name
@@ -78,7 +78,7 @@ class Registry:
 
     def all(self) -> list[tuple[Model, list[Model]]]:
         """For each name the model of requests that name no version, and the models of all versions."""
-        return [(_default(versions), versions) for versions in self._models.values()]
+        return [(_choose_default(versions), versions) for versions in self._models.values()]
 
     def list_versions(self, name: str) -> list[str]:
         """The versions of a name; none if it has no versions, or is not registered."""
@@ -105,7 +105,7 @@ class Registry:
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
 
 
-def _default(models: list[Model]) -> Model:
+def _choose_default(models: list[Model]) -> Model:
     """The model of requests that name no version: the highest number, else the one that was registered last."""
     if all(model.version is not None and _INTEGER.fullmatch(model.version) for model in models):
         return max(models, key=lambda model: int(model.version or 0))

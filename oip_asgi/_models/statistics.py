@@ -35,27 +35,19 @@ _UINT64: Final = 2**64 - 1
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
-class Moments(Protocol):
-    """When a request reached each stage, in seconds of one clock; 0.0 for a stage that it did not reach."""
+class Timings(msgspec.Struct, eq=False):
+    """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its record says."""
 
     since: float  # its body was there
-    entered: float  # it was decoded, if that is done at once, and began to wait for a slot
-    started: float  # it had its slot, and its arguments were begun
-    called: float  # the function was called
-    returned: float  # the function had returned
-    lookup: float | None  # how many seconds it was looked up in the cache, or waited there for an equal request; None if it was not
-
-    @property
-    def is_hit(self) -> bool:
-        """Whether its response was found there."""
-
-    @property
-    def id(self) -> str | None:
-        """Its identifier, None if it has none or is not decoded."""
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows it has of a batch; None for a call of its own."""
+    entered: float = 0.0  # it was decoded, if that is done at once, and began to wait for a slot
+    started: float = 0.0  # it had its slot, and its arguments were begun
+    called: float = 0.0  # the function was called
+    returned: float = 0.0  # the function had returned
+    answered: float = 0.0  # the response was encoded
+    lookup: float | None = None  # how many seconds it was looked up in the cache, or waited there for an equal request; None if it was not
+    is_hit: bool = False  # its response was found there
+    rows: int | None = None  # how many rows it has of a batch; None for a call of its own
+    id: str | None = None  # None if it has none, or is not decoded
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -74,7 +66,7 @@ class _Ended:
 
     __slots__ = ("count", "infer", "input", "is_alone", "lookup", "outcome", "output", "queue", "rows", "seconds", "stages")
 
-    def __init__(self, outcome: Outcome, request: Moments | None) -> None:
+    def __init__(self, outcome: Outcome, request: Timings | None) -> None:
         self.outcome = outcome
         self.count = self.rows = 0
         self.seconds = self.queue = self.input = self.infer = self.output = self.lookup = 0.0
@@ -82,7 +74,7 @@ class _Ended:
         """The stages that they reached, by the names of the durations in `Numbers`, and the sum of each."""
         self.is_alone = "compute_input" in self.stages and request is not None and request.rows is None
 
-    def add(self, request: Moments, ended: float) -> None:
+    def add(self, request: Timings, ended: float) -> None:
         """Add one. What it did not reach is added to sums that nobody reads."""
         since, entered, started, called, returned = request.since, request.entered, request.started, request.called, request.returned
         self.count += 1
@@ -110,7 +102,7 @@ class _Ended:
         return Record(self.outcome, sums.get("success", sums.get("fail")), queue, sums, self.inferred)
 
 
-def _stages_of(outcome: Outcome, request: Moments) -> dict[str, str]:
+def _stages_of(outcome: Outcome, request: Timings) -> dict[str, str]:
     is_ok = outcome == "ok"
     is_hit = request.is_hit and is_ok
     stages = {} if request.lookup is None else {"cache_hit" if is_hit else "cache_miss": "lookup"}
@@ -128,7 +120,7 @@ def _stages_of(outcome: Outcome, request: Moments) -> dict[str, str]:
     return stages
 
 
-def record_of(outcome: Outcome, request: Moments | None, ended: float) -> Record:
+def record_of(outcome: Outcome, request: Timings | None, ended: float) -> Record:
     """The record of a request. There is no request if it was refused before its body was there."""
     one = _Ended(outcome, request)
     if request is not None:
@@ -236,7 +228,7 @@ class Statistics:
                 _add(taken, ended)
         return taken
 
-    def record(self, outcome: Outcome, request: Moments | None, ended: float) -> None:
+    def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request at its end. There is none if it was refused before its body was there."""
         kind: tuple[object, ...] = (outcome,)
         if request is not None:
@@ -258,7 +250,7 @@ class Statistics:
                 if alike.is_alone:
                     observer.execution(1, record.stages.get("compute_infer"))
 
-    def _observe(self, alike: _Ended, request: Moments, ended: float) -> None:
+    def _observe(self, alike: _Ended, request: Timings, ended: float) -> None:
         """Count a request in buckets."""
         numbers, stages = self._numbers, alike.stages
         if alike.outcome == "ok":

@@ -62,17 +62,12 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def view_bytes(array: Array) -> Buffer:
-    """The same as `to_bytes`, but a view of the array if that is possible and faster."""
+    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`: a view of the array if that is possible and faster."""
     if array.dtype.hasobject:
         return _join(array.flat)
     if array.nbytes <= _SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def to_bytes(array: Array) -> bytes:
-    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`."""
-    return bytes(_join(array.flat)) if array.dtype.hasobject else array.tobytes()
 
 
 def _cut(data: Buffer, elements: int) -> list[bytes]:

@@ -1,1 +1,1 @@
-"""The REST wire format of requests and responses: their JSON documents, and the bytes behind them. Knows no URLs, statuses or models."""
+"""The REST wire format: JSON documents of requests and responses, and the bytes after them. Knows no URLs, statuses or models."""

@@ -116,7 +116,7 @@ class Driver(Generic[T]):
         answer: T | Piece = await advance(effect=effect)
         while isinstance(answer, PIECES):
             outbox.put(answer)
-            await _wait_undisturbed(outbox.asked, background)
+            await _wait_until_asked(outbox.asked, background)
             answer = await advance(error=outbox.go_on())
         return answer
 
@@ -220,7 +220,7 @@ def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, No
         driver.abandon()
 
 
-async def _wait_undisturbed(asked: asyncio.Event, background: BackgroundLoop) -> None:
+async def _wait_until_asked(asked: asyncio.Event, background: BackgroundLoop) -> None:
     """Wait for an event. What cancels the task meanwhile, as the `asyncio.timeout` of a model does, is meant for the model's next step."""
     task, is_cancelled = asyncio.current_task(), False
     assert task is not None  # this runs in one

@@ -16,6 +16,7 @@ from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select, to_response
+from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
 from .._protocol.errors import InferenceError, show
@@ -46,21 +47,6 @@ class ModelRaised(Exception):
 
     is_logged = False
     """True if the log has it already: the failure of a batch is logged once."""
-
-
-class Timings(msgspec.Struct, eq=False):
-    """When a request reached each stage, and what else its record says. `Moments` says what each is."""
-
-    since: float
-    entered: float = 0.0
-    started: float = 0.0
-    called: float = 0.0
-    returned: float = 0.0
-    answered: float = 0.0
-    lookup: float | None = None
-    is_hit: bool = False
-    rows: int | None = None
-    id: str | None = None
 
 
 class Call(msgspec.Struct, Generic[T], eq=False):

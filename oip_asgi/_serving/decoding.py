@@ -54,7 +54,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         content_type: The content type of each tensor that has none of its own.
         outputs: The outputs that it asks for; a copy, as the model may change `request`.
         content_types: The content types that it asks for, by output.
-        deliver: Applies the output options to the response before it is encoded; None if there are none.
+        apply_options: Applies the output options to the response before it is encoded; None if there are none.
         seconds: The timeout that it asks for; infinity if it asks for none.
     """
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from .._extensions.cache import Cache, look_up, renew
 from .._models.limiter import Slot
 from .._models.model import Model
+from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, show
@@ -21,7 +22,7 @@ from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
 from .batch import answer_in_batch
-from .call import Call, ModelRaised, Timings, is_short
+from .call import Call, ModelRaised, is_short
 from .call_stack import current_calls, find_callers, would_deadlock
 from .copy_rule import copy_small
 from .decoding import Decoded
@@ -59,7 +60,7 @@ def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[C
             yield from _admit(engine, model)
         handler = model.lifecycle.acquire()
         if handler is None:
-            raise _not_ready(model)
+            raise _make_not_ready_error(model)
         try:
             if handler.streams and answer is answer_once:
                 raise InvalidRequest(
@@ -96,7 +97,7 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
     """
     limiter, model, timings, clock = call.model.limiter, call.model, call.timings, call.engine.clock
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
-        raise _busy(model)
+        raise _make_busy_error(model)
     try:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
@@ -107,14 +108,14 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
             timings.is_hit = True
             call.found = renew(found, request.id, model.name, model.version)
     except FAILURES as failure:
-        raise _early_error(call, failure) from failure.__cause__
+        raise _make_early_error(call, failure) from failure.__cause__
     finally:
         cache.leave()
 
 
-def _early_error(call: Call[Any], failure: Exception) -> InferenceError:
+def _make_early_error(call: Call[Any], failure: Exception) -> InferenceError:
     """`as_error`, for a call that has no slot."""
-    return _stopping(call.model) if type(failure) is Stopped else as_error(call, failure)
+    return _make_stopping_error(call.model) if type(failure) is Stopped else as_error(call, failure)
 
 
 def _enter(call: Call[Any]) -> None:
@@ -122,16 +123,16 @@ def _enter(call: Call[Any]) -> None:
     engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
-        raise _stopping(model)
+        raise _make_stopping_error(model)
     may_wait = model not in within
     may_run = model.batching is None or not model.batching.delay or not may_wait
     slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
     if slot is None:
-        raise _busy(model)
+        raise _make_busy_error(model)
     call.slot = slot
     if within and slot.is_waiting and would_deadlock(slot):
         slot.give_up()
-        raise _in_circle(model, within)
+        raise _make_circle_error(model, within)
     call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
         observer.changed()
@@ -179,7 +180,7 @@ def _answer_from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
         else:
             answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     except FAILURES as failure:
-        raise call.note(_early_error(call, failure)) from failure.__cause__
+        raise call.note(_make_early_error(call, failure)) from failure.__cause__
     except BaseException as error:
         call.note(error)
         raise
@@ -194,21 +195,21 @@ FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWi
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     """The error for the client that one of `FAILURES` is. What user code raised is logged."""
     if type(failure) is DeadlinePassed:
-        return _too_late(call, failure.__cause__)
+        return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
-        return _unloaded(call.model) if call.slot.is_unloaded else _stopping(call.model)
-    return _failure(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
+        return _make_unloaded_error(call.model) if call.slot.is_unloaded else _make_stopping_error(call.model)
+    return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded."""
     if engine.stopping and not find_callers():  # calls that run may call others to their end
-        raise _stopping(model)
+        raise _make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
     if not model.lifecycle.is_serving:
-        raise _not_ready(model)
+        raise _make_not_ready_error(model)
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
-        raise _busy(model)
+        raise _make_busy_error(model)
 
 
 def _answer_in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
@@ -237,7 +238,7 @@ def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
     return encoded
 
 
-def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
+def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
     fields, request_id = call.log_fields(), show(call.timings.id)
     _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
     if raised is not None:
@@ -245,25 +246,25 @@ def _too_late(call: Call[Any], raised: BaseException | None) -> TimedOut:
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
 
 
-def _failure(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
+def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
     model = call.model
     told = convert_host_error(error)
     if told is not None:  # as if it were raised as an InferenceError
         return told
-    missing = find_missing_column(error, model, _columns_of(call.decoded))
+    missing = find_missing_column(error, model, _list_columns(call.decoded))
     if missing is not None:
         _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
         fields, hint = call.log_fields(), find_hint(error, model)
         log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), hint, extra=fields)
-    overriding = _overriding(call)
+    overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
     return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
 
 
-def _columns_of(decoded: Decoded) -> list[str] | None:
+def _list_columns(decoded: Decoded) -> list[str] | None:
     """The inputs that became columns of one data frame; None if none did, or they are declared."""
     binding = decoded.binding
     if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
@@ -271,7 +272,7 @@ def _columns_of(decoded: Decoded) -> list[str] | None:
     return [name for name in decoded.tensors if name not in binding.named]
 
 
-def _overriding(call: Call[Any]) -> str | None:
+def _find_overriding(call: Call[Any]) -> str | None:
     """The request's content type that made of the inputs of a declared model what is not declared, or None."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
@@ -279,11 +280,11 @@ def _overriding(call: Call[Any]) -> str | None:
     return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
 
 
-def _busy(model: Model) -> InferenceError:
+def _make_busy_error(model: Model) -> InferenceError:
     limiter, within = model.limiter, find_callers()
     if within.count(model) >= limiter.max_concurrency:
         return ModelFailed(
-            f"{_path(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
+            f"{_list_calls(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
             f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
         )
     if model in within:
@@ -291,28 +292,28 @@ def _busy(model: Model) -> InferenceError:
     return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
 
 
-def _in_circle(model: Model, within: Sequence[Model]) -> ModelFailed:
+def _make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
     return ModelFailed(
-        f"{_path(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that it is "
-        "made within: give one of these models a larger max_concurrency, or do not let them call each other"
+        f"{_list_calls(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that "
+        "it is made within: give one of these models a larger max_concurrency, or do not let them call each other"
     )
 
 
-def _path(model: Model, within: Sequence[Model]) -> str:
+def _list_calls(model: Model, within: Sequence[Model]) -> str:
     return " calls ".join(repr(holder.name) for holder in [*within, model])
 
 
-def _not_ready(model: Model) -> NotReady:
+def _make_not_ready_error(model: Model) -> NotReady:
     state = model.lifecycle.state
     if state in ("unloading", "unloaded"):
-        return _unloaded(model)
+        return _make_unloaded_error(model)
     reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
     return NotReady(f"{model} is not ready: {reason}")
 
 
-def _unloaded(model: Model) -> NotReady:
+def _make_unloaded_error(model: Model) -> NotReady:
     return NotReady(f"{model} is not ready: it was unloaded")
 
 
-def _stopping(model: Model) -> NotReady:
+def _make_stopping_error(model: Model) -> NotReady:
     return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)

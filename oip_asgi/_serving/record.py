@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from .._models.model import Model
-from .._models.statistics import Moments, Outcome, Record, Statistics, record_of
+from .._models.statistics import Outcome, Record, Statistics, Timings, record_of
 from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
 from .._protocol.log import escape, log_fields
 
@@ -50,7 +50,7 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     return "busy" if error.status == _UNAVAILABLE and not has_entered else "failed"
 
 
-def record_end(model: Model, request: Moments | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
+def record_end(model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
     """Note the end of a request, once, however it ends."""
     outcome = "ok" if error is None else outcome_of(error, has_entered=request is not None and request.entered > 0)
     model.statistics.record(outcome, request, ended)

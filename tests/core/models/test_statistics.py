@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics
-
-
-@dataclass
-class Noted:
-    """The moments of a request, all at a quarter of a second, which floats hold exactly."""
-
-    since: float = 1.0
-    entered: float = 1.25
-    started: float = 2.25
-    called: float = 2.5
-    returned: float = 4.5
-    lookup: float | None = None
-    is_hit: bool = False
-    id: str | None = None
-    rows: int | None = None
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, Timings
 
 
 def batch(*durations: Duration) -> dict[str, Duration]:
@@ -30,16 +15,16 @@ def batch(*durations: Duration) -> dict[str, Duration]:
     return dict(zip(("compute_input", "compute_infer", "compute_output"), durations, strict=True))
 
 
-ALL = Noted()
+ALL = Timings(1.0, 1.25, 2.25, 2.5, 4.5)  # quarters of a second, which floats hold exactly
 IN_QUEUE = replace(ALL, started=0.0, called=0.0, returned=0.0)
 RAISED = replace(ALL, returned=0.0)
 
 
-def answer(statistics: Statistics, request: Noted, ended: float = 4.75) -> None:
+def answer(statistics: Statistics, request: Timings, ended: float = 4.75) -> None:
     statistics.record("ok", request, ended)
 
 
-def fail(statistics: Statistics, outcome: Outcome, request: Noted | None, ended: float = 0.0) -> None:
+def fail(statistics: Statistics, outcome: Outcome, request: Timings | None, ended: float = 0.0) -> None:
     statistics.record(outcome, request, ended)
 
 

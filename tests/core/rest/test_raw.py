@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest, Tensor
 from tests.support.inside import decode_request
-from tests.support.inside.values import InvalidRequest, object_array
+from tests.support.inside.values import InvalidRequest, object_array, to_bytes
 from tests.support.inside.values import tensor_bytes as raw
 
 # zeros, and bytes that look like lengths or marks, are what could be cut or joined at a wrong place
@@ -41,7 +41,7 @@ def read(data: bytes, count: int) -> list[bytes]:
 @given(ELEMENTS)
 def test_elements_of_any_bytes_come_back(elements: list[bytes]) -> None:
     data = framed(elements)
-    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
+    assert to_bytes(object_array(elements, (len(elements),))) == data
     assert read(data, len(elements)) == elements
 
 
@@ -51,7 +51,7 @@ def test_one_element_among_many_that_is_not_plain(odd: bytes, place: int) -> Non
     elements = [*TEXTS[:place], odd, *TEXTS[place + 1 :]]
     data = framed(elements)
     assert read(data, len(elements)) == elements
-    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
+    assert to_bytes(object_array(elements, (len(elements),))) == data
 
 
 @pytest.mark.parametrize("long", [b"x" * 255, b"x" * 256, b"x" * 65_535, b"x" * 65_536, b"x" * 2**24])
@@ -59,7 +59,7 @@ def test_one_element_among_many_that_is_not_plain(odd: bytes, place: int) -> Non
 def test_lengths_of_one_to_four_bytes_are_joined(long: bytes, place: int) -> None:
     elements = [*TEXTS[:place], long, *TEXTS[place + 1 :]]
     data = framed(elements)
-    assert raw.to_bytes(object_array(elements, (len(elements),))) == data
+    assert to_bytes(object_array(elements, (len(elements),))) == data
     assert read(data, len(elements)) == elements
 
 
@@ -68,7 +68,7 @@ def test_lengths_of_one_to_four_bytes_are_joined(long: bytes, place: int) -> Non
 def test_elements_that_are_all_alike(element: bytes, number: int) -> None:
     elements = [element] * number
     data = framed(elements)
-    assert raw.to_bytes(object_array(elements, (number,))) == data
+    assert to_bytes(object_array(elements, (number,))) == data
     assert read(data, number) == elements
 
 
