@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ._codecs.registry import AnyCodec
-from ._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number
+from ._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number, text
 from ._runtime.shared_memory import SharedMemory
 
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
@@ -22,8 +22,10 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
         ValueError: One has a value that it cannot have.
     """
 
-    name: Annotated[str, Option("The server's name, for its metadata.")] = "oip_asgi"
-    version: Annotated[str | None, Option("The server's version, for its metadata. None means the version of oip_asgi.")] = None
+    name: Annotated[str, Option("The server's name, for its metadata.", text('name="models"'))] = "oip_asgi"
+    version: Annotated[
+        str | None, Option("The server's version, for its metadata. None means the version of oip_asgi.", text('version="1.0.0"'))
+    ] = None
     max_body_bytes: Annotated[
         int | None,
         Option("The largest body of a request, in bytes, decompressed; None for no limit.", BYTES),

@@ -425,7 +425,9 @@ class InferenceServer:
                 try:
                     await drive_async(engine.stop(self._shutdown_timeout), runtime)
                 finally:
-                    self._end(ended)
+                    # threads are waited for in another one, while the host's event loop goes on
+                    threading.Thread(target=self._end, args=(ended,), daemon=True).start()
+                    await wait_until_set(ended)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Refuse to be taken for an application, as by `app.mount("/v2", server)`.

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
 from .._protocol.effects import Spawn, Steps, Wait
-from .._protocol.errors import ModelFailed, NotFound, NotReady
+from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised
 from .handler import Handler
 from .loader import Loader, LoadParameters
@@ -69,6 +69,11 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = Mapping
 """All that can happen to a model. Any other event in a state is an error of this package."""
 
 
+_REASONS: Final[Mapping[State, str]] = MappingProxyType(
+    {"failed": "its load failed, see the server's log", "unloading": "it was unloaded", "unloaded": "it was unloaded"}
+)
+
+
 def transition(state: State, event: Event) -> tuple[Action, State]:
     """What an event does in a state, and the next state; LookupError if that cannot happen."""
     try:
@@ -117,14 +122,20 @@ class Lifecycle:
     def is_serving(self) -> bool:
         return self.state in ("ready", "reloading")
 
-    def acquire(self) -> Handler | None:
-        """The handler for one request, which calls `uses.release` at its end; None if the model does not serve."""
+    def acquire(self) -> Handler:
+        """The handler for one request, which calls `uses.release` at its end. Raises NotReady or NotFound if the model does not serve."""
         while (handler := self._handler) is not None:
             handler.uses.items.append(None)
             if handler is self._handler:
                 return handler
             handler.uses.release()  # it has just been replaced, and its unload may not have seen this request
-        return None
+        raise self.make_refusal()
+
+    def make_refusal(self) -> InferenceError:
+        """The error for a request, if the model does not serve."""
+        if self.state in ("unregistering", "unregistered"):
+            return NotFound(f"model {self._called} is not found: it was unregistered")
+        return NotReady(f"model {self._called} is not ready: {_REASONS.get(self.state, 'it is still loading')}")
 
     # Loading
 
@@ -164,17 +175,14 @@ class Lifecycle:
         if own.error is not None:
             raise ModelFailed(f"failed to load {self._called}: see the server's log") from own.error
         if own.action == "discard":
-            is_known = self.state not in ("unregistering", "unregistered")
-            raise NotReady(f"model {self._called} was unloaded while it was loading") if is_known else self._make_unregistered_error()
-
-    def _make_unregistered_error(self) -> NotFound:
-        return NotFound(f"model {self._called} is not found: it was unregistered")
+            error = self.make_refusal()
+            raise error if isinstance(error, NotFound) else NotReady(f"model {self._called} was unloaded while it was loading")
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
         action = self._move("load")
         if action == "refuse":
-            raise self._make_unregistered_error()
+            raise self.make_refusal()
         if action == "wait":
             return None
         loading = self._loading = _Load(is_waited_for=is_waited_for)

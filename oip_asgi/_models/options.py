@@ -10,7 +10,7 @@ import msgspec
 
 from .._extensions.cache import ResponseCache
 from .._protocol.errors import show
-from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, instance_of, integer, number, one_of
+from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, instance_of, integer, number, one_of, text
 from .._protocol.tensors import to_plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
@@ -51,7 +51,6 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
 
 
-_TEXT: Final = Check('a non-empty string, such as version="1"', lambda value: isinstance(value, str) and value != "", TypeError)
 _SPECS: Final = Check('a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]', _are_specs, TypeError)
 _DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
 _SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
@@ -83,8 +82,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     function: Callable[..., Any] | None
-    version: Annotated[str | None, Option("The version, for models that have several.", _TEXT)] = None
-    platform: Annotated[str, Option("The framework that the model is made with, for the metadata.")] = "python"
+    version: Annotated[str | None, Option("The version, for models that have several.", text('version="1"'))] = None
+    platform: Annotated[str, Option("The framework that the model is made with, for the metadata.", text('platform="sklearn"'))] = "python"
     inputs: Annotated[
         Sequence[TensorSpec],
         Option("The inputs that the model takes. Every request is checked against them, and the metadata shows them.", _SPECS),

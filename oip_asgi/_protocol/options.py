@@ -50,6 +50,17 @@ class Field(NamedTuple):
     may_be_none: bool
 
 
+def text(example: str) -> Check:
+    return Check(f"a non-empty string without lone surrogates, such as {example}", _is_text, TypeError)
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() != b""
+    except UnicodeEncodeError:
+        return False
+
+
 def integer(least: int, expected: str = "", most: float = math.inf) -> Check:
     return Check(expected or f"an integer, {least} or more", lambda value: type(value) is int and least <= value <= most)
 

@@ -59,8 +59,6 @@ def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[C
         if model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
             yield from _admit(engine, model)
         handler = model.lifecycle.acquire()
-        if handler is None:
-            raise _make_not_ready_error(model)
         try:
             if handler.streams and answer is answer_once:
                 raise InvalidRequest(
@@ -207,7 +205,7 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
         raise _make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
     if not model.lifecycle.is_serving:
-        raise _make_not_ready_error(model)
+        raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise _make_busy_error(model)
 
@@ -301,14 +299,6 @@ def _make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
 
 def _list_calls(model: Model, within: Sequence[Model]) -> str:
     return " calls ".join(repr(holder.name) for holder in [*within, model])
-
-
-def _make_not_ready_error(model: Model) -> NotReady:
-    state = model.lifecycle.state
-    if state in ("unloading", "unloaded"):
-        return _make_unloaded_error(model)
-    reason = "its load failed, see the server's log" if state == "failed" else "it is still loading"
-    return NotReady(f"{model} is not ready: {reason}")
 
 
 def _make_unloaded_error(model: Model) -> NotReady:

@@ -400,7 +400,11 @@ def declared_mapping() -> dict[str, Annotated[np.ndarray, X]]:
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"name": ""}, TypeError, "give it a name first"),
     ({"name": by_name}, TypeError, r'as in @server.model\("iris"\)'),
-    ({"version": 2}, TypeError, r'version=2 must be a non-empty string, such as version="1"'),
+    ({"version": 2}, TypeError, r'version=2 must be a non-empty string without lone surrogates, such as version="1"'),
+    ({"version": "\ud800"}, TypeError, "must be a non-empty string without lone surrogates"),
+    ({"platform": None}, TypeError, 'platform=None must be a non-empty string .*, such as platform="sklearn"'),
+    ({"platform": ""}, TypeError, "platform='' must be"),
+    ({"platform": "\ud800"}, TypeError, "without lone surrogates"),
     ({"version": ""}, TypeError, "must be a non-empty string"),
     ({"function": 5}, TypeError, "5 cannot be called: register a function, or a method such as model.predict"),
     ({"function": Scaler}, TypeError, "Scaler is a class: register an instance, or one of its methods"),
@@ -501,6 +505,9 @@ def test_specs_that_cannot_be(arguments: Any, exception: type[Exception], messag
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"name": None}, 'name=None must be a non-empty string .*, such as name="models"'),
+        ({"name": "\ud800"}, "without lone surrogates"),
+        ({"version": 1}, 'version=1 must be .*, such as version="1.0.0"'),
         ({"worker_threads": 0}, "worker_threads=0 must be an integer, 1 or more"),
         ({"worker_threads": "a"}, "worker_threads='a' must be an integer"),
         ({"max_body_bytes": "1"}, "max_body_bytes='1' must be a number of bytes"),
@@ -512,7 +519,7 @@ def test_specs_that_cannot_be(arguments: Any, exception: type[Exception], messag
     ],
 )
 def test_servers_that_could_not_serve(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         InferenceServer(**arguments)
 
 

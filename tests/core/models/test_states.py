@@ -164,10 +164,12 @@ class Walk:
         elif what == "fail":
             self.fails = not self.fails
         elif what == "acquire":
-            handler = lifecycle.acquire()
-            assert (handler is not None) == lifecycle.is_serving
-            if handler is not None:
-                self.used.append(handler)
+            if lifecycle.is_serving:
+                self.used.append(lifecycle.acquire())
+                return
+            with pytest.raises(InferenceError) as refused:
+                lifecycle.acquire()
+            assert refused.value.status == (404 if lifecycle.state in ("unregistering", "unregistered") else 503)
         elif what == "release" and self.used:
             self.used.pop(place % len(self.used)).uses.release()
         elif what == "step" and self.tasks:

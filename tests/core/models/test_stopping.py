@@ -188,6 +188,38 @@ def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.T
     assert caplog.messages[-1] == "model 'm' still runs 0.05 seconds after the server was told to stop, so it is left behind"
 
 
+def test_the_event_loop_goes_on_while_threads_are_waited_for() -> None:
+    server = InferenceServer(shutdown_timeout=0.01)
+    entered, leave = threading.Event(), threading.Event()
+
+    @server.model("m", timeout=0.3)
+    def model() -> int:
+        entered.set()
+        assert leave.wait(20)
+        return 1
+
+    async def main() -> float:
+        longest, since = 0.0, time.monotonic()
+
+        async def beat() -> None:
+            nonlocal longest, since
+            while True:
+                await asyncio.sleep(0.01)
+                longest, since = max(longest, time.monotonic() - since), time.monotonic()
+
+        async with server.lifespan():
+            assert (await Talk(server).answer())[0] == 504
+            beating = asyncio.create_task(beat())
+            await asyncio.sleep(0)
+        beating.cancel()
+        return max(longest, time.monotonic() - since)
+
+    assert asyncio.run(main()) < 0.7  # a thread that does not end is waited for a second
+    [thread] = [thread for thread in our_threads() if thread.name == "oip_asgi worker"][-1:]
+    leave.set()
+    thread.join(20)
+
+
 def test_coroutines_on_the_background_loop_are_cancelled_and_awaited_at_the_end() -> None:
     server = InferenceServer(shutdown_timeout=0.05)
     events: list[str] = []
