@@ -5,21 +5,21 @@ Equal requests that come while the first one runs join it: its flight wakes them
 
 from __future__ import annotations
 
-import copy
 import math
-import sys
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from sys import getsizeof
 from typing import Final, TypeAlias, final
 
+from .._protocol.datatypes import Array
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, size_of
+from .._protocol.tensors import InferenceRequest, InferenceResponse, make_tensor, size_of
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
@@ -28,11 +28,8 @@ Key: TypeAlias = tuple[Hashable, bytes]
 _SHARE: Final = 8
 """A response that takes more than this part of the cache is not kept: it would push out all others."""
 
-_PER_RESPONSE: Final = 500
-_PER_TENSOR: Final = 500
-_PER_ELEMENT: Final = 40
-_PER_PARAMETER: Final = 100
-"""Bytes that a response with its key, a tensor, an element of BYTES and a parameter take in addition to their contents."""
+_OVERHEAD: Final = 500
+"""Bytes that a response with its key, a tensor and a parameter take in addition to their contents, at most."""
 
 
 @dataclass(frozen=True)
@@ -67,31 +64,29 @@ class ResponseCache:
 class Flight:
     """A call whose response equal requests wait for, and later that response. May be called from any thread."""
 
-    __slots__ = ("_cache", "ended", "has_failed", "is_joined", "key", "response", "size", "until")
-
     def __init__(self, cache: Cache, key: Key) -> None:
-        self._cache = cache
         self.key = key
         self.ended = Signal()
         """Set when the response is there, or will never come."""
-        self.is_joined = False
-        """True if equal requests wait for it."""
         self.response: InferenceResponse | None = None
+        self.has_failed = False
+        """True if the call ended with an error that others may have too. Cancellation, and its own timeout, are not such errors."""
+        self.is_joined = False
         self.size = 0
         """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
         self.until = 0.0
-        self.has_failed = False
-        """True if the call ended with an error that others may have too. Cancellation, and its own timeout, are not such errors."""
+        self._cache = cache
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """End with a response. It is copied if it is kept, or somebody waits for it: the caller may change it."""
         size = _measure(response)
-        is_small = size <= self._cache.most // _SHARE
-        if not is_small:
+        if size > self._cache.most // _SHARE:
+            size = 0
             self._cache.forget(self)  # from here on nobody joins it
-        if is_small or self.is_joined:
-            self.response = InferenceResponse([_copy_tensor(tensor) for tensor in response.outputs], dict(response.parameters))
-        if is_small:
+        if size or self.is_joined:
+            tensors = [make_tensor(tensor.name, _copy(tensor.array), dict(tensor.parameters)) for tensor in response.outputs]
+            self.response = InferenceResponse(tensors, dict(response.parameters), None, response.model_name, response.model_version)
+        if size:
             self._cache.store(self, size, now)
         self.end(None)
 
@@ -133,13 +128,13 @@ class Cache:
         """Find the flight of a request; True if it is a new one, which the request must `end`."""
         with self._lock:
             flight = self._flights.pop(key, None)
-            if flight is None or (flight.size and now >= flight.until):
+            is_new = flight is None or (flight.size > 0 and now >= flight.until)
+            if flight is None or is_new:
                 self.size -= 0 if flight is None else flight.size
-                flight, leads = Flight(self, key), True
-            else:
-                flight.is_joined, leads = True, False
+                flight = Flight(self, key)
             self._flights[key] = flight
-            return flight, leads
+            flight.is_joined = not is_new
+            return flight, is_new
 
     def store(self, flight: Flight, size: int, now: float) -> None:
         """Keep the response of a flight, and remove others to make room."""
@@ -165,36 +160,39 @@ class Cache:
             self._flights.clear()
             self.size = 0
 
+    def look_up(
+        self, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
+    ) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
+        """Find the response of a request; or make its flight, if it is the first; or return neither, if it runs beside an equal one.
 
-def look_up(
-    cache: Cache, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
-) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
-    """Find the response of a request; or make its flight, if it is the first; or return neither, if it must run although an equal one runs.
-
-    `loaded` is what one load of the model made. A request from within another call may not wait: the equal request may wait for that call.
-    """
-    if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
-        digest = _digest(request)
-    else:
-        digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
-    while True:
-        flight, leads = cache.find_flight((loaded, digest), clock())
-        if leads:
-            return None, flight
-        if not flight.size:
-            if not may_wait:
+        `loaded` is what one load of the model made. A request from within another call may not wait: the equal one may wait for that call.
+        """
+        if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
+            digest = _digest(request)
+        else:
+            digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
+        while True:
+            flight, is_first = self.find_flight((loaded, digest), clock())
+            if is_first:
+                return None, flight
+            if flight.response is None and may_wait:
+                yield Wait(flight.ended, deadline, for_client=True)
+            if flight.response is not None:
+                return _renew(flight.response, request.id), None
+            if flight.has_failed or not may_wait:  # after a failure all run at once, not one after the other
                 return None, None
-            yield Wait(flight.ended, deadline, for_client=True)
-        if flight.response is not None or flight.has_failed:  # after a failure all run at once, not one after the other
-            return flight.response, None
 
 
-def renew(kept: InferenceResponse, request_id: str | None, name: str, version: str | None) -> InferenceResponse:
+def _renew(kept: InferenceResponse, request_id: str | None) -> InferenceResponse:
     """Make a response for another request from a kept one. Its arrays are read-only, and all share them."""
-    tensors = [copy.copy(tensor) for tensor in kept.outputs]  # which does not look at each element again
-    for tensor in tensors:
-        tensor.parameters = dict(tensor.parameters)
-    return InferenceResponse(tensors, dict(kept.parameters), request_id, name, version)
+    tensors = [make_tensor(tensor.name, tensor.array, dict(tensor.parameters)) for tensor in kept.outputs]
+    return InferenceResponse(tensors, dict(kept.parameters), request_id, kept.model_name, kept.model_version)
+
+
+def _copy(array: Array) -> Array:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def _digest(request: InferenceRequest) -> bytes:
@@ -209,24 +207,13 @@ def _digest(request: InferenceRequest) -> bytes:
     return digest.digest()
 
 
-def _copy_tensor(tensor: Tensor) -> Tensor:
-    array = tensor.array.copy()
-    array.flags.writeable = False
-    return make_tensor(tensor.name, array, dict(tensor.parameters))
-
-
 def _measure(response: InferenceResponse) -> int:
     """Estimate how many bytes a response takes in the cache."""
-    return _PER_RESPONSE + _measure_parameters(response.parameters) + sum(map(_measure_tensor, response.outputs))
-
-
-def _measure_tensor(tensor: Tensor) -> int:
-    array = tensor.array
-    size = _PER_TENSOR + _measure_parameters(tensor.parameters)
-    if not array.dtype.hasobject:
-        return size + array.nbytes
-    return size + array.size * _PER_ELEMENT + sum(map(len, array.ravel().tolist()))
-
-
-def _measure_parameters(parameters: Mapping[str, object]) -> int:
-    return sum(_PER_PARAMETER + len(name) + sys.getsizeof(value) for name, value in parameters.items())
+    size = _OVERHEAD
+    for parameters in (response.parameters, *(tensor.parameters for tensor in response.outputs)):
+        size += sum(_OVERHEAD + len(name) + getsizeof(value) for name, value in parameters.items())
+    for tensor in response.outputs:
+        size += _OVERHEAD + tensor.array.nbytes
+        if tensor.array.dtype.hasobject:
+            size += sum(map(getsizeof, tensor.array.ravel().tolist()))
+    return size

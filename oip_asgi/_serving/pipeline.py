@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from .._extensions.cache import Cache, look_up, renew
+from .._extensions.cache import Cache
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.statistics import Timings
@@ -93,27 +93,20 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
 
     As many as may run and wait may be looked up at the same time.
     """
-    limiter, model, timings, clock = call.model.limiter, call.model, call.timings, call.engine.clock
+    limiter, clock = call.model.limiter, call.engine.clock
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
-        raise _make_busy_error(model)
+        raise _make_busy_error(call.model)
     try:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
-        request, since = call.decoded.request, clock()
-        found, call.flight = yield from look_up(cache, request, call.handler.uses, clock, call.deadline, may_wait=not find_callers())
-        timings.lookup = clock() - since
-        if found is not None:
-            timings.is_hit = True
-            call.found = renew(found, request.id, model.name, model.version)
+        since, loaded = clock(), call.handler.uses
+        found = cache.look_up(call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
+        call.found, call.flight = yield from found
+        call.timings.lookup, call.timings.is_hit = clock() - since, call.found is not None
     except FAILURES as failure:
-        raise _make_early_error(call, failure) from failure.__cause__
+        raise as_error(call, failure) from failure.__cause__
     finally:
         cache.leave()
-
-
-def _make_early_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """`as_error`, for a call that has no slot."""
-    return _make_stopping_error(call.model) if type(failure) is Stopped else as_error(call, failure)
 
 
 def _enter(call: Call[Any]) -> None:
@@ -138,11 +131,11 @@ def _enter(call: Call[Any]) -> None:
 
 def answer_once(call: Call[T]) -> Steps[T]:
     """The only answer of a request that has been let in."""
-    if call.found is not None:
-        return (yield from _answer_from_cache(call, call.found))
     slot, handler = call.slot, call.handler
     try:
-        if call.model.batching is not None:
+        if call.found is not None:
+            answer = yield from _encode_found(call, call.found)
+        elif call.model.batching is not None:
             answer = yield from answer_in_batch(call, call.model.batching)
         elif handler.kind == "thread":
             answer = yield from _answer_in_one_trip(call, slot)
@@ -165,23 +158,8 @@ def answer_once(call: Call[T]) -> Steps[T]:
         call.note(error)
         raise
     finally:
-        slot.give_up()
-    record_end(call.model, call.timings, call.span, call.timings.answered)
-    return answer
-
-
-def _answer_from_cache(call: Call[T], response: InferenceResponse) -> Steps[T]:
-    """The answer of a request whose response was found in the cache. It needs no slot."""
-    try:
-        if is_short(call, response):
-            answer = call.encode(response)
-        else:
-            answer = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
-    except FAILURES as failure:
-        raise call.note(_make_early_error(call, failure)) from failure.__cause__
-    except BaseException as error:
-        call.note(error)
-        raise
+        if slot is not None:
+            slot.give_up()
     record_end(call.model, call.timings, call.span, call.timings.answered)
     return answer
 
@@ -195,7 +173,8 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     if type(failure) is DeadlinePassed:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
-        return _make_unloaded_error(call.model) if call.slot.is_unloaded else _make_stopping_error(call.model)
+        is_unloaded = call.slot is not None and call.slot.is_unloaded
+        return _make_unloaded_error(call.model) if is_unloaded else _make_stopping_error(call.model)
     return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 
 
@@ -233,6 +212,14 @@ def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """Encode a large response of a call on the event loop in a worker thread."""
     copy_small(response.outputs)
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
+    return encoded
+
+
+def _encode_found(call: Call[T], response: InferenceResponse) -> Steps[T]:
+    """Encode a response from the cache. It needs no slot."""
+    if is_short(call, response):
+        return call.encode(response)
+    encoded: T = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
 
 
