@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -30,7 +31,7 @@ from ._http.exchange import exchange
 from ._http.generate import STREAMED
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
-from ._protocol.effects import Fed, Piece, Run, Start
+from ._protocol.effects import Fed, Piece, Run, Start, Steps
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
@@ -99,17 +100,25 @@ class OIPApp:
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
-        client = Client(receive, send, runtime)
-        try:
-            answer = await advance_async(exchange(engine, head), runtime, client.read, client.is_gone, client.write)
-        except ClientGone:
-            answer = CLIENT_GONE
+        body = first = None
+        if head.may_be_read_first(engine.max_body_bytes):
+            first = await receive()
+            if first["type"] == "http.request" and not first.get("more_body", False):
+                body = first.get("body", b"")
+        answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
+        if isinstance(answer, GeneratorType):
+            client = Client(receive, send, runtime, first)
+            try:
+                answer = await advance_async(answer, runtime, client.read, client.is_gone, client.write)
+            except ClientGone:
+                answer = CLIENT_GONE
+            if client.has_begun:
+                if answer is STREAMED:
+                    with suppress(OSError):  # how servers say that the client has gone
+                        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
         assert type(answer) is Response  # `write` takes the pieces
-        if not client.has_begun:
-            await _send(answer, send)
-        elif answer is STREAMED:
-            with suppress(OSError):  # how servers say that the client has gone
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await _send(answer, send)
 
     def install(
         self, app: Starlette, path: str = "/v2", *, grpc: bool = False, dependencies: Sequence[Any] = (), openapi: bool = True
@@ -306,15 +315,14 @@ class Client(msgspec.Struct, eq=False):
     receive: Receive
     send: Send
     runtime: Runtime
+    first: Message | None = None  # which was received already
     has_begun: bool = False
     is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
         """Read the body, and return what it finishes with."""
-        message = await self.receive()
+        message = await self.receive() if self.first is None else self.first
         chunk: bytes = message.get("body", b"")
-        if len(chunk) == body.whole and not message.get("more_body", False):
-            return chunk
         while message["type"] != "http.disconnect":
             if body.is_compressed:
                 await self.runtime.run(Run(partial(body.feed, chunk), "conversion"))

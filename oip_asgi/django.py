@@ -30,6 +30,7 @@ except ImportError as error:
 
 from . import wsgi
 from ._asgiref import LentThread
+from ._extensions.rows import finish
 from ._http.exchange import FIRST_SEGMENTS, exchange
 from ._http.request import Head, encode_path
 from ._http.response import Response
@@ -83,7 +84,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         async def read(body: Fed) -> Any:
             return await sync_to_async(wsgi.read)(request, body)
 
-        steps, threads = exchange(engine, _make_head(request, path)), _RequestThread(runtime)
+        steps, threads = finish(exchange(engine, _make_head(request, path))), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
             return _make_response(answer, (message for message, _ in answer.messages()))

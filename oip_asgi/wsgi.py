@@ -15,6 +15,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
+from ._extensions.rows import finish
 from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, path_under, prefix_of
@@ -120,7 +121,7 @@ def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> t
     end, and when the client has gone.
     """
     engine, runtime = server._inside
-    driver = Driver(exchange(engine, head), runtime, read)
+    driver = Driver(finish(exchange(engine, head)), runtime, read)
     answer = driver.advance()
     if type(answer) is Response:
         return answer, (message for message, _ in answer.messages())

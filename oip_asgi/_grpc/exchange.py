@@ -63,7 +63,8 @@ def respond(
     except InferenceError as error:
         record_unknown(engine.unknown, error)
         raise
-    return (yield from infer(engine, model, wire, answer_once))
+    parts: list[Buffer] = yield from finish(infer(engine, model, wire, answer_once))
+    return parts
 
 
 def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:

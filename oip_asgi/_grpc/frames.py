@@ -45,8 +45,6 @@ def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
 class FrameReader:
     """Reads the messages from a request's body as it arrives. It is fed like a `Body`."""
 
-    whole: Final = -1
-
     __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
 
     def __init__(

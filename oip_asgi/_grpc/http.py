@@ -19,7 +19,6 @@ from .._http.response import refuse as http_refuse
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, MethodNotAllowed, TimedOut, show
-from .._protocol.headers import join_repeated
 from .._serving.engine import Engine
 from .._serving.faults import log_own_fault
 from .exchange import respond
@@ -67,13 +66,13 @@ class Call(Incoming, kw_only=True):
 
     def get_header(self, name: bytes) -> bytes:
         """Return a header of the request; empty if it is absent."""
-        return self.headers.get(name, b"")
+        return self.head.fields.get(name, b"")
 
     def reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
         """Make the reader of the body. `FrameReader` explains `limit` and `most`."""
         if self.protocol.has_trailers and not self.has_trailers:
             raise NoTrailers(_NO_TRAILERS)
-        named = self.headers.get(b"grpc-encoding")
+        named = self.head.fields.get(b"grpc-encoding")
         coding = None if named is None else find_coding(named)
         length = self.length()
         self.is_left = False
@@ -118,17 +117,14 @@ class Call(Incoming, kw_only=True):
 
 def begin(head: Head, limit: int | None, *, has_trailers: bool) -> Call | Answer:
     """Begin a gRPC call from the head of a request. If it is no gRPC call, return the answer."""
-    headers = dict(head.headers)
-    if len(headers) != len(head.headers):
-        headers = join_repeated(head.headers, b",")
-    content_type = headers.get(b"content-type", b"")
+    content_type = head.fields.get(b"content-type", b"")
     protocol = find_protocol(content_type)
     if head.method != "POST":
         return Answer(http_refuse(MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})))
     if protocol is None:
         text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         return Answer(http_refuse(InferenceError(text, status=415)))
-    return Call(head, headers, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
+    return Call(head, limit, protocol=protocol, has_trailers=has_trailers, fields=[(b"content-type", content_type)])
 
 
 class Calls:
@@ -144,7 +140,7 @@ class Calls:
         limit = self._engine.max_body_bytes
         call = begin(head, limit, has_trailers=has_trailers)
         if type(call) is Answer:
-            yield from Incoming(head, join_repeated(head.headers, b","), limit).drop()
+            yield from Incoming(head, limit).drop()
             return call
         try:
             reader = call.reader(limit, most=1)
@@ -152,7 +148,7 @@ class Calls:
             if method is None:
                 call.is_left = True
                 raise InferenceError(f"unknown method {show(head.path)}", status=501)
-            given = call.headers.get(b"grpc-timeout")
+            given = call.head.fields.get(b"grpc-timeout")
             timeout = math.inf if given is None else read_timeout(given)
             since = 0.0 if timeout == math.inf else self._engine.clock()
             messages: list[Buffer] = yield Read(reader)

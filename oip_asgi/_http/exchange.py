@@ -20,14 +20,12 @@ from .._extensions.rows import RestRow, finish
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Run, Steps
+from .._protocol.effects import Read, Run, Steps
 from .._protocol.errors import InferenceError
-from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
-from .._serving.record import record_unknown
 from . import pages
 from .generate import answer_with_document, answer_with_events
 from .infer import RestFormat
@@ -56,44 +54,66 @@ class Exchange(msgspec.Struct, eq=False):
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """Read the body and `decode` it, in a worker thread if it is long."""
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
-        body: Buffer = yield self.wire.read()
+        wanted = self.wire.read()
+        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
         if len(body) <= LOOP_BYTES:
             return decode(body)
         decoded: T = yield Run(partial(decode, body), "conversion", for_client=True)
         return decoded
 
 
-def exchange(engine: Engine, head: Head) -> Steps[Response]:
-    """Answer one request; a stream is sent in pieces. Never raises `Exception`; cancellation passes through."""
-    headers = dict(head.headers)
-    if len(headers) != len(head.headers):
-        headers = join_repeated(head.headers, b",")
-    wire = RestFormat(head, headers, engine.max_body_bytes, engine.max_json_bytes)
-    handler = model = None
+def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response | Steps[Response]:
+    """Answer one request: return its response, or the steps that are left if something must be waited for.
+
+    Never raises `Exception`; cancellation passes through. A stream is sent in pieces.
+
+    Args:
+        engine: The server.
+        head: The request's head.
+        body: All of its body, if that was there at once, and `head.may_be_read_first`.
+    """
+    wire = RestFormat(head, engine.max_body_bytes, engine.max_json_bytes, body)
     try:
-        try:
-            match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
-            if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
-                raise unknown_path(head.path, head.mount(head))
-            handler = match.handlers.get(head.method)
-            if match.name is None or match.is_region:
-                request = Exchange(engine, wire, region=match.name)
-            else:
-                request = Exchange(engine, wire, match.version)
-                model = engine.models.find(match.name, match.version)
-            if handler is None:
-                raise not_allowed(head.method, match.handlers, _find_infer_path(head, match))
-            answer = handler(request) if model is None else handler(request, model)
-            response = answer if type(answer) is Response else (yield from answer)
-        except InferenceError as error:
-            if model is None and handler in _INFERENCES:
-                record_unknown(engine.unknown, error)
-            response = refuse(error)
+        answer = _call_handler(engine, wire)
     except Exception as error:
-        response = refuse(log_own_fault(error))
+        answer = _refuse(error)
+    return answer if body is not None and type(answer) is Response else _finish(wire, answer)
+
+
+def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Response]:
+    """`exchange`, for a request that waits for something, or whose body may still be to be read."""
+    try:
+        response = answer if type(answer) is Response else (yield from answer)
+    except Exception as error:
+        response = _refuse(error)
     if wire.is_left:
         yield from wire.drop()
-    return Response(response.status, response.headers, [], 0) if head.method == "HEAD" else response
+    return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
+
+
+def _refuse(error: Exception) -> Response:
+    return refuse(error if isinstance(error, InferenceError) else log_own_fault(error))
+
+
+def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:
+    """Find the route and the model of a request, and call the handler."""
+    head = wire.head
+    model = engine.models.by_path.get(head.path.removesuffix("/infer"))
+    if model is not None and head.method == "POST" and head.path.endswith("/infer"):  # as nearly always
+        return infer(engine, model, wire, answer_once)
+    match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
+    if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
+        raise unknown_path(head.path, head.mount(head))
+    handler = match.handlers.get(head.method)
+    model = None
+    if match.name is not None and not match.is_region:
+        find = engine.find_for_inference if handler in _INFERENCES else engine.models.find
+        model = find(match.name, match.version)
+    if handler is None:
+        raise not_allowed(head.method, match.handlers, _find_infer_path(head, match))
+    if model is None:
+        return handler(Exchange(engine, wire, region=match.name))
+    return handler(Exchange(engine, wire, match.version), model)
 
 
 def _find_infer_path(head: Head, match: Match) -> str:
@@ -130,7 +150,7 @@ def _answer_model_ready(request: Exchange, model: Model) -> Steps[Response]:
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
-def _infer(request: Exchange, model: Model) -> Steps[Response]:
+def _infer(request: Exchange, model: Model) -> Response | Steps[Response]:
     return infer(request.engine, model, request.wire, answer_once)
 
 

@@ -71,7 +71,7 @@ class DocumentFormat:
     def named_headers(self) -> Mapping[str, str]:
         return self._rest.named_headers()
 
-    def read(self) -> Read:
+    def read(self) -> Read | Buffer:
         return self._rest.read()
 
     @property

@@ -9,11 +9,13 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._protocol.body import Body
+from .._protocol.body import Body, check_size
 from .._protocol.codings import read_coding
+from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InvalidRequest, LengthRequired, show
 from .._protocol.headers import join_repeated
+from .._protocol.limits import LOOP_BYTES
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -36,6 +38,7 @@ class Head(msgspec.Struct):
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
         mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
+        fields: The headers by name, those that are repeated joined by a comma.
     """
 
     method: str
@@ -44,6 +47,21 @@ class Head(msgspec.Struct):
     body_is_bounded: bool
     transport: Any
     mount: Callable[[Head], str] = _unmounted
+    fields: dict[bytes, bytes] = {}
+
+    def __post_init__(self) -> None:
+        self.fields = dict(self.headers)
+        if len(self.fields) != len(self.headers):
+            self.fields = join_repeated(self.headers, b",")
+
+    def may_be_read_first(self, limit: int | None) -> bool:
+        """True if its body may be read before its path is looked at: it is short, not compressed, and sent without 100 Continue."""
+        fields = self.fields
+        length = fields.get(b"content-length", b"")
+        if self.method != "POST" or not length.isdigit() or len(length) > _MAX_DIGITS or b"expect" in fields:
+            return False
+        most = LOOP_BYTES if limit is None or limit > LOOP_BYTES else limit
+        return 0 < int(length) <= most and b"content-encoding" not in fields
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
@@ -55,37 +73,44 @@ class Incoming(msgspec.Struct, eq=False):
 
     Args:
         head: The request's head.
-        headers: Its headers by name, those that are repeated joined by a comma.
         limit: The most bytes that are taken; None for no limit.
         json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
+        body: All of the body, if the adapter had it at once.
         is_left: Whether it has not been read.
         header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
     """
 
     head: Head
-    headers: dict[bytes, bytes]
     limit: int | None
     json_limit: int | None = None
+    body: bytes | None = None
     is_left: bool = True
     header_length: int | None = None
 
-    def read(self) -> Read:
-        """The effect that reads the whole body."""
-        length, self.header_length = _length(self.headers, b"content-length"), _length(self.headers, HEADER_LENGTH)
-        named = self.headers.get(b"content-encoding")
+    def read(self) -> Read | Buffer:
+        """The whole body, or the effect that reads it."""
+        fields = self.head.fields
+        length = _length(fields, b"content-length")
+        self.header_length = _length(fields, HEADER_LENGTH) if HEADER_LENGTH in fields else None
+        named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
-        whole = -1 if length is None or coding is not None else length
-        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit, whole=whole)
-        self.is_left = False
         if length is None:
             self._check_end()
         else:
-            body.check(length)
-        return Read(body)
+            check_size(length, self.limit, self.header_length, self.json_limit)
+        self.is_left = False
+        given = self.body
+        if given is not None and len(given) == length:
+            return given
+        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
+        if given is None:
+            return Read(body)
+        body.feed(given)
+        return body.finish()
 
     def length(self) -> int | None:
         """How long the body is, None where its server tells its end."""
-        length = _length(self.headers, b"content-length")
+        length = _length(self.head.fields, b"content-length")
         if length is None:
             self._check_end()
         return length
@@ -98,11 +123,13 @@ class Incoming(msgspec.Struct, eq=False):
 
     def drop(self) -> Steps[None]:
         """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
-        is_there = b"content-length" in self.headers or (b"transfer-encoding" in self.headers and self.head.body_is_bounded)
-        if not is_there or b"expect" in self.headers:  # a client that expects 100 Continue sends nothing before somebody reads
+        fields = self.head.fields
+        is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
+        # a client that expects 100 Continue sends nothing before somebody reads
+        if not is_there or self.body is not None or b"expect" in fields:
             return
         try:
-            body = Body(_length(self.headers, b"content-length"), self.limit, keep=False)
+            body = Body(_length(fields, b"content-length"), self.limit, keep=False)
             if body.length != 0:
                 body.check(body.length or 0)
                 yield Read(body)

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import quote
 
 from .._protocol.errors import NotFound, list_names, show
 from .model import Model
@@ -28,6 +29,8 @@ class Registry:
         """The versions of each name."""
         self._found: dict[tuple[str, str | None], Model] = {}
         """What requests find by a name and a version, or None for a request without one."""
+        self.by_path: dict[str, Model] = {}
+        """The same by path, such as "/models/iris/versions/2", as clients usually spell it."""
         self._lock = threading.Lock()
         self.changes = 0
         """How often a model has come or gone."""
@@ -64,6 +67,7 @@ class Registry:
                 found[name, UNVERSIONED] = models[0]
         self._models = by_name
         self._found = found
+        self.by_path = {_path_of(*key): model for key, model in found.items()}
         self.changes += 1
 
     def __contains__(self, name: str | None) -> bool:
@@ -103,6 +107,11 @@ class Registry:
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
             known += f"; failed to get model version from specified version string {show(version)}"
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
+
+
+def _path_of(name: str, version: str | None) -> str:
+    path = f"/models/{quote(name, safe='')}"
+    return path if version is None else f"{path}/versions/{quote(version, safe='')}"
 
 
 def _choose_default(models: list[Model]) -> Model:

@@ -234,6 +234,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     # The end
 
+    def leave(self) -> None:
+        """Give the slot back, and with it the handler."""
+        if self.slot is _LATER:  # it has not entered
+            self.handler.uses.release()
+        else:
+            self.slot.give_up()
+
     def note(self, error: E, cause: BaseException | None = None) -> E:
         """Record that the call failed, or its stream broke off, and return the error."""
         if cause is not None:

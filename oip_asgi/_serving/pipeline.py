@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from .._extensions.cache import Cache
+from .._extensions.rows import finish
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.statistics import Timings
@@ -28,11 +29,12 @@ from .copy_rule import copy_small
 from .decoding import Decoded
 from .engine import Engine
 from .error_hints import convert_host_error, find_hint, find_missing_column
-from .record import record_end
+from .record import Span, record_end
 from .wire_format import WireFormat
 
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", bound=BaseException)
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
@@ -43,8 +45,8 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 _logger: Final = logging.getLogger("oip_asgi")
 
 
-def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], Steps[R]]) -> Steps[R]:
-    """Answer a request.
+def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
+    """Answer a request: return its answer, or the steps that are left if something must be waited for.
 
     Args:
         engine: The server.
@@ -52,40 +54,74 @@ def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[C
         wire: How it arrived and its response leaves.
         answer: What answers once the request is in. `answer_once` refuses models that stream.
     """
-    call: Call[T] | None = None
     span = None if engine.tracer is None else engine.tracer.begin(model)
-    limiter = model.limiter
     try:
-        if model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-            yield from _admit(engine, model)
-        handler = model.lifecycle.acquire()
-        try:
-            if handler.streams and answer is answer_once:
-                raise InvalidRequest(
-                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
-                )
+        limiter = model.limiter
+        if model.lifecycle.state == "ready" and not engine.stopping and limiter.running < limiter.max_concurrency:
             read = wire.read()
-            body: Buffer = (yield read) if type(read) is Read else read
-            since, seconds = engine.clock(), model.timeout
-            if wire.timeout < seconds:
-                seconds = wire.timeout
-            call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
-            if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
-                call.decode(at_once=True)
-            if model.cache is not None:
-                yield from _look_up(call, model.cache)
-            if call.found is None:
-                _enter(call)
-        finally:
-            if call is None or call.slot is None:
-                handler.uses.release()
-    except BaseException as error:
-        if call is None:
-            record_end(model, None, span, engine.clock(), error)
         else:
-            call.note(error)
+            read = None
+    except BaseException as error:
+        record_end(model, None, span, engine.clock(), error)
         raise
-    return (yield from answer(call))
+    if read is None or type(read) is Read:
+        return _infer_later(engine, model, wire, answer, span, read)
+    return _take_in(engine, model, wire, answer, span, read)
+
+
+def _infer_later(
+    engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None, read: Read | None
+) -> Steps[Any]:
+    """`infer`, for a request that waits: for the model to be loaded, or for its body."""
+    try:
+        if read is None:
+            yield from _admit(engine, model)
+        wanted = read or wire.read()
+        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
+    except BaseException as error:
+        record_end(model, None, span, engine.clock(), error)
+        raise
+    return (yield from finish(_take_in(engine, model, wire, answer, span, body)))
+
+
+def _take_in(
+    engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None, body: Buffer
+) -> R | Steps[Any]:
+    """Decode a request whose body is there, take a slot for it, and answer it."""
+    since, seconds = engine.clock(), model.timeout
+    try:
+        handler = model.lifecycle.acquire()
+    except InferenceError as error:
+        record_end(model, None, span, since, error)
+        raise
+    if wire.timeout < seconds:
+        seconds = wire.timeout
+    call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
+    try:
+        if handler.streams and answer is answer_once:
+            raise InvalidRequest(
+                f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+            )
+        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
+            call.decode(at_once=True)
+        if model.cache is None:
+            _enter(call)
+    except BaseException as error:
+        _fail(call, error)
+        raise
+    return answer(call) if model.cache is None else _answer_with_cache(call, model.cache, answer)
+
+
+def _answer_with_cache(call: Call[T], cache: Cache, answer: Callable[[Call[T]], Any]) -> Steps[Any]:
+    """Answer a call whose response the cache may have."""
+    try:
+        yield from _look_up(call, cache)
+        if call.found is None:
+            _enter(call)
+    except BaseException as error:
+        _fail(call, error)
+        raise
+    return (yield from finish(answer(call)))
 
 
 def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
@@ -122,22 +158,41 @@ def _enter(call: Call[Any]) -> None:
         raise _make_busy_error(model)
     call.slot = slot
     if within and slot.is_waiting and would_deadlock(slot):
-        slot.give_up()
         raise _make_circle_error(model, within)
     call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
         observer.changed()
 
 
-def answer_once(call: Call[T]) -> Steps[T]:
-    """The only answer of a request that has been let in."""
-    slot, handler = call.slot, call.handler
+def answer_once(call: Call[T]) -> T | Steps[T]:
+    """The only answer of a request that has been let in: at once if nothing must be waited for, else the steps that wait."""
+    is_inline = call.handler.kind == "inline" and call.model.batching is None
+    if not is_inline or call.found is not None or not call.is_decoded or call.slot.turn is not None:
+        return _answer_later(call)
+    call.timings.started = call.timings.entered
     try:
-        if call.found is not None:
+        response: InferenceResponse = call.engine.call_here(call.run if call.span is None else call.run_in_span)
+        if is_short(call, response):
+            return _end(call, call.encode(response))
+    except FAILURES as failure:
+        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+    except BaseException as error:
+        _fail(call, error)
+        raise
+    return _answer_later(call, response)
+
+
+def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> Steps[T]:
+    """`answer_once`, for a call that waits: for its turn, for another thread, or for a coroutine. It may have its response already."""
+    slot, kind = call.slot, call.handler.kind
+    try:
+        if response is not None:
+            answer = yield from _encode_elsewhere(call, response)
+        elif call.found is not None:
             answer = yield from _encode_found(call, call.found)
         elif call.model.batching is not None:
             answer = yield from answer_in_batch(call, call.model.batching)
-        elif handler.kind == "thread":
+        elif kind == "thread":
             answer = yield from _answer_in_one_trip(call, slot)
         else:
             if slot.turn is not None or not call.is_decoded:
@@ -146,22 +201,31 @@ def answer_once(call: Call[T]) -> Steps[T]:
                 raise Stopped
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()
-            if handler.kind == "async":
+            if kind == "async":
                 run_async = call.run_async if call.span is None else call.run_async_in_span
-                response: InferenceResponse = yield Await(run_async, call.deadline, for_client=True)
+                response = yield Await(run_async, call.deadline, for_client=True)
             else:
                 response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
             answer = call.encode(response) if is_short(call, response) else (yield from _encode_elsewhere(call, response))
     except FAILURES as failure:
-        raise call.note(as_error(call, failure), failure.__cause__) from failure.__cause__
+        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
-        call.note(error)
+        _fail(call, error)
         raise
-    finally:
-        if slot is not None:
-            slot.give_up()
+    return _end(call, answer)
+
+
+def _end(call: Call[T], answer: T) -> T:
+    """End a call that was answered."""
+    call.leave()
     record_end(call.model, call.timings, call.span, call.timings.answered)
     return answer
+
+
+def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
+    """End a call with an error, and return the error."""
+    call.leave()
+    return call.note(error, cause)
 
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)

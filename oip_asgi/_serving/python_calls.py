@@ -19,6 +19,7 @@ from .._codecs.column_writing import column_to_tensor
 from .._codecs.pandas import is_frame, is_series
 from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
+from .._extensions.rows import finish
 from .._models.model import Model
 from .._models.specs import TensorSpec
 from .._protocol.datatypes import NUMBERS, Array, Buffer, cast, integer_array
@@ -107,7 +108,8 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[InferenceResponse]:
     """Answer one call from Python."""
     try:
-        return (yield from infer(engine, engine.find_for_inference(name, version), wire, answer_once))
+        answer = infer(engine, engine.find_for_inference(name, version), wire, answer_once)
+        return answer if type(answer) is InferenceResponse else (yield from finish(answer))
     except InferenceError:
         raise
     except Exception as error:

@@ -14,6 +14,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
+from .._extensions.rows import finish
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.effects import (
@@ -66,11 +67,11 @@ class Stream(Generic[T]):
 
     def run(self) -> Steps[None]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
-        return infer(self._engine, self._model, self._wire, self._answer)
+        return finish(infer(self._engine, self._model, self._wire, self._answer))
 
     def _answer(self, call: Call[T]) -> Steps[None]:
         if not call.handler.streams:
-            only_answer = yield from answer_once(call)
+            only_answer = yield from finish(answer_once(call))
             yield from self._begin(math.inf)
             yield Send(only_answer)
             return

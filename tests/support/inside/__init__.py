@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
-from tests.support.inside.extensions import Cache
+from tests.support.inside.extensions import Cache, finish
 from tests.support.inside.grpc import Method, Reply, grpc_exchange, grpc_infer, grpc_messages, stream_exchange
 from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
@@ -152,7 +152,8 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
         return into.finish()
 
     engine, runtime = server._inside
-    return drive(http_exchange.exchange(engine, Head(method, path, headers, True, None)), runtime, read)
+    response: Response = drive(finish(http_exchange.exchange(engine, Head(method, path, headers, True, None))), runtime, read)
+    return response
 
 
 class Messages(NamedTuple):
