@@ -19,7 +19,7 @@ from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
 from ._grpc.messages import refuse
 from ._grpc.protocols import Fields, find_protocol, read_metadata, read_timeout
 from ._hosts import check_server, drops_trailers
-from ._http.request import Head
+from ._http.request import Head, join_headers
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError
 from ._runtime.drive import advance_async, drive_async
@@ -82,7 +82,8 @@ class OIPGRPCApp:
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
         path = _find_method(scope, self.paths)
-        head = Head(scope["method"], path, list(scope["headers"]), True, scope)
+        headers = list(scope["headers"])
+        head = Head(scope["method"], path, headers, join_headers(headers), True, scope)
         carried: _Carried | None = scope.get(_CARRIED)
         has_trailers = carried is not None or _has_trailers(scope)
         if carried is None and has_trailers and scope.get("app") is not self._host:

@@ -29,7 +29,7 @@ from ._hosts import (
 )
 from ._http.exchange import exchange
 from ._http.generate import STREAMED
-from ._http.request import Head, encode_path, path_under, prefix_of
+from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
 from ._runtime.drive import advance_async
@@ -98,10 +98,11 @@ class OIPApp:
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
-        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
+        headers = list(scope["headers"])
+        head = Head(scope["method"], path, headers, join_headers(headers), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
-        if head.may_be_read_first(engine.max_body_bytes):
+        if head.may_be_read_first(engine.short_body):
             first = await receive()
             if first["type"] == "http.request" and not first.get("more_body", False):
                 body = first.get("body", b"")

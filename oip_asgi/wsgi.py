@@ -18,7 +18,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from ._extensions.rows import finish
 from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
-from ._http.request import Head, encode_path, path_under, prefix_of
+from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import Response
 from ._protocol.effects import Fed, Start
 from ._protocol.errors import InvalidRequest
@@ -99,10 +99,12 @@ def _decode(value: str) -> str:
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """Make a request's head from its `environ`, for a path below the mount that is already known."""
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)]
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
+        headers=headers,
+        fields=join_headers(headers),
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_find_mount, environ),

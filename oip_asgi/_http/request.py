@@ -9,13 +9,12 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._protocol.body import Body, check_size
+from .._protocol.body import Body
 from .._protocol.codings import read_coding
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InvalidRequest, LengthRequired, show
 from .._protocol.headers import join_repeated
-from .._protocol.limits import LOOP_BYTES
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -35,33 +34,27 @@ class Head(msgspec.Struct):
         method: The HTTP method, in capitals.
         path: What is below the mount, percent-encoded, without the query.
         headers: Names in lower case.
+        fields: The headers by name, as `join_headers` makes them.
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
         mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
-        fields: The headers by name, those that are repeated joined by a comma.
     """
 
     method: str
     path: str
     headers: Sequence[tuple[bytes, bytes]]
+    fields: dict[bytes, bytes]
     body_is_bounded: bool
     transport: Any
     mount: Callable[[Head], str] = _unmounted
-    fields: dict[bytes, bytes] = {}
 
-    def __post_init__(self) -> None:
-        self.fields = dict(self.headers)
-        if len(self.fields) != len(self.headers):
-            self.fields = join_repeated(self.headers, b",")
-
-    def may_be_read_first(self, limit: int | None) -> bool:
-        """True if its body may be read before its path is looked at: it is short, not compressed, and sent without 100 Continue."""
+    def may_be_read_first(self, most: int) -> bool:
+        """True if the body may be read before the path is looked at: it is short, not compressed, and sent without 100 Continue."""
         fields = self.fields
         length = fields.get(b"content-length", b"")
-        if self.method != "POST" or not length.isdigit() or len(length) > _MAX_DIGITS or b"expect" in fields:
+        if self.method != "POST" or not length.isdigit() or len(length) > _MAX_DIGITS or not 0 < int(length) <= most:
             return False
-        most = LOOP_BYTES if limit is None or limit > LOOP_BYTES else limit
-        return 0 < int(length) <= most and b"content-encoding" not in fields
+        return b"expect" not in fields and b"content-encoding" not in fields
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
@@ -89,20 +82,20 @@ class Incoming(msgspec.Struct, eq=False):
 
     def read(self) -> Read | Buffer:
         """The whole body, or the effect that reads it."""
-        fields = self.head.fields
-        length = _length(fields, b"content-length")
+        fields, given = self.head.fields, self.body
         self.header_length = _length(fields, HEADER_LENGTH) if HEADER_LENGTH in fields else None
+        length = _length(fields, b"content-length")
+        if given is not None and len(given) == length:  # it is short enough for any limit
+            self.is_left = False
+            return given
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
+        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
         if length is None:
             self._check_end()
         else:
-            check_size(length, self.limit, self.header_length, self.json_limit)
+            body.check(length)
         self.is_left = False
-        given = self.body
-        if given is not None and len(given) == length:
-            return given
-        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
         if given is None:
             return Read(body)
         body.feed(given)
@@ -135,6 +128,12 @@ class Incoming(msgspec.Struct, eq=False):
                 yield Read(body)
         except Exception:
             return  # the response stands, whatever becomes of the rest
+
+
+def join_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers by name, those that are repeated joined by a comma."""
+    fields = dict(headers)
+    return fields if len(fields) == len(headers) else join_repeated(headers, b",")
 
 
 def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:

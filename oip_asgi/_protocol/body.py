@@ -49,8 +49,15 @@ class Body(msgspec.Struct, eq=False):
         return self.coding is not None
 
     def check(self, size: int) -> None:
-        """Refuse a size above the limits."""
-        check_size(size, self.limit, self.head, self.json_limit)
+        """Refuse a size above the limits. Before anything is read, it is the announced one."""
+        json_size = size if self.head is None or size < self.head else self.head
+        if self.json_limit is not None and json_size > self.json_limit:
+            raise TooLarge(
+                f"the JSON is larger than {self.json_limit} bytes, the most that this server takes: "
+                "send binary tensor data, or raise max_json_bytes"
+            )
+        if self.limit is not None and size > self.limit:
+            raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
     def count_next(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
@@ -104,17 +111,6 @@ class Body(msgspec.Struct, eq=False):
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
         return self._first if self._room is None else self._room[: self._size].toreadonly()
-
-
-def check_size(size: int, limit: int | None, head: int | None, json_limit: int | None) -> None:
-    """Refuse a size above the limits. Before anything is read, it is the announced one. The arguments are those of `Body`."""
-    json_size = size if head is None or size < head else head
-    if json_limit is not None and json_size > json_limit:
-        raise TooLarge(
-            f"the JSON is larger than {json_limit} bytes, the most that this server takes: send binary tensor data, or raise max_json_bytes"
-        )
-    if limit is not None and size > limit:
-        raise TooLarge(f"the body is larger than {limit} bytes, the most that this server takes (max_body_bytes)")
 
 
 def allocate_aligned(size: int, head: int) -> memoryview:

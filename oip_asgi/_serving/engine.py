@@ -16,6 +16,7 @@ from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
 from .metadata import describe_model
 from .record import Tracer, record_unknown
@@ -52,6 +53,9 @@ class Engine:
         self.version = version
         self.max_body_bytes = max_body_bytes
         self.max_json_bytes = max_json_bytes
+        limits = [limit for limit in (max_body_bytes, max_json_bytes) if limit is not None]
+        self.short_body = min([LOOP_BYTES, *limits])
+        """A body of so many bytes may be read before anything is decided: no limit refuses it."""
         self.ready_when_empty = ready_when_empty
         self.debug = debug
         self.codecs = codecs
