@@ -1,121 +1,147 @@
-"""The requests of one model that wait to share a call, grouped by what they have in common. Knows no requests, no slots and no clock.
+"""The requests of one model that wait to share a call, grouped by what they have in common. Knows no requests and no clock.
 
-The first of a group that is ready gets a slot, and collects the others when it starts. Until then, further requests may join.
-Everything here is called under the lock of the model's `Limiter`.
+A group is ready once it is large enough, or one of its requests was held back for long enough. Then one of its requests gets a slot, and
+takes the others along when it starts; until then, more may join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from typing import Any, Generic, TypeVar, final
+from typing import Any, final
 
 import msgspec
 
-S = TypeVar("S", bound=Hashable)
+from .limiter import Limiter, Slot, set_all
 
 
-class Waiting(msgspec.Struct, eq=False):
-    """One request that waits.
+@final
+class Place(Slot, eq=False):
+    """The slot of a request that may share its call.
 
     Args:
         request: The request.
+        key: What it has in common with those that may share its call; None if it runs alone.
         rows: How many rows it has.
         due: Until when it may be held back. Who waits for it says when that time is over.
-        is_due: Whether that time is over.
+        is_due: True if that time is over.
+        group: Where it waits.
     """
 
-    request: Any
-    rows: int
-    due: float
-    is_due: bool
+    request: Any = None
+    key: Hashable = None
+    rows: int = 0
+    due: float = 0.0
+    is_due: bool = False
+    group: _Group | None = None
 
 
-class _Group(msgspec.Struct, Generic[S], eq=False):
+@final
+class _Group(msgspec.Struct, eq=False):
     """Requests that may share a call, in the order in which they came.
 
     Args:
         key: What they have in common.
+        places: Their places.
         rows: Their rows together.
         due: How many of them may not be held back any longer.
-        collector: The one that has got a slot and will collect the others; None if there is none.
+        starter: The one that has got a slot and will take the others along; None if there is none.
     """
 
     key: Hashable
-    waiting: dict[S, Waiting] = msgspec.field(default_factory=dict)
+    places: dict[Place, None] = msgspec.field(default_factory=dict)
     rows: int = 0
     due: int = 0
-    collector: S | None = None
+    starter: Place | None = None
 
     @property
-    def first(self) -> S:
-        return next(iter(self.waiting))
+    def first(self) -> Place:
+        return next(iter(self.places))
 
 
 @final
-class Batches(Generic[S]):
-    """The requests of one model that wait to share calls."""
+class Batches(Limiter):
+    """The slots of a model whose requests may share calls."""
 
-    def __init__(self, most: int, preferred: Collection[int]) -> None:
+    _make_slot = Place
+
+    def __init__(self, max_concurrency: int, max_queue: int, most: int, preferred: Collection[int]) -> None:
+        super().__init__(max_concurrency, max_queue)
         self._most = most
         self._preferred = frozenset(preferred)
         self._enough = max(preferred, default=most)
-        self._groups: dict[Hashable, _Group[S]] = {}
-        self._of: dict[S, _Group[S]] = {}
+        self._groups: dict[Hashable, _Group] = {}
 
-    def join(self, slot: S, key: Hashable, waiting: Waiting) -> None:
-        """Let a request wait for others with the same key."""
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(key)
-        group.waiting[slot] = waiting
-        group.rows += waiting.rows
-        group.due += waiting.is_due
-        self._of[slot] = group
+    def share(self, place: Place) -> bool:
+        """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
+        with self.lock:
+            if place.is_left:  # it was refused
+                return False
+            key = place.key or place
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group(key)
+            group.places[place] = None
+            group.rows += place.rows
+            group.due += place.is_due
+            place.group = group
+            turns = self._give_turns()
+            has_turn = not place.is_waiting
+        set_all(turns)
+        return has_turn
 
-    def set_due(self, slot: S) -> None:
-        """Hold a request back no longer, if it still waits."""
-        group = self._of.get(slot)
-        if group is not None and not group.waiting[slot].is_due:
-            group.waiting[slot].is_due = True
-            group.due += 1
+    def hold_back_no_longer(self, *slots: Slot) -> None:
+        with self.lock:
+            for place in slots or self._queue:
+                assert isinstance(place, Place)  # this makes no others
+                if not place.is_due and place.group is not None:
+                    place.group.due += 1
+                place.is_due = True
+            turns = self._give_turns()
+        set_all(turns)
 
-    def next(self) -> S | None:
-        """The slot that runs next: the first of the group that is ready and has waited the longest; None if no group is ready."""
-        ready = [group for group in self._groups.values() if self._is_ready(group)]
-        if not ready:
+    def _find_next(self) -> Slot | None:
+        """The request that starts the group that is ready and has waited the longest."""
+        best: _Group | None = None
+        for group in self._groups.values():
+            is_ready = group.starter is None and (group.due or group.rows >= self._enough or group.rows in self._preferred)
+            if is_ready and (best is None or group.first.due < best.first.due):
+                best = group
+        if best is None:
             return None
-        group = min(ready, key=lambda group: group.waiting[group.first].due)
-        group.collector = group.first
-        return group.collector
+        # the last has just come, so that it need not be woken; but a call takes the first that fit
+        best.starter = next(reversed(best.places)) if best.rows <= self._most else best.first
+        return best.starter
 
-    def _is_ready(self, group: _Group[S]) -> bool:
-        return group.collector is None and (group.due > 0 or group.rows >= self._enough or group.rows in self._preferred)
+    def collect(self, place: Place) -> list[Any]:
+        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns the requests that share it; none if it was refused."""
+        with self.lock:
+            if place.is_left:
+                return []
+            place.in_thread = True
+            taken: list[Place] = []
+            rows = 0
+            for each in place.group.places if place.group is not None else (place,):
+                rows += each.rows
+                if taken and rows > self._most:
+                    break
+                taken.append(each)
+            for each in taken:
+                self._remove(each)
+                if each is not place:
+                    each.is_waiting, each.is_left = False, True
+            turns = self._give_turns()  # for those that did not fit
+        set_all(turns)
+        return [each.request for each in taken]
 
-    def collect(self, slot: S) -> dict[S, Waiting]:
-        """Take out a request that has got a slot, and those that share its call. Empty if it did not wait."""
-        group = self._of.get(slot)
-        if group is None:
-            return {}
-        taken: dict[S, Waiting] = {}
-        rows = 0
-        for each, waiting in group.waiting.items():
-            rows += waiting.rows
-            if taken and rows > self._most:
-                break
-            taken[each] = waiting
-        for each in taken:
-            self.leave(each)
-        return taken
-
-    def leave(self, slot: S) -> None:
-        """Take a request out, if it still waits."""
-        group = self._of.pop(slot, None)
-        if group is None:
-            return
-        waiting = group.waiting.pop(slot)
-        group.rows -= waiting.rows
-        group.due -= waiting.is_due
-        if group.collector == slot:
-            group.collector = None
-        if not group.waiting:
-            del self._groups[group.key]
+    def _remove(self, slot: Slot) -> None:
+        super()._remove(slot)
+        assert isinstance(slot, Place)  # this makes no others
+        group, slot.group = slot.group, None
+        if group is not None:
+            del group.places[slot]
+            group.rows -= slot.rows
+            group.due -= slot.is_due
+            if group.starter is slot:
+                group.starter = None
+            if not group.places:
+                del self._groups[group.key]

@@ -15,10 +15,10 @@ from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding
 from .callables import STREAMS, kind_of
+from .limiter import Uses
 from .options import ModelOptions
 from .signature import bind
 from .specs import TensorSpec
-from .uses import Uses
 
 
 class Handler:

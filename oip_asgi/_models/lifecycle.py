@@ -6,17 +6,17 @@ Only one load or unload runs at a time, and all who wait for a load wait for the
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
-from .._protocol.effects import Spawn, Steps, Wait
+from .._protocol.effects import Signal, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised
 from .handler import Handler
+from .limiter import Limiter, set_all
 from .loader import Loader, LoadParameters
 
 State: TypeAlias = Literal[
@@ -97,7 +97,7 @@ class _Load:
 class Lifecycle:
     """The state of one model, and the handler that answers its requests."""
 
-    def __init__(self, called: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None]) -> None:
+    def __init__(self, called: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None], limiter: Limiter) -> None:
         self.state: State = "registered" if handler is None else "ready"
         self.reload_failed = False
         self.load_seconds: float | None = None
@@ -106,7 +106,7 @@ class Lifecycle:
         self._called = called
         self._loader = loader
         self._describe = describe
-        self._lock = threading.RLock()
+        self._lock = limiter.lock
         self._loading: _Load | None = None
         self._unloading: Spawn | None = None
         self._retired: dict[Handler, bool] = {}
@@ -123,13 +123,19 @@ class Lifecycle:
         return self.state in ("ready", "reloading")
 
     def acquire(self) -> Handler:
-        """The handler for one request, which calls `uses.release` at its end. Raises NotReady or NotFound if the model does not serve."""
-        while (handler := self._handler) is not None:
-            handler.uses.items.append(None)
-            if handler is self._handler:
-                return handler
-            handler.uses.release()  # it has just been replaced, and its unload may not have seen this request
-        raise self.make_refusal()
+        """The handler for one request, which its slot or `release` gives back. Raises NotReady or NotFound if the model does not serve."""
+        with self._lock:
+            if self._handler is None:
+                raise self.make_refusal()
+            self._handler.uses.count += 1
+            return self._handler
+
+    def release(self, handler: Handler) -> None:
+        """Give back the handler of a request that has no slot."""
+        with self._lock:
+            handler.uses.count -= 1
+            idle = handler.uses.take_idle()
+        set_all(idle)
 
     def make_refusal(self) -> InferenceError:
         """The error for a request, if the model does not serve."""
@@ -274,7 +280,12 @@ class Lifecycle:
 
     def _unload_handler(self, handler: Handler) -> Steps[None]:
         """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
-        yield Wait(handler.uses.idle())
+        idle = Signal()
+        with self._lock:
+            handler.uses.idle.append(idle)
+            unused = handler.uses.take_idle()
+        set_all(unused)
+        yield Wait(idle)
         yield from self._loader.unload(handler, claim=partial(self._retired.pop, handler, False))
 
     def _end_unload(self) -> None:

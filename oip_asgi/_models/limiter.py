@@ -6,29 +6,94 @@ One model may be served by several event loops and threads at the same time, so 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import final
 
 import msgspec
 
 from .._protocol.effects import Signal
-from .batches import Batches, Waiting
-from .uses import Uses
 
 
 @final
+class Uses(msgspec.Struct, eq=False):
+    """The requests that use one thing. Who reads or writes it holds the model's lock."""
+
+    count: int = 0
+    idle: list[Signal] = msgspec.field(default_factory=list)
+    """Set as soon as no request uses it."""
+
+    def take_idle(self) -> list[Signal]:
+        """The signals that are to be set now."""
+        if self.count:
+            return []
+        idle, self.idle = self.idle, []
+        return idle
+
+
+class Slot(msgspec.Struct, eq=False):
+    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
+
+    The request gives it up in the end. A function that runs in a thread keeps it until it returns, even if the request has given it up.
+
+    Args:
+        limiter: Where it goes back to.
+        uses: What the request uses until it has given the slot up and no thread holds it.
+        turn: Set when its turn has come, or never will; None if it came at once.
+        is_waiting: True until then.
+        is_left: True after it has gone back, was refused, or is not needed because its request shares another's call.
+        in_thread: True while a thread holds it.
+        is_unloaded: True if it was refused because the model was unloaded.
+    """
+
+    limiter: Limiter
+    uses: Uses
+    turn: Signal | None = None
+    is_waiting: bool = False
+    is_left: bool = False
+    in_thread: bool = False
+    is_unloaded: bool = False
+
+    def begin(self) -> bool:
+        """True if a thread may start its part, which `end`s then; False if the request was given up or refused."""
+        with self.limiter.lock:
+            if self.is_left:
+                return False
+            self.in_thread = True
+            return True
+
+    def end(self, *, is_last: bool) -> None:
+        """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
+        with self.limiter.lock:
+            is_over, self.in_thread = not self.in_thread, False
+            signals = self.limiter.take_back(self, is_over=is_over) if is_last or is_over else ()
+        for signal in signals:
+            signal.set()
+
+    def give_up(self) -> None:
+        """End the request. The slot goes back now, or as soon as the thread's part has ended."""
+        with self.limiter.lock:
+            if self.in_thread:
+                self.in_thread = False  # `end` sees that
+                return
+            signals = self.limiter.take_back(self, is_over=True)
+        for signal in signals:
+            signal.set()
+
+
 class Limiter:
     """The slots of one model, handed out first come, first served."""
 
-    def __init__(self, max_concurrency: int, max_queue: int, batches: Batches[Slot] | None = None) -> None:
+    _make_slot: type[Slot] = Slot
+
+    def __init__(self, max_concurrency: int, max_queue: int) -> None:
         self.max_concurrency = max_concurrency
         self.max_queue = max_queue
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Guards all that the model's requests share: its slots, its handler and who uses that."""
         self.running = 0
         """How many slots are taken."""
         self.inner: dict[Slot, list[Slot]] = {}
         """Slots of this model, each with those that calls within its call wait for."""
-        self._batches = batches
         self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
 
@@ -38,7 +103,7 @@ class Limiter:
         return len(self._queue)
 
     def is_full(self) -> bool:
-        """Whether nobody could enter right now."""
+        """True if nobody could enter right now."""
         # requests that may share a call wait also while slots are free
         return len(self._queue) >= self.max_queue + max(0, self.max_concurrency - self.running)
 
@@ -47,105 +112,80 @@ class Limiter:
         with self.lock:
             self.max_concurrency = max_concurrency
             turns = self._give_turns()
-        _set(turns)
+        set_all(turns)
 
     def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
         """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full."""
         with self.lock:
             if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
                 self.running += 1
-                return Slot(self, uses, None)
+                return self._make_slot(self, uses)
             if not may_wait or self.is_full():
                 return None
-            slot = Slot(self, uses, Signal())
+            slot = self._make_slot(self, uses, Signal(), True)
             self._queue[slot] = None
             return slot
 
-    def take_back(self, slot: Slot) -> Collection[Signal]:
-        """Take a slot back. The caller holds the lock, and sets the signals that this returns after it has released the lock."""
-        slot.is_left = True
-        if self.inner:
-            self.inner.pop(slot, None)
-        if self._batches is not None:
-            self._batches.leave(slot)
-        turns: Collection[Signal] = ()
-        if slot in self._queue:
-            del self._queue[slot]
-        else:
-            self.running -= 1
-        if self._queue:
-            turns = self._give_turns()
-        elif self._idle and not self.running:
-            turns, self._idle = self._idle, []
-        return turns
+    def take_back(self, slot: Slot, *, is_over: bool) -> list[Signal]:
+        """Take a slot back, and end its use if the request `is_over`. The caller holds the lock, and then sets what this returns."""
+        signals: list[Signal] = []
+        if not slot.is_left:
+            slot.is_left = True
+            if slot.turn is not None:
+                self._remove(slot)
+            if slot.is_waiting:
+                slot.is_waiting = False
+            else:
+                self.running -= 1
+            if self.inner:
+                self.inner.pop(slot, None)
+            if self._queue:
+                signals = self._give_turns()
+            elif self._idle and not self.running:
+                signals, self._idle = self._idle, []
+        if is_over:
+            uses = slot.uses
+            uses.count -= 1
+            if uses.idle:
+                signals += uses.take_idle()
+        return signals
+
+    def _remove(self, slot: Slot) -> None:
+        """Take out a slot, if it is in the queue."""
+        self._queue.pop(slot, None)
 
     def _give_turns(self) -> list[Signal]:
-        """Give free slots to those that wait and may run. Returns their signals, for the caller to set."""
-        turns = []
+        """Give free slots to requests that wait and may run. Returns their signals, for the caller to set."""
+        turns: list[Signal] = []
         while self._queue and self.running < self.max_concurrency:
-            slot = next(iter(self._queue)) if self._batches is None else self._batches.next()
+            slot = self._find_next()
             if slot is None:
                 break
             assert slot.turn is not None  # it waits
             del self._queue[slot]
+            slot.is_waiting = False
             self.running += 1
             turns.append(slot.turn)
         return turns
 
-    # Batches
-
-    def share(self, slot: Slot, key: Hashable, waiting: Waiting) -> None:
-        """Let a request in the queue share a call with others that have the same key."""
-        assert self._batches is not None
-        with self.lock:
-            if slot.is_left:  # it was refused
-                return
-            self._batches.join(slot, key, waiting)
-            turns = self._give_turns()
-        _set(turns)
+    def _find_next(self) -> Slot | None:
+        """The slot that runs next; None if no request may run yet."""
+        return next(iter(self._queue))
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
-        """Let requests that share calls run as soon as slots are free; without arguments all of them."""
-        if self._batches is None:
-            return
-        with self.lock:
-            for slot in slots or self._queue:
-                self._batches.set_due(slot)
-            turns = self._give_turns()
-        _set(turns)
-
-    def collect(self, slot: Slot) -> Sequence[Waiting] | None:
-        """Begin the call of a request that has a slot, as `Slot.begin` does."""
-        assert self._batches is not None
-        with self.lock:
-            if slot.is_left:
-                return None
-            slot.in_thread = True
-            taken = self._batches.collect(slot)
-            for other in taken:
-                if other is not slot:
-                    del self._queue[other]
-                    other.is_left = True
-            turns = self._give_turns() if self._queue else []  # for those that did not fit
-        if turns:
-            _set(turns)
-        return list(taken.values())
+        """Let requests that wait for others run as soon as slots are free; without arguments all of them."""
 
     # The end
 
     def refuse_waiting(self, *, is_unloaded: bool) -> None:
         """Refuse all requests that wait."""
+        signals: list[Signal] = []
         with self.lock:
-            slots = list(self._queue)
-            self._queue.clear()
-            for slot in slots:
-                slot.is_left = True
+            for slot in list(self._queue):
+                assert slot.turn is not None  # it waits
                 slot.is_unloaded = is_unloaded
-                if self._batches is not None:
-                    self._batches.leave(slot)
-            idle, self._idle = ([], self._idle) if self.running else (self._idle, [])
-        _set(slot.turn for slot in slots if slot.turn is not None)
-        _set(idle)
+                signals += [slot.turn, *self.take_back(slot, is_over=False)]
+        set_all(signals)
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""
@@ -158,68 +198,6 @@ class Limiter:
         return signal
 
 
-def _set(signals: Iterable[Signal]) -> None:
+def set_all(signals: Iterable[Signal]) -> None:
     for signal in signals:
         signal.set()
-
-
-@final
-class Slot(msgspec.Struct, eq=False):
-    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
-
-    The request gives it up in the end. A function that runs in a thread keeps it until it returns, even if the request has given it up.
-
-    Args:
-        limiter: Where it goes back to.
-        uses: Ended when the request has given it up and no thread holds it.
-        turn: Set when its turn has come, or never will; None if it came at once.
-        is_left: Whether it has gone back, was refused, or is not needed because its request shares another's call.
-        in_thread: Whether a thread holds it.
-        is_unloaded: Whether it was refused because the model was unloaded.
-    """
-
-    limiter: Limiter
-    uses: Uses
-    turn: Signal | None
-    is_left: bool = False
-    in_thread: bool = False
-    is_unloaded: bool = False
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has not had its turn."""
-        return self.turn is not None and not self.turn.is_set() and not self.is_left
-
-    def begin(self) -> bool:
-        """Whether a thread may start its part, which `end`s then; False if the request was given up or refused."""
-        with self.limiter.lock:
-            if self.is_left:
-                return False
-            self.in_thread = True
-            return True
-
-    def end(self, *, is_last: bool) -> None:
-        """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
-        following: Collection[Signal] = ()
-        with self.limiter.lock:
-            was_given_up, self.in_thread = not self.in_thread, False
-            if (is_last or was_given_up) and not self.is_left:
-                following = self.limiter.take_back(self)
-        if was_given_up:
-            self.uses.release()
-        if following:
-            _set(following)
-
-    def give_up(self) -> None:
-        """End the request. The slot goes back now, or as soon as the thread's part has ended."""
-        following: Collection[Signal] = ()
-        if not self.is_left:
-            with self.limiter.lock:
-                if self.in_thread:
-                    self.in_thread = False  # `end` sees that
-                    return
-                if not self.is_left:
-                    following = self.limiter.take_back(self)
-        self.uses.release()
-        if following:
-            _set(following)

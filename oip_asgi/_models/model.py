@@ -15,7 +15,7 @@ from .binding import DocumentedInputs
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle
-from .limiter import Limiter, Slot
+from .limiter import Limiter
 from .loader import Loader
 from .options import NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
@@ -49,9 +49,11 @@ class Model:
         self.stream_timeout = _seconds(options.stream_timeout)
         self._at_once = at_once
         self.batching = options.batching()
-        batches = None if self.batching is None else Batches[Slot](self.batching.most, self.batching.preferred)
-        self.limiter = Limiter(options.max_concurrency or 1, options.max_queue, batches)
-        if self.batching is not None:
+        bounds = options.max_concurrency or 1, options.max_queue
+        if self.batching is None:
+            self.limiter = Limiter(*bounds)
+        else:
+            self.limiter = Batches(*bounds, self.batching.most, self.batching.preferred)
             self._warn_of_queue(self.batching.most)
         self.cache = None if options.cache is None else Cache(options.cache)
         self.statistics = Statistics()
@@ -60,7 +62,7 @@ class Model:
         if options.function is not None:
             first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
             self._describe(first)
-        self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe)
+        self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
 
     def _describe(self, handler: Handler) -> None:
         """Take over the description of the handler that answers requests from now on."""

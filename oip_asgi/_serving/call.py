@@ -237,7 +237,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def leave(self) -> None:
         """Give the slot back, and with it the handler."""
         if self.slot is _LATER:  # it has not entered
-            self.handler.uses.release()
+            self.model.lifecycle.release(self.handler)
         else:
             self.slot.give_up()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar, Token
-from itertools import chain
 from typing import Final, TypeAlias
 
 from .._models.limiter import Limiter, Slot
@@ -35,11 +34,6 @@ def enter(model: Model, slot: Slot) -> Token[CallStack]:
     return set_calls((*current_calls(), (model, slot)))
 
 
-def enter_for_batch(model: Model, slot: Slot, of_each: Iterable[CallStack]) -> Token[CallStack]:
-    """`enter`, for a call that answers several requests: it runs within the slots of all."""
-    return set_calls((*dict.fromkeys(pair for each in of_each for pair in each), (model, slot)))
-
-
 def leave(token: Token[CallStack]) -> None:
     """The counterpart of `enter`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
@@ -58,35 +52,28 @@ def would_deadlock(slot: Slot) -> bool:
     for _, outer in current_calls():
         with outer.limiter.lock:
             if not outer.is_left:
-                waits = outer.limiter.inner.get(outer, ())
-                outer.limiter.inner[outer] = [*(wait for wait in waits if wait.is_waiting), slot]
-    stuck, is_shrinking = _find_reachable(slot.limiter), True
-    while is_shrinking:
-        moving = [limiter for limiter in stuck if _can_move(limiter, stuck)]
+                outer.limiter.inner[outer] = [*(wait for wait in outer.limiter.inner.get(outer, ()) if wait.is_waiting), slot]
+    waits: dict[Limiter, list[set[Limiter]]] = {}
+    unseen = {slot.limiter}
+    while unseen:
+        limiter = unseen.pop()
+        waits[limiter] = found = _find_waits(limiter)
+        unseen.update(*found)
+        unseen.difference_update(waits)
+    stuck, moving = set(waits), [slot.limiter]
+    while moving:
+        moving = [limiter for limiter in stuck if _can_move(limiter, waits[limiter], stuck)]
         stuck.difference_update(moving)
-        is_shrinking = bool(moving)
     return slot.limiter in stuck
-
-
-def _can_move(limiter: Limiter, stuck: set[Limiter]) -> bool:
-    """True if a slot of a model is free, or one of its calls waits for no stuck model."""
-    waiting = sum(not stuck.isdisjoint(waits) for waits in _find_waits(limiter))
-    return limiter.running < limiter.max_concurrency or limiter.running > waiting
-
-
-def _find_reachable(first: Limiter) -> set[Limiter]:
-    """Find the models that a model's calls wait for, the models that their calls wait for, and so on."""
-    found, left = set[Limiter](), [first]
-    while left:
-        limiter = left.pop()
-        if limiter not in found:
-            found.add(limiter)
-            left += chain.from_iterable(_find_waits(limiter))
-    return found
 
 
 def _find_waits(limiter: Limiter) -> list[set[Limiter]]:
     """Find the models that each call of a model waits for, through calls within it."""
     with limiter.lock:
-        inner = [waits for outer, waits in limiter.inner.items() if not outer.is_left]
-    return [{wait.limiter for wait in waits if wait.is_waiting} for waits in inner]
+        return [{wait.limiter for wait in waits if wait.is_waiting} for outer, waits in limiter.inner.items() if not outer.is_left]
+
+
+def _can_move(limiter: Limiter, waits: Iterable[set[Limiter]], stuck: set[Limiter]) -> bool:
+    """True if a slot of a model is free, or one of its calls waits for no stuck model."""
+    waiting = sum(not stuck.isdisjoint(each) for each in waits)
+    return limiter.running < limiter.max_concurrency or limiter.running > waiting

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import msgspec
 
-from .._models.batches import Waiting
+from .._models.batches import Place
 from .._models.binding import Binding
 from .._models.options import Batching
-from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Signal, Stopped
+from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Signal, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from .batch_key import count_rows
 from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
-from .call_stack import CallStack, current_calls, enter_for_batch, leave
+from .call_stack import CallStack, set_calls
 from .copy_rule import copy_small
 from .error_hints import convert_host_error, find_hint
 
@@ -49,44 +48,55 @@ class _Merged(msgspec.Struct, frozen=True, eq=False):
 
 
 @final
-class Member(Generic[T]):
-    """One request among those that share a call."""
+class Member(msgspec.Struct, Generic[T], eq=False):
+    """One request among those that share a call.
 
-    __slots__ = ("answer", "call", "calls", "error", "execution", "has_left", "is_done", "response", "rows", "wake")
+    Args:
+        call: The request.
+        rows: How many rows it has; None if they cannot be counted.
+        calls: The calls that it is made within.
+        done: Set when it has its response or its error; None if nobody waits for that.
+        execution: The call, if that must know when the request has left.
+        has_left: True if nobody waits for it any more.
+        response: Its part of the result.
+        answer: Its response as it leaves, if that is long.
+        error: What to raise instead.
+    """
 
-    def __init__(self, call: Call[T]) -> None:
-        self.call = call
-        self.rows: int | None = None
-        self.calls: CallStack = current_calls()
-        self.execution: Execution | None = None
-        self.wake: Callable[[], object] = _do_nothing
-        self.is_done = False
-        self.has_left = False
-        self.response: InferenceResponse | None = None
-        self.error: Exception | None = None
-        self.answer: T | None = None
+    call: Call[T]
+    rows: int | None
+    calls: CallStack
+    done: Signal | None
+    execution: Execution | None = None
+    has_left: bool = False
+    response: InferenceResponse | None = None
+    answer: T | None = None
+    error: Exception | None = None
 
-    def count(self) -> int | None:
-        """Count and record the rows of the request. None if they cannot be counted."""
-        self.rows = count_rows(self.call.decoded.tensors.values())
-        self.call.timings.rows = 1 if self.rows is None else self.rows
-        return self.rows
+    def is_done(self) -> bool:
+        return self.response is not None or self.error is not None
 
-    def take(self) -> InferenceResponse:
-        """Return its response, or raise its error."""
+    def finish(self) -> T:
+        """Return its answer, or raise its error."""
         error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
-        if error is None:
-            assert self.response is not None  # it is done
-            return self.response
         try:
-            raise error
+            if self.call.engine.clock() >= self.call.deadline:
+                raise DeadlinePassed from error
+            if error is not None:
+                raise error
         finally:
             del error
+        if self.answer is None:
+            assert self.response is not None  # it is done
+            self.answer = self.call.encode(self.response)
+        return self.answer
 
     def leave(self) -> None:
         """Record that nobody waits for it any more."""
         self.has_left = True
-        self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
+        if self.error is not None:
+            self.call.log_late(self.error)
+            self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
         execution, self.execution = self.execution, None
         if execution is not None:
             execution.record_leave()
@@ -96,86 +106,83 @@ class Member(Generic[T]):
 class Execution:
     """One call for all requests of a batch; more calls if some requests must be retried alone."""
 
-    def __init__(self, member: Member[Any], waiting: Sequence[Waiting], batching: Batching) -> None:
-        call = member.call
-        self.unwanted: Signal | None = None
+    def __init__(self, place: Place, members: list[Member[Any]], batching: Batching) -> None:
+        call = members[0].call
+        self.unwanted = Signal()
         """Set when nobody waits for any of them any more."""
-        self._members: list[Member[Any]] = [each.request for each in waiting] or [member]
-        self._handler, self._model, self._engine, self._slots = call.handler, call.model, call.engine, [call.slot]
+        self._place: Place | None = place
+        self._members = members
+        self._handler, self._model, self._engine = call.handler, call.model, call.engine
         self._binding, self._content_type = call.decoded.binding, call.decoded.content_type
         self._retries_alone = batching.retry_alone
-        self._slot = call.slot
-        for each in self._members:
-            each.execution = self
-            if each is not member:
-                turn = each.call.slot.turn
-                assert turn is not None  # it has waited
-                each.wake = turn.set
+        self._long: list[Member[Any]] = []
 
-    @property
-    def deadline(self) -> float:
-        """The latest deadline of its requests."""
-        return max(member.call.deadline for member in self._members)
+    def run(self) -> None:
+        """Call a plain function, and end the call."""
+        try:
+            Context().run(_run_to_end, self)
+            self._encode_long()
+        except BaseException as error:
+            self._fail_rest(error)
+            raise
+        finally:
+            self.end()
+
+    def run_in_task(self) -> Steps[None]:
+        """Call a coroutine function, and end the call."""
+        for member in self._members:
+            member.execution = self
+        try:
+            yield Await(self.call, max(member.call.deadline for member in self._members), for_client=True)
+            if self._long:
+                yield Run(self._encode_long, "conversion", for_client=True)
+        except Exception as error:
+            self._fail_rest(error)
+        finally:
+            self.end()
 
     def record_leave(self) -> None:
         """Record that one of the requests was answered or given up."""
-        if self.unwanted is not None and all(member.has_left for member in self._members):
+        if all(member.has_left for member in self._members):
             self.unwanted.set()
 
-    def wake(self) -> None:
-        """Wake all requests that wait."""
-        for member in self._members:
-            member.is_done = True
-            member.wake()
-
     def end(self) -> None:
-        """Give the slot back and wake all requests, at the first call, from any thread."""
-        try:
-            slot = self._slots.pop()
-        except IndexError:
+        """Give the slot back and wake all requests, at the first call."""
+        place, self._place = self._place, None
+        if place is None:
             return
-        self.fail(Stopped())
-        self.wake()
-        slot.end(is_last=True)
+        self._fail_rest(Stopped())
+        place.end(is_last=True)
+        for member in self._members:
+            if member.done is not None:
+                member.done.set()
 
     # The call
 
-    def run(self) -> None:
-        """`call` a plain function in this thread. If it raises, each request fails with that."""
-        try:
-            Context().run(_run_to_end, self)
-        except BaseException as error:
-            self.fail(error if isinstance(error, Exception) else _convert_quit(error))
-            raise
-
     async def call(self) -> None:
-        """Call the function. If it is a plain one, this never awaits."""
-        token = enter_for_batch(self._model, self._slot, [member.calls for member in self._members])
-        try:
-            with self._enter_span():
-                await self._answer(self._members)
-        finally:
-            leave(token)
+        """Call the function, in a context of its own. If it is a plain one, this never awaits."""
+        assert self._place is not None  # it has not ended
+        callers = dict.fromkeys(pair for member in self._members for pair in member.calls)
+        set_calls((*callers, (self._model, self._place)))
+        with self._enter_span():
+            groups = [self._members]
+            while groups:
+                members = [member for member in groups.pop(0) if not member.has_left]
+                if members:
+                    groups += await self._answer(members)
 
     def _enter_span(self) -> AbstractContextManager[object]:
         tracer = self._engine.tracer
-        spans = [member.call.span for member in self._members if member.call.span is not None]
+        spans = [] if tracer is None else [member.call.span for member in self._members if member.call.span is not None]
         if tracer is None or not spans:
             return nullcontext()
         if len(self._members) == 1:
             return spans[0].active()
         return tracer.together(self._model, _count_rows(self._members), spans)
 
-    async def _answer(self, members: list[Member[Any]]) -> None:
-        """Answer requests by one call. If that fails, answer by further calls the requests that may succeed alone."""
-        members = [member for member in members if not member.has_left]
-        if members:
-            for others in await self._answer_together(members):
-                await self._answer(others)
-
-    async def _answer_together(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
+    async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
-        clock = self._engine.clock
+        clock, statistics = self._engine.clock, self._model.statistics
         started = clock()
         try:
             args, kwargs = self._make_arguments(members)
@@ -185,10 +192,10 @@ class Execution:
                 return []
             sound = [member for member in members if self._can_make_arguments(member)]
             return [sound] if len(sound) < len(members) else [[member] for member in members]
-        called = clock()
+        rows, called = _count_rows(members), clock()
         for member in members:
             timings = member.call.timings
-            timings.started, timings.called = started, called
+            timings.started, timings.called, timings.returned = started, called, 0.0
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
@@ -198,23 +205,23 @@ class Execution:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            self._model.statistics.record_execution(_count_rows(members), called - started, None, 0.0)
+            statistics.record_execution(rows, called - started, None, 0.0)
             if self._retries_alone and len(members) > 1:
                 self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
-            self._model.statistics.record_execution(_count_rows(members), called - started, returned - called, clock() - returned)
+            statistics.record_execution(rows, called - started, returned - called, clock() - returned)
         return []
 
     def _make_arguments(self, members: list[Member[Any]]) -> _Arguments:
         """Make the arguments of the function for some requests together."""
-        call, binding = members[0].call, self._binding
+        decoded = members[0].call.decoded
         if len(members) == 1:
-            return binding.arguments(call.decoded)
+            return self._binding.arguments(decoded)
         tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
-        request = InferenceRequest(list(tensors.values()), None, call.decoded.request.parameters, [], call.decoded.request.decoders)
-        return binding.arguments(_Merged(binding, tensors, self._content_type, request))
+        request = InferenceRequest(list(tensors.values()), None, decoded.request.parameters, [], decoded.request.decoders)
+        return self._binding.arguments(_Merged(self._binding, tensors, self._content_type, request))
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
@@ -232,60 +239,52 @@ class Execution:
         for member, part in zip(members, results, strict=True):
             try:
                 response = member.call.respond(part)
-                copy_small(response.outputs)  # it is encoded after the slot has ended
+                copy_small(response.outputs)  # it is encoded after other calls may have begun
                 member.response = response
+                if not is_short(member.call, response):
+                    self._long.append(member)
             except Exception as error:
                 self._fail([member], error)
 
-    # The outcome
-
-    def fail(self, error: Exception) -> None:
-        """Fail all requests that have no response and no error yet."""
-        waiting = [member for member in self._members if member.response is None and member.error is None]
-        if not isinstance(error, _ENDS):
-            self._fail(waiting, error)
-            return
-        for place, member in enumerate(waiting):
-            member.error = type(error)()
-            # a late exception is logged once
-            member.error.__cause__ = None if place and isinstance(error, DeadlinePassed) else error.__cause__
-
-    def _fail(self, members: list[Member[Any]], error: Exception) -> None:
-        error = convert_host_error(error) or error
-        if isinstance(error, InferenceError):
-            for member in members:
-                member.error = error if len(members) == 1 else _copy_error(error)
-            return
-        if len(members) > 1:
-            self._log(members, error, "")
-        for member in members:
-            member.error = raised = ModelRaised()
-            raised.__cause__ = error
-            raised.is_logged = len(members) > 1
-
-    def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
-        fields = log_fields(
-            self._model.name, self._model.version, None, self._engine.clock() - min(member.call.timings.since for member in members)
-        )
-        message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, self._model)
-        log_raised(logging.ERROR, error, message, self._model, len(members), _count_rows(members), then, hint, extra=fields)
-
-    def encode_long(self, *, but: Member[Any] | None = None) -> None:
+    def _encode_long(self) -> None:
         """Encode long responses within the slot of the call, so that they cannot pile up after it."""
-        for member, response in self._find_long():
-            if member is not but:
+        for member in self._long:
+            if member.response is not None and not member.has_left:
                 try:
-                    member.answer = member.call.encode(response)
+                    member.answer = member.call.encode(member.response)
                 except Exception as error:
                     member.error = error
 
-    def has_long(self) -> bool:
-        """True if `encode_long` has something to encode."""
-        return bool(self._find_long())
+    # Failures
 
-    def _find_long(self) -> list[tuple[Member[Any], InferenceResponse]]:
-        having = [(member, member.response) for member in self._members if member.response is not None and not member.has_left]
-        return [(member, response) for member, response in having if not is_short(member.call, response)]
+    def _fail_rest(self, error: BaseException) -> None:
+        """Fail all requests that have no response and no error yet."""
+        if not isinstance(error, Exception):
+            cause, error = error, QuitWithin()
+            error.__cause__ = cause
+        self._fail([member for member in self._members if not member.is_done()], error)
+
+    def _fail(self, members: list[Member[Any]], error: Exception) -> None:
+        """Fail some requests, each with an error of its own, as each raises it."""
+        error = convert_host_error(error) or error
+        is_raised = not isinstance(error, (InferenceError, *_ENDS))
+        if is_raised and len(members) > 1:
+            self._log(members, error, "")
+        for member in members:
+            if is_raised:
+                member.error = raised = ModelRaised()
+                raised.is_logged = len(members) > 1
+                raised.__cause__ = error
+                if member.has_left:
+                    member.call.log_late(raised)
+            else:
+                member.error = error if len(members) == 1 else _copy_error(error)
+
+    def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
+        model, since = self._model, min(member.call.timings.since for member in members)
+        fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
+        message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, model)
+        log_raised(logging.ERROR, error, message, model, len(members), _count_rows(members), then, hint, extra=fields)
 
 
 def _run_to_end(execution: Execution) -> None:
@@ -297,22 +296,14 @@ def _run_to_end(execution: Execution) -> None:
 
 
 def _count_rows(members: Sequence[Member[Any]]) -> int:
-    return sum(member.call.timings.rows or 0 for member in members)
+    return sum([member.call.timings.rows or 0 for member in members])
 
 
-def _convert_quit(error: BaseException) -> QuitWithin:
-    quitting = QuitWithin()
-    quitting.__cause__ = error
-    return quitting
-
-
-def _copy_error(error: InferenceError) -> InferenceError:
-    """Copy an error, as each request raises its own."""
+def _copy_error(error: Exception) -> Exception:
     try:
-        return copy.copy(error)
+        copied = copy.copy(error)
     except Exception:  # its class cannot be copied
-        return InferenceError(error_text(error), status=error.status, headers=error.headers)
-
-
-def _do_nothing() -> None:
-    pass
+        assert isinstance(error, InferenceError)  # others can
+        copied = InferenceError(error_text(error), status=error.status, headers=error.headers)
+    copied.__cause__ = error.__cause__
+    return copied

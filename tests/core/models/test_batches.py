@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 
 from tests.support.inside import in_use
-from tests.support.inside.models import Batches, Limiter, Slot, Waiting
+from tests.support.inside.models import Batches, Place
 
 
 class Queue:
@@ -13,15 +13,23 @@ class Queue:
 
     def __init__(self, max_concurrency: int = 1, max_queue: int = 100, preferred: Iterable[int] = ()) -> None:
         self.now = 0.0
-        self.limiter = Limiter(max_concurrency, max_queue, Batches(8, tuple(preferred)))
-        self.slots: dict[str, Slot] = {}
+        self.limiter = Batches(max_concurrency, max_queue, 8, tuple(preferred))
+        self.slots: dict[str, Place] = {}
+        self.started: dict[str, Place] = {}
+        """The request that began each call, by the first of the call."""
 
     def enter(self, name: str, rows: int = 1, *, key: Hashable = "key", is_held: bool = False) -> None:
-        slot = self.limiter.enter(in_use(), may_run=False)
-        assert slot is not None
-        self.slots[name] = slot
+        place = self.place(name, may_run=False)
+        self.slots[name] = place
         self.now += 1.0
-        self.limiter.share(slot, key, Waiting(name, rows, self.now, not is_held))
+        place.key, place.rows, place.due, place.is_due = key, rows, self.now, not is_held
+        assert self.limiter.share(place) == self.has_turn(name)
+
+    def place(self, name: str, **options: bool) -> Place:
+        place = self.limiter.enter(in_use(), **options)
+        assert isinstance(place, Place)
+        place.request = name
+        return place
 
     def set_due(self, name: str) -> None:
         self.limiter.hold_back_no_longer(self.slots[name])
@@ -31,16 +39,23 @@ class Queue:
         assert turn is not None
         return turn.is_set()
 
-    def begin(self, name: str) -> list[str]:
-        """Begin the call of a request that has a slot. Returns who shares it."""
-        assert self.has_turn(name)
-        collected = self.limiter.collect(self.slots[name])
-        assert collected is not None
-        return [waiting.request for waiting in collected]
+    def begin(self, first: str) -> list[str]:
+        """Begin the call of requests of which one has a slot. Returns them, who are the same whoever begins."""
+        [starter] = [slot for slot in self.slots.values() if self.is_about_to_start(slot) and slot.group is self.slots[first].group]
+        collected = self.limiter.collect(starter)
+        assert collected[0] == first
+        self.started[first] = starter
+        return collected
 
-    def end(self, name: str) -> None:
-        self.slots[name].end(is_last=True)
-        self.slots[name].give_up()
+    @staticmethod
+    def is_about_to_start(slot: Place) -> bool:
+        assert slot.turn is not None
+        return slot.turn.is_set() and not (slot.is_left or slot.in_thread)
+
+    def end(self, first: str) -> None:
+        starter = self.started.pop(first)
+        starter.end(is_last=True)
+        starter.give_up()
 
     def leave(self, name: str) -> None:
         self.slots[name].give_up()
@@ -58,7 +73,7 @@ def test_what_queued_while_the_slot_was_taken_goes_together() -> None:
     assert not any(map(queue.has_turn, "abc"))
     assert queue.counts() == (1, 3)
     queue.end("first")
-    assert [queue.has_turn(name) for name in "abc"] == [True, False, False]
+    assert [queue.has_turn(name) for name in "abc"] == [False, False, True]
     queue.enter("late")  # until it starts, others may join
     assert queue.begin("a") == ["a", "b", "c", "late"]
     assert queue.counts() == (1, 0)
@@ -184,9 +199,9 @@ def test_another_gets_the_slot_of_one_that_goes_before_it_starts() -> None:
     for name in "abc":
         queue.enter(name)
     queue.end("first")
-    assert queue.has_turn("a")
-    queue.leave("a")
-    assert queue.begin("b") == ["b", "c"]
+    assert queue.has_turn("c")
+    queue.leave("c")
+    assert queue.begin("a") == ["a", "b"]
     assert queue.counts() == (1, 0)
 
 
@@ -234,19 +249,37 @@ def test_no_more_wait_than_may() -> None:
 
 
 def test_a_request_runs_at_once_where_a_slot_is_free_and_nobody_waits() -> None:
-    limiter = Queue().limiter
-    slot = limiter.enter(in_use())
-    assert slot is not None
-    assert slot.turn is None
-    other = limiter.enter(in_use())
-    assert other is not None
+    queue = Queue()
+    runs = queue.place("runs")
+    assert runs.turn is None
+    other = queue.place("other")
     assert other.turn is not None
-    assert (limiter.running, limiter.waiting) == (1, 1)
-    assert limiter.collect(slot) == []
-    slot.end(is_last=True)
-    assert (limiter.running, limiter.waiting) == (0, 1)  # the other is decoded yet
-    limiter.share(other, "key", Waiting("other", 1, 0.0, True))
+    assert queue.counts() == (1, 1)
+    assert queue.limiter.collect(runs) == ["runs"]
+    runs.end(is_last=True)
+    assert queue.counts() == (0, 1)  # the other is decoded yet
+    other.is_due = True
+    assert queue.limiter.share(other)
     assert other.turn.is_set()
+
+
+def test_the_last_that_fits_into_a_call_begins_it_as_it_need_not_be_woken() -> None:
+    queue = Queue()
+    for name in "ab":
+        queue.enter(name, 4, is_held=True)
+    assert [queue.has_turn(name) for name in "ab"] == [False, True]
+    assert queue.begin("a") == ["a", "b"]
+    queue.end("a")
+    for name in "cd":
+        queue.enter(name, 5, is_held=True)
+    assert [queue.has_turn(name) for name in "cd"] == [True, False]
+
+
+def test_what_is_not_to_be_held_back_before_it_has_joined_is_not_held_back() -> None:
+    queue = Queue()
+    place = queue.place("a", may_run=False)
+    queue.limiter.hold_back_no_longer()
+    assert queue.limiter.share(place)
 
 
 def test_those_that_wait_are_turned_away_and_who_has_a_slot_goes_on_alone() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import Handler, Lifecycle, Loader, ModelOptions
+from tests.support.inside.models import Handler, Lifecycle, Limiter, Loader, ModelOptions
 from tests.support.inside.runtime import Await, Effect, Run, Spawn, Wait
 
 Steps = Generator[Effect, Any, None]
@@ -20,7 +20,7 @@ def lifecycle_of(load: Callable[[], Any] | None) -> Lifecycle:
     codecs = Codecs(has_pandas=False)
     options = ModelOptions(name="m", function=lambda: 1, load=load)
     handler = Handler(lambda: 1, options, codecs) if load is None else None
-    return Lifecycle("'m'", Loader(options, codecs), handler, lambda _: None)
+    return Lifecycle("'m'", Loader(options, codecs), handler, lambda _: None, Limiter(1, 0))
 
 
 def state_of(lifecycle: Lifecycle) -> str:

@@ -82,7 +82,7 @@ def test_a_slot_goes_back_with_the_last_that_holds_it(before: list[str], last: s
     assert not slot.begin()
     if "give up" not in (*before, last):
         slot.give_up()
-    assert slot.uses.idle().is_set()
+    assert slot.uses.count == 0
     assert (limiter.running, limiter.waiting) == (1, 0)
     next_one.give_up()
     assert limiter.running == 0
@@ -200,7 +200,7 @@ class Slots(RuleBasedStateMachine):
         if not request.is_given_up:
             request.slot.give_up()
             request.is_given_up = True
-        assert request.slot.uses.idle().is_set()
+        assert request.slot.uses.count == 0
 
     @rule()
     def turn_away(self) -> None:
@@ -239,7 +239,7 @@ class Slots(RuleBasedStateMachine):
                 request.slot.give_up()
             if request.is_in_thread:
                 request.slot.end(is_last=True)
-            assert request.slot.uses.idle().is_set()
+            assert request.slot.uses.count == 0
         assert (self.limiter.running, self.limiter.waiting) == (0, 0)
         assert all(signal.is_set() for signal in self.unset)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, LoadParameters
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Loader, ModelOptions, State, transition
+from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Limiter, Loader, ModelOptions, State, transition
 from tests.support.inside.runtime import Effect, Run, Spawn, Wait
 from tests.support.processes import ROOT
 
@@ -84,7 +84,7 @@ class Walk:
         codecs, function = Codecs(has_pandas=False), None if is_factory else lambda: 1
         unload: Callable[..., None] = self.unload if is_factory else self.unload_function
         options = ModelOptions(name="m", function=function, load=self.load if is_factory else self.load_function, unload=unload)
-        self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None)
+        self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None, Limiter(1, 0))
 
     def load(self) -> Weights:
         if self.fails:
@@ -171,7 +171,7 @@ class Walk:
                 lifecycle.acquire()
             assert refused.value.status == (404 if lifecycle.state in ("unregistering", "unregistered") else 503)
         elif what == "release" and self.used:
-            self.used.pop(place % len(self.used)).uses.release()
+            lifecycle.release(self.used.pop(place % len(self.used)))
         elif what == "step" and self.tasks:
             self.step(self.tasks[place % len(self.tasks)])
         elif what == "run":

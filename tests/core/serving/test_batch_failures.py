@@ -348,20 +348,20 @@ def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
     server.register("m", midway.wait, max_batch_size=2, max_batch_delay=20.0)
     found: list[Any] = []
 
-    async def leads() -> None:
+    async def begins() -> None:
+        await until(lambda: waiting_calls(server, "m") == 1)
         asyncio.get_running_loop().create_task(server.infer("m", {"x": rows(1)}))
         await until(midway.is_there.is_set)
 
-    def follows() -> None:
-        block_until(lambda: waiting_calls(server, "m") == 1)
+    def shares() -> None:
         try:
             found.append(server.infer_sync("m", {"x": rows(2)})["output_0"].tolist())
         except InferenceError as error:
             found.append(error.status)
 
-    thread = threading.Thread(target=follows)
+    thread = threading.Thread(target=shares)
     thread.start()
-    asyncio.run(leads())
+    asyncio.run(begins())
     thread.join(20)
     assert not thread.is_alive()
     assert found == [503]

@@ -55,9 +55,7 @@ def limiter_with(max_concurrency: int, max_queue: int) -> Limiter:
 
 def in_use() -> Uses:
     """What one request uses, which its slot ends."""
-    uses = Uses()
-    uses.items.append(None)
-    return uses
+    return Uses(1)
 
 
 def entered(limiter: Limiter) -> AnySlot | None:

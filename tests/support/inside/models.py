@@ -1,15 +1,14 @@
 """Models: their options, signatures, results, lives, slots, batches and counters."""
 
 from oip_asgi._models.annotations import Outputs
-from oip_asgi._models.batches import Batches, Waiting
+from oip_asgi._models.batches import Batches, Place
 from oip_asgi._models.binding import Binding
 from oip_asgi._models.handler import Handler
 from oip_asgi._models.lifecycle import TRANSITIONS, Event, Lifecycle, State, transition
-from oip_asgi._models.limiter import Limiter, Slot
+from oip_asgi._models.limiter import Limiter, Slot, Uses
 from oip_asgi._models.loader import Loader
 from oip_asgi._models.options import ModelKeywords, ModelOptions
 from oip_asgi._models.results import check_asked, select, to_response
 from oip_asgi._models.signature import bind
 from oip_asgi._models.statistics import BUCKETS, MOST_ENTRIES, Duration, Outcome, Record, Statistics, Timings
-from oip_asgi._models.uses import Uses
 from oip_asgi._options import ServerOptions
