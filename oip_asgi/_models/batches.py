@@ -16,42 +16,25 @@ from .limiter import Limiter, Slot, set_all
 
 @final
 class Place(Slot, eq=False):
-    """The slot of a request that may share its call.
-
-    Args:
-        request: The request.
-        key: What it has in common with those that may share its call; None if it runs alone.
-        rows: How many rows it has.
-        due: Until when it may be held back. Who waits for it says when that time is over.
-        is_due: True if that time is over.
-        group: Where it waits.
-    """
+    """The slot of a request that may share its call."""
 
     request: Any = None
-    key: Hashable = None
+    key: Hashable = None  # what it has in common with those that may share its call; None if it runs alone
     rows: int = 0
-    due: float = 0.0
+    due: float = 0.0  # until when it may be held back; who waits for it says when that time is over
     is_due: bool = False
-    group: _Group | None = None
+    group: _Group | None = None  # where it waits
 
 
 @final
 class _Group(msgspec.Struct, eq=False):
-    """Requests that may share a call, in the order in which they came.
-
-    Args:
-        key: What they have in common.
-        places: Their places.
-        rows: Their rows together.
-        due: How many of them may not be held back any longer.
-        starter: The one that has got a slot and will take the others along; None if there is none.
-    """
+    """Requests that may share a call, in the order in which they came."""
 
     key: Hashable
     places: dict[Place, None] = msgspec.field(default_factory=dict)
     rows: int = 0
-    due: int = 0
-    starter: Place | None = None
+    due: int = 0  # how many may not be held back any longer
+    starter: Place | None = None  # has got a slot, and will take the others along
 
     @property
     def first(self) -> Place:
@@ -85,9 +68,9 @@ class Batches(Limiter):
             group.due += place.is_due
             place.group = group
             turns = self._give_turns()
-            has_turn = not place.is_waiting
-        set_all(turns)
-        return has_turn
+        for turn in turns:
+            turn.set()
+        return not place.is_waiting
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
         with self.lock:
@@ -129,13 +112,15 @@ class Batches(Limiter):
                 self._remove(each)
                 if each is not place:
                     each.is_waiting, each.is_left = False, True
+                    each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        set_all(turns)
+        if turns:
+            set_all(turns)
         return [each.request for each in taken]
 
     def _remove(self, slot: Slot) -> None:
-        super()._remove(slot)
         assert isinstance(slot, Place)  # this makes no others
+        self._queue.pop(slot, None)
         group, slot.group = slot.group, None
         if group is not None:
             del group.places[slot]

@@ -19,8 +19,7 @@ class Uses(msgspec.Struct, eq=False):
     """The requests that use one thing. Who reads or writes it holds the model's lock."""
 
     count: int = 0
-    idle: list[Signal] = msgspec.field(default_factory=list)
-    """Set as soon as no request uses it."""
+    idle: list[Signal] = msgspec.field(default_factory=list)  # set as soon as no request uses it
 
     def take_idle(self) -> list[Signal]:
         """The signals that are to be set now."""
@@ -31,27 +30,18 @@ class Uses(msgspec.Struct, eq=False):
 
 
 class Slot(msgspec.Struct, eq=False):
-    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once.
+    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once, and the use of the handler with it.
 
     The request gives it up in the end. A function that runs in a thread keeps it until it returns, even if the request has given it up.
-
-    Args:
-        limiter: Where it goes back to.
-        uses: What the request uses until it has given the slot up and no thread holds it.
-        turn: Set when its turn has come, or never will; None if it came at once.
-        is_waiting: True until then.
-        is_left: True after it has gone back, was refused, or is not needed because its request shares another's call.
-        in_thread: True while a thread holds it.
-        is_unloaded: True if it was refused because the model was unloaded.
     """
 
     limiter: Limiter
     uses: Uses
-    turn: Signal | None = None
+    turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
     is_waiting: bool = False
-    is_left: bool = False
+    is_left: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
     in_thread: bool = False
-    is_unloaded: bool = False
+    is_unloaded: bool = False  # it was refused because the model was unloaded
 
     def begin(self) -> bool:
         """True if a thread may start its part, which `end`s then; False if the request was given up or refused."""
@@ -64,18 +54,20 @@ class Slot(msgspec.Struct, eq=False):
     def end(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
         with self.limiter.lock:
-            is_over, self.in_thread = not self.in_thread, False
-            signals = self.limiter.take_back(self, is_over=is_over) if is_last or is_over else ()
+            is_given_up, self.in_thread = not self.in_thread, False
+            signals = self.limiter.take_back(self) if is_last or is_given_up else ()
         for signal in signals:
             signal.set()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
+        if self.is_left:
+            return
         with self.limiter.lock:
             if self.in_thread:
                 self.in_thread = False  # `end` sees that
                 return
-            signals = self.limiter.take_back(self, is_over=True)
+            signals = self.limiter.take_back(self)
         for signal in signals:
             signal.set()
 
@@ -104,8 +96,7 @@ class Limiter:
 
     def is_full(self) -> bool:
         """True if nobody could enter right now."""
-        # requests that may share a call wait also while slots are free
-        return len(self._queue) >= self.max_queue + max(0, self.max_concurrency - self.running)
+        return len(self._queue) + self.running >= self.max_concurrency + self.max_queue
 
     def set_max_concurrency(self, max_concurrency: int) -> None:
         """Let another number of calls run at once from now on; calls that run go on."""
@@ -120,38 +111,38 @@ class Limiter:
             if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
                 self.running += 1
                 return self._make_slot(self, uses)
-            if not may_wait or self.is_full():
+            if not may_wait or len(self._queue) + self.running >= self.max_concurrency + self.max_queue:
                 return None
             slot = self._make_slot(self, uses, Signal(), True)
             self._queue[slot] = None
             return slot
 
-    def take_back(self, slot: Slot, *, is_over: bool) -> list[Signal]:
-        """Take a slot back, and end its use if the request `is_over`. The caller holds the lock, and then sets what this returns."""
+    def take_back(self, slot: Slot) -> list[Signal]:
+        """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""
         signals: list[Signal] = []
-        if not slot.is_left:
-            slot.is_left = True
-            if slot.turn is not None:
-                self._remove(slot)
-            if slot.is_waiting:
-                slot.is_waiting = False
-            else:
-                self.running -= 1
-            if self.inner:
-                self.inner.pop(slot, None)
-            if self._queue:
-                signals = self._give_turns()
-            elif self._idle and not self.running:
-                signals, self._idle = self._idle, []
-        if is_over:
-            uses = slot.uses
-            uses.count -= 1
-            if uses.idle:
-                signals += uses.take_idle()
+        if slot.is_left:
+            return signals
+        slot.is_left = True
+        if slot.turn is not None:
+            self._remove(slot)
+        if slot.is_waiting:
+            slot.is_waiting = False
+        else:
+            self.running -= 1
+        if self.inner:
+            self.inner.pop(slot, None)
+        if self._queue:
+            signals = self._give_turns()
+        elif self._idle and not self.running:
+            signals, self._idle = self._idle, []
+        uses = slot.uses
+        uses.count -= 1
+        if uses.idle:
+            signals += uses.take_idle()
         return signals
 
     def _remove(self, slot: Slot) -> None:
-        """Take out a slot, if it is in the queue."""
+        """Take a slot out of the queue, if it is there."""
         self._queue.pop(slot, None)
 
     def _give_turns(self) -> list[Signal]:
@@ -184,7 +175,7 @@ class Limiter:
             for slot in list(self._queue):
                 assert slot.turn is not None  # it waits
                 slot.is_unloaded = is_unloaded
-                signals += [slot.turn, *self.take_back(slot, is_over=False)]
+                signals += [slot.turn, *self.take_back(slot)]
         set_all(signals)
 
     def idle(self) -> Signal:

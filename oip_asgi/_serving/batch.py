@@ -7,12 +7,11 @@ request watches its own delay, by the deadline of its own wait, so no thread is 
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, TypeVar
 
 from .._models.batches import Batches, Place
 from .._models.options import Batching
-from .._protocol.effects import DeadlinePassed, Run, Signal, Spawn, Steps, Stopped, Wait
+from .._protocol.effects import DeadlinePassed, Run, Signal, Steps, Wait
 from .batch_key import count_rows, make_key
 from .call import Call
 from .call_stack import current_calls
@@ -34,63 +33,51 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
     member = Member(call, rows, current_calls(), place.turn)
     place.request = member
     try:
-        if place.turn is not None:
-            yield from _wait_for_turn(member, place, place.turn, limiter, batching)
-        if not member.is_done():
-            start = partial(_start, limiter, place, batching)
+        if place.turn is not None and not _join(member, place, limiter, batching):
+            due = math.inf if place.is_due else place.due
+            while True:
+                try:
+                    yield Wait(place.turn, min(due, call.deadline), for_client=True)
+                    break
+                except DeadlinePassed:
+                    if call.deadline <= due:
+                        raise
+                    due = math.inf
+                    limiter.hold_back_no_longer(place)
+        if not place.is_left:
             if call.handler.kind == "async":
-                yield from _run_apart(start(), member)
+                yield from _run_apart(Execution(limiter, place, batching), member)
             elif call.handler.kind == "inline":
-                call.engine.call_here(lambda: start().run())
+                call.engine.call_here(lambda: Execution(limiter, place, batching).run())
             else:
-                yield Run(lambda: start().run(), "model", deadline=call.deadline, for_client=True)
+                yield Run(lambda: Execution(limiter, place, batching).run(), "model", deadline=call.deadline, for_client=True)
         return member.finish()
-    finally:
+    except BaseException:
         member.leave()
-        place.request = None
+        raise
+    finally:
+        place.request = None  # it knows the place
 
 
-def _wait_for_turn(member: Member[Any], place: Place, turn: Signal, limiter: Batches, batching: Batching) -> Steps[None]:
-    """Wait until a request has a slot, or another request's call has answered it."""
+def _join(member: Member[Any], place: Place, limiter: Batches, batching: Batching) -> bool:
+    """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
-    key = make_key(call.handler, call.decoded, call.engine.codecs) if member.rows and member.rows <= batching.most else None
-    if key is not None and not call.engine.stopping:
+    if member.rows and member.rows <= batching.most:
+        place.key, place.rows = make_key(call.handler, call.decoded, call.engine.codecs), member.rows
+    if place.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
         delay = max(0.0, min(batching.delay, (call.deadline - call.timings.entered) / 2))
-    place.key, place.rows = key, member.rows or 0
-    place.due = due = call.timings.entered + delay
-    place.is_due |= not delay
-    if limiter.share(place):
-        return
-    if place.is_due:
-        due = math.inf
-    while True:
-        try:
-            yield Wait(turn, min(due, call.deadline), for_client=True)
-            break
-        except DeadlinePassed:
-            if call.deadline <= due:
-                raise
-            due = math.inf
-            limiter.hold_back_no_longer(place)
-    if place.is_left and not member.is_done():
-        raise Stopped
-
-
-def _start(limiter: Batches, place: Place, batching: Batching) -> Execution:
-    members = limiter.collect(place)
-    if not members:
-        raise Stopped
-    return Execution(place, members, batching)
+    place.due = call.timings.entered + delay
+    if not delay:
+        place.is_due = True
+    return limiter.share(place)
 
 
 def _run_apart(execution: Execution, member: Member[Any]) -> Steps[None]:
-    """Call a coroutine function in a task of its own, as any client that waits may leave. Return when it has ended."""
+    """Call a coroutine function, and wait for its end."""
     member.done = done = Signal()
-    apart = Spawn(execution.run_in_task(), unwanted=execution.unwanted, is_apart=True)
-    apart.ended.then(execution.end)  # its event loop may end before it has begun
     try:
-        yield apart
+        yield execution.run_apart()
     except BaseException:
         execution.end()
         raise

@@ -79,7 +79,7 @@ def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[
     check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
     if len(bounds) == 1:
         return [value]
-    indexed = value.iloc if is_frame(value) or is_series(value) else value
+    indexed = value if isinstance(value, (np.ndarray, list)) else value.iloc
     return [indexed[start:end] for start, end in bounds]
 
 

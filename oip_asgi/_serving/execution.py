@@ -10,17 +10,17 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 
-from .._models.batches import Place
-from .._models.binding import Binding
+from .._models.batches import Batches, Place
 from .._models.options import Batching
-from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Signal, Steps, Stopped
+from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
-from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
@@ -32,49 +32,20 @@ T = TypeVar("T")
 _ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
 """What ends a call from outside the function."""
 
-_Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
-
-
-class _Merged(msgspec.Struct, frozen=True, eq=False):
-    """Several requests, as `Binding.arguments` takes one."""
-
-    binding: Binding
-    tensors: dict[str, Tensor]
-    content_type: str | None
-    request: InferenceRequest
-
-    def context(self) -> InferenceContext:
-        raise AssertionError("a model that takes it has no batches")
-
 
 @final
 class Member(msgspec.Struct, Generic[T], eq=False):
-    """One request among those that share a call.
-
-    Args:
-        call: The request.
-        rows: How many rows it has; None if they cannot be counted.
-        calls: The calls that it is made within.
-        done: Set when it has its response or its error; None if nobody waits for that.
-        execution: The call, if that must know when the request has left.
-        has_left: True if nobody waits for it any more.
-        response: Its part of the result.
-        answer: Its response as it leaves, if that is long.
-        error: What to raise instead.
-    """
+    """One request among those that share a call. Once it is `done`, it has a response or an error, unless the call was stopped."""
 
     call: Call[T]
-    rows: int | None
+    rows: int | None  # None if they cannot be counted
     calls: CallStack
-    done: Signal | None
-    execution: Execution | None = None
+    done: Signal | None  # None if nobody waits for it
+    execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
     response: InferenceResponse | None = None
-    answer: T | None = None
+    answer: T | None = None  # a long response as it leaves
     error: Exception | None = None
-
-    def is_done(self) -> bool:
-        return self.response is not None or self.error is not None
 
     def finish(self) -> T:
         """Return its answer, or raise its error."""
@@ -86,36 +57,36 @@ class Member(msgspec.Struct, Generic[T], eq=False):
                 raise error
         finally:
             del error
-        if self.answer is None:
-            assert self.response is not None  # it is done
-            self.answer = self.call.encode(self.response)
-        return self.answer
+        if self.response is None:
+            raise Stopped
+        return self.call.encode(self.response) if self.answer is None else self.answer
 
     def leave(self) -> None:
         """Record that nobody waits for it any more."""
-        self.has_left = True
-        if self.error is not None:
-            self.call.log_late(self.error)
-            self.error = None  # its traceback refers to this member, and so does the execution: without this they would be cycles
-        execution, self.execution = self.execution, None
-        if execution is not None:
-            execution.record_leave()
+        with self.call.model.limiter.lock:
+            self.has_left = True
+            error, self.error = self.error, None
+            if self.execution is not None:
+                self.execution.record_leave()
+        if error is not None:
+            self.call.log_late(error)
 
 
 @final
 class Execution:
-    """One call for all requests of a batch; more calls if some requests must be retried alone."""
+    """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
 
-    def __init__(self, place: Place, members: list[Member[Any]], batching: Batching) -> None:
-        call = members[0].call
-        self.unwanted = Signal()
+    def __init__(self, limiter: Batches, place: Place, batching: Batching) -> None:
+        self._members: list[Member[Any]] = limiter.collect(place)
+        if not self._members:
+            raise Stopped
+        call = self._members[0].call
+        self.unwanted: Signal | None = None
         """Set when nobody waits for any of them any more."""
         self._place: Place | None = place
-        self._members = members
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
-        self._binding, self._content_type = call.decoded.binding, call.decoded.content_type
         self._retries_alone = batching.retry_alone
-        self._long: list[Member[Any]] = []
+        self._long: list[tuple[Member[Any], InferenceResponse]] = []
 
     def run(self) -> None:
         """Call a plain function, and end the call."""
@@ -128,10 +99,16 @@ class Execution:
         finally:
             self.end()
 
-    def run_in_task(self) -> Steps[None]:
-        """Call a coroutine function, and end the call."""
+    def run_apart(self) -> Spawn:
+        """Call a coroutine function in a task of its own, as any client that waits may leave, and end the call."""
+        self.unwanted = Signal()
         for member in self._members:
             member.execution = self
+        apart = Spawn(self._run_in_task(), unwanted=self.unwanted, is_apart=True)
+        apart.ended.then(self.end)  # its event loop may end before it has begun
+        return apart
+
+    def _run_in_task(self) -> Steps[None]:
         try:
             yield Await(self.call, max(member.call.deadline for member in self._members), for_client=True)
             if self._long:
@@ -142,27 +119,26 @@ class Execution:
             self.end()
 
     def record_leave(self) -> None:
-        """Record that one of the requests was answered or given up."""
-        if all(member.has_left for member in self._members):
+        """Record that one of the requests was given up."""
+        if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()
 
     def end(self) -> None:
         """Give the slot back and wake all requests, at the first call."""
         place, self._place = self._place, None
-        if place is None:
-            return
-        self._fail_rest(Stopped())
-        place.end(is_last=True)
-        for member in self._members:
-            if member.done is not None:
-                member.done.set()
+        if place is not None:
+            place.end(is_last=True)
+            for member in self._members:
+                member.execution = None
+                if member.done is not None:
+                    member.done.set()
 
     # The call
 
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._place is not None  # it has not ended
-        callers = dict.fromkeys(pair for member in self._members for pair in member.calls)
+        callers = dict.fromkeys(chain.from_iterable([member.calls for member in self._members]))
         set_calls((*callers, (self._model, self._place)))
         with self._enter_span():
             groups = [self._members]
@@ -214,19 +190,19 @@ class Execution:
             statistics.record_execution(rows, called - started, returned - called, clock() - returned)
         return []
 
-    def _make_arguments(self, members: list[Member[Any]]) -> _Arguments:
+    def _make_arguments(self, members: list[Member[Any]]) -> tuple[list[Any], dict[str, Any]]:
         """Make the arguments of the function for some requests together."""
         decoded = members[0].call.decoded
-        if len(members) == 1:
-            return self._binding.arguments(decoded)
-        tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
-        request = InferenceRequest(list(tensors.values()), None, decoded.request.parameters, [], decoded.request.decoders)
-        return self._binding.arguments(_Merged(self._binding, tensors, self._content_type, request))
+        if len(members) > 1:
+            tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
+            request = InferenceRequest(list(tensors.values()), None, decoded.request.parameters, [], decoded.request.decoders)
+            decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
+        return decoded.binding.arguments(decoded)
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
         try:
-            self._binding.arguments(member.call.decoded)
+            member.call.decoded.binding.arguments(member.call.decoded)
         except Exception as error:
             self._fail([member], error)
             return False
@@ -242,16 +218,16 @@ class Execution:
                 copy_small(response.outputs)  # it is encoded after other calls may have begun
                 member.response = response
                 if not is_short(member.call, response):
-                    self._long.append(member)
+                    self._long.append((member, response))
             except Exception as error:
                 self._fail([member], error)
 
     def _encode_long(self) -> None:
         """Encode long responses within the slot of the call, so that they cannot pile up after it."""
-        for member in self._long:
-            if member.response is not None and not member.has_left:
+        for member, response in self._long:
+            if not member.has_left:
                 try:
-                    member.answer = member.call.encode(member.response)
+                    member.answer = member.call.encode(response)
                 except Exception as error:
                     member.error = error
 
@@ -262,23 +238,25 @@ class Execution:
         if not isinstance(error, Exception):
             cause, error = error, QuitWithin()
             error.__cause__ = cause
-        self._fail([member for member in self._members if not member.is_done()], error)
+        self._fail([member for member in self._members if member.response is None and member.error is None], error)
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
         """Fail some requests, each with an error of its own, as each raises it."""
         error = convert_host_error(error) or error
-        is_raised = not isinstance(error, (InferenceError, *_ENDS))
-        if is_raised and len(members) > 1:
+        if isinstance(error, (InferenceError, *_ENDS)):
+            for member in members:
+                member.error = error if len(members) == 1 else _copy_error(error)
+            return
+        if len(members) > 1:
             self._log(members, error, "")
         for member in members:
-            if is_raised:
-                member.error = raised = ModelRaised()
-                raised.is_logged = len(members) > 1
-                raised.__cause__ = error
-                if member.has_left:
-                    member.call.log_late(raised)
-            else:
-                member.error = error if len(members) == 1 else _copy_error(error)
+            raised = ModelRaised()
+            raised.__cause__ = error
+            raised.is_logged = len(members) > 1
+            with self._model.limiter.lock:
+                member.error, has_left = raised, member.has_left
+            if has_left:
+                member.call.log_late(raised)
 
     def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
         model, since = self._model, min(member.call.timings.since for member in members)

@@ -1,0 +1,128 @@
+"""What requests of several threads and event loops share, with threads that take turns at nearly every instruction."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.batch_models import make_server
+from tests.support.batch_rounds import Servers, play
+from tests.support.inside import is_idle, limiter_of
+from tests.support.talk import block_until
+
+ONE = np.ones((1, 1), "f4")
+
+
+@pytest.fixture(autouse=True)
+def often_switching() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def together(*works: Callable[[], object]) -> None:
+    """Run functions at the same time, each in a thread of its own."""
+    raised: list[BaseException] = []
+
+    def run(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=[work], daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert raised == []
+
+
+@pytest.mark.parametrize("options", [{"run": "inline"}, {}, {"max_batch_size": 8}], ids=["inline", "def", "batches"])
+def test_what_was_loaded_is_not_unloaded_while_a_request_uses_it(options: Any) -> None:
+    """Requests come from two threads and two event loops, while a third thread loads the model again and again."""
+    server = InferenceServer()
+    stop = threading.Event()
+    calls: list[bool] = []
+
+    class Loaded:
+        is_closed = False
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            calls.append(self.is_closed)
+            return x
+
+    server.register("m", load=Loaded, unload=lambda made: setattr(made, "is_closed", True), **options)
+    server.load_sync("m")
+
+    def ask() -> None:
+        while not stop.is_set():
+            server.infer_sync("m", {"x": ONE})
+
+    async def ask_often() -> None:
+        while not stop.is_set():
+            await asyncio.gather(*[server.infer("m", {"x": ONE}) for _ in range(3)])
+
+    def reload() -> None:
+        try:
+            for _ in range(100):
+                server.load_sync("m")
+        finally:
+            stop.set()
+
+    together(ask, ask, lambda: asyncio.run(ask_often()), lambda: asyncio.run(ask_often()), reload)
+    assert calls
+    assert not any(calls)
+    block_until(lambda: is_idle(server))
+
+
+def test_no_more_calls_run_than_may_and_all_slots_go_back() -> None:
+    server = InferenceServer()
+    inside: list[None] = []
+    most: list[int] = []
+
+    def model(x: np.ndarray) -> np.ndarray:
+        inside.append(None)
+        most.append(len(inside))
+        inside.pop()
+        return x
+
+    server.register("m", model, max_concurrency=2, max_queue=3)
+
+    def ask() -> None:
+        for _ in range(100):
+            try:
+                server.infer_sync("m", {"x": ONE})
+            except InferenceError as error:
+                if error.status != 503:
+                    raise
+
+    async def ask_often() -> None:
+        for _ in range(30):
+            asks = [asyncio.create_task(server.infer("m", {"x": ONE})) for _ in range(5)]
+            await asyncio.sleep(0)
+            asks[0].cancel()
+            for error in await asyncio.gather(*asks, return_exceptions=True):
+                assert not isinstance(error, Exception) or (isinstance(error, InferenceError) and error.status == 503)
+
+    together(ask, ask, ask, lambda: asyncio.run(ask_often()), lambda: asyncio.run(ask_often()))
+    assert max(most) <= 2
+    block_until(lambda: is_idle(server))
+    assert limiter_of(server, "m").waiting == 0
+
+
+def test_batches_of_several_loops_and_threads_stay_apart() -> None:
+    servers = Servers(make_server(is_batched=True, delay=0.001, max_concurrency=2))
+    for seed in range(6):
+        play(servers, random.Random(seed), most=10)
+    servers.batched.stop()
