@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from .._codecs.plain import NumpyCodec
 from .._codecs.reader import Reader, RequestReader, read_scalar_parameter
 from .._codecs.registry import Codecs
 from .._protocol.errors import InvalidRequest, list_names, show
@@ -60,7 +61,11 @@ class Input(msgspec.Struct, eq=False):
     name: str
     spec: TensorSpec | None = None
     reader: Reader | None = None
-    is_needed: bool = False
+    content_type: str | None = None
+    """The one with which it is read if a request says nothing else."""
+    is_needed: bool = True
+    is_unannotated: bool = False
+    """Whether it is declared and its parameter has no annotation: the content type of a request decides what Python type it becomes."""
 
     @property
     def is_scalar(self) -> bool:
@@ -71,10 +76,10 @@ class Input(msgspec.Struct, eq=False):
         metadata = None if self.reader is None else self.reader.metadata
         return TensorSpec(self.name, *metadata) if self.spec is None and metadata is not None else self.spec
 
-    def describe(self, declared_type: str | None) -> TensorSpec:
+    def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        return TensorSpec(self.name, known.datatype, known.shape, declared_type if self.reader is None else self.reader.content_type)
+        return TensorSpec(self.name, known.datatype, known.shape, self.content_type)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
@@ -86,16 +91,20 @@ Take: TypeAlias = Callable[[Given], Any]
 """Makes one argument."""
 
 
-def take_tensor(name: str, read: Read, default: Any, *, takes_array: bool = False) -> Take:
+class Argument(NamedTuple):
+    """How one argument is made: by `take`, unless it is the array of the tensor `array_of`, and no content type says anything of that."""
+
+    keyword: str | None  # None for one by position
+    take: Take
+    array_of: str | None = None
+
+
+def take_tensor(name: str, read: Read, default: Any) -> Take:
     """Take the value of the tensor `name`, or the default if the request has no such tensor."""
 
     def take(given: Given) -> Any:
         tensor = given.tensors.get(name)
-        if tensor is None:
-            return default
-        if takes_array and not tensor.parameters and given.content_type is None:
-            return tensor.array
-        return read(tensor, given.content_type)
+        return default if tensor is None else read(tensor, given.content_type)
 
     return take
 
@@ -139,37 +148,97 @@ def take_request(given: Given) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
-class InputNames:
-    """Which input tensors a model takes: these, and if it `is_open` any other whose name is not reserved."""
+class Binding:
+    """How a callable is called: its inputs, and how its arguments are made of them."""
 
-    def __init__(self, inputs: Collection[Input], *, is_open: bool, reserved: frozenset[str]) -> None:
-        self._specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
-        self.required = frozenset(entry.name for entry in inputs if entry.is_needed and not entry.is_scalar)
-        self._known = None if is_open else frozenset(entry.name for entry in inputs)
+    def __init__(
+        self,
+        entries: Collection[Input],
+        arguments: Collection[Argument],
+        codecs: Codecs,
+        *,
+        rest: Read | None,
+        request_reader: RequestReader | None,
+        of_one_request: type | None,
+        reserved: frozenset[str],
+        is_open: bool,
+        is_untyped: bool,
+        returned: Returned,
+    ) -> None:
+        self.rest = rest
+        """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
+        self.request_reader = request_reader
+        """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
+        self.of_one_request = of_one_request
+        """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
+        self.is_untyped = is_untyped
+        """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
+        self.returned = returned
+        self.inputs = tuple(spec for spec in map(Input.find_spec, entries) if spec is not None)
+        """What metadata says of the inputs of which something is known."""
+        self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
+        """The names of the others."""
+        needed = [entry for entry in entries if entry.is_needed]
+        optional = [entry for entry in entries if not entry.is_needed]
+        self.documented = DocumentedInputs(tuple(map(Input.describe, needed)), tuple(map(Input.describe, optional)), is_open)
+        self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
+        """The names of the tensors that have a parameter of their own."""
+        self.required = frozenset(entry.name for entry in needed if not entry.is_scalar)
+        """The names of the tensors that each request must have."""
+        self._entries = entries
+        self._arguments = arguments
+        self._codecs = codecs
         self._reserved = reserved
+        self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
+        self._known = None if is_open else frozenset(entry.name for entry in entries)
+        self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
+        tensors = [entry.name for entry in entries if not entry.is_scalar]
+        takes_any = rest is not None or request_reader is not None or of_one_request is InferenceRequest
+        self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
 
-    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool) -> dict[str, Tensor]:
-        """Check a request's inputs against the declaration. The inputs themselves stay as they are."""
+    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
+        """Check a request's inputs against the signature. The request itself stays as it is."""
+        inputs = request.inputs
+        if content_type is None:
+            return self.take(inputs)
+        self._check_content_type(content_type)
+        is_for_tensor, name = content_type in self._codecs.inputs, self._single_input
+        # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
+        if name is not None and is_for_tensor and content_type in self._codecs.requests and len(inputs) == 1 and inputs[0].name != name:
+            inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
+        try:
+            return self.take(inputs, has_content_type=True)
+        except InvalidRequest as error:
+            if self.request_reader is not None or is_for_tensor:
+                raise
+            raise InvalidRequest(
+                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self._takes})"
+            ) from None
+
+    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
+        """`accept`, for a request without content type, or one that is checked."""
+        specs, required, found = self._specs, self.required, 0
         tensors: dict[str, Tensor] = {}
+        wrong: str | None = None
         for tensor in inputs:
-            tensors[tensor.name] = tensor
-        if tensors.keys() != self.required or len(inputs) != len(tensors):
-            self._check_names([tensor.name for tensor in inputs])
-        if self._specs:
-            for name, tensor in tensors.items():
-                spec = self._specs.get(name)
-                if spec is None:
-                    continue
+            name = tensor.name
+            if name in required:
+                found += 1
+            spec = specs.get(name)
+            if spec is not None:
                 array = tensor.array
-                if has_content_type or (tensor.parameters and "content_type" in tensor.parameters):
+                if has_content_type or "content_type" in tensor.parameters:
                     array = spec.of_list(array)
+                    if array is not tensor.array:
+                        tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
-                if dtype is not spec.dtype and dtype != spec.dtype:
-                    raise InvalidRequest(f"input {show(name)} has datatype {tensor.datatype}: expected {spec.datatype}")
-                if not spec.fits(array.shape):
-                    raise InvalidRequest(f"input {show(name)} has shape {list(array.shape)}: expected {list(spec.shape)}")
-                if array is not tensor.array:
-                    tensors[name] = make_tensor(name, array, tensor.parameters)
+                if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
+                    wrong = wrong or name
+            tensors[name] = tensor
+        if not found == len(required) == len(tensors) == len(inputs):
+            self._check_names([tensor.name for tensor in inputs])
+        if wrong is not None:
+            raise _make_unfit_error(tensors[wrong], specs[wrong])
         return tensors
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -185,76 +254,22 @@ class InputNames:
         if not self.required <= seen:
             raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
 
-
-def _list(names: Set[str]) -> str:
-    return list_names(sorted(names)) or "no inputs"
-
-
-class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a callable is called."""
-
-    codecs: Codecs
-    inputs: tuple[TensorSpec, ...]
-    """What metadata says of the inputs of which something is known."""
-    undeclared: tuple[str, ...]
-    """The names of the others."""
-    documented: DocumentedInputs
-    returned: Returned
-    names: InputNames
-    named: frozenset[str]
-    """The names of the tensors that have a parameter of their own."""
-    takes: str
-    """These names and their annotations, for errors."""
-    positional: tuple[Take, ...]
-    keywords: dict[str, Take]
-    rest: Read | None
-    """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
-    request_reader: RequestReader | None
-    """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
-    of_one_request: type | None
-    """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
-    single_input: str | None
-    """The name of the only tensor that the callable takes; None if it takes several, or any."""
-    is_untyped: bool
-    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
-    unannotated: dict[str, str]
-    """The declared inputs whose parameters have no annotation, and the content type that is declared for each, or `np`: a request with
-    another content type decides what Python type they get."""
-
-    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
-        """Check a request's inputs against the signature. The request itself stays as it is."""
-        inputs = request.inputs
-        if content_type is None:
-            return self.names.take(inputs, has_content_type=False)
-        self._check_content_type(content_type)
-        is_for_tensor, name = content_type in self.codecs.inputs, self.single_input
-        # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
-        if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
-            inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
-        try:
-            return self.names.take(inputs, has_content_type=True)
-        except InvalidRequest as error:
-            if self.request_reader is not None or is_for_tensor:
-                raise
-            raise InvalidRequest(
-                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self.takes})"
-            ) from None
-
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors."""
-        return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
+        return content_type if self.request_reader is None and content_type in self._codecs.inputs else None
 
     def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
         """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
-        for name, declared in self.unannotated.items():
-            tensor = tensors.get(name)
-            requested = None if tensor is None else tensor.parameters.get("content_type", content_type)
-            if requested is not None and requested != declared:
-                return str(requested)
+        for entry in self._entries:
+            tensor = tensors.get(entry.name)
+            if tensor is not None and entry.is_unannotated:
+                requested = tensor.parameters.get("content_type", content_type)
+                if requested is not None and requested != (entry.content_type or NumpyCodec.content_type):
+                    return str(requested)
         return None
 
     def _check_content_type(self, content_type: str) -> None:
-        reader, codecs = self.request_reader, self.codecs
+        reader, codecs = self.request_reader, self._codecs
         if reader is not None and content_type != reader.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
@@ -264,17 +279,33 @@ class Binding(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
-                f"{self.takes}: leave it out"
+                f"{self._takes}: leave it out"
             )
 
     def arguments(self, given: Given) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the keyword arguments for a request that was accepted."""
-        args = [take(given) for take in self.positional] if self.positional else []
-        kwargs = {}
-        for keyword, take in self.keywords.items():
-            kwargs[keyword] = take(given)
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        tensors, content_type = given.tensors, given.content_type
+        for keyword, take, array_of in self._arguments:
+            tensor = None if array_of is None else tensors.get(array_of)
+            value = take(given) if tensor is None or content_type is not None or tensor.parameters else tensor.array
+            if keyword is None:
+                args.append(value)
+            else:
+                kwargs[keyword] = value
         if self.rest is not None:
-            for name, tensor in given.tensors.items():
+            for name, tensor in tensors.items():
                 if name not in self.named:
-                    kwargs[name] = self.rest(tensor, given.content_type)
+                    kwargs[name] = self.rest(tensor, content_type)
         return args, kwargs
+
+
+def _make_unfit_error(tensor: Tensor, spec: TensorSpec) -> InvalidRequest:
+    if tensor.array.dtype != spec.dtype:
+        return InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+    return InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
+
+
+def _list(names: Set[str]) -> str:
+    return list_names(sorted(names)) or "no inputs"

@@ -73,7 +73,7 @@ class Model:
         self.named, self.streams = handler.binding.named, handler.streams
         self.documented = handler.binding.documented
         self.takes_columns = handler.binding.request_reader is not None and self.documented.is_open
-        self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.names.required
+        self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.required
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(self._at_once(handler.function))
 

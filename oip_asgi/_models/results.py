@@ -18,7 +18,7 @@ from .._codecs.pandas import PandasCodec, is_series
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
 from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
-from .._protocol.datatypes import NUMBERS, Array, cast
+from .._protocol.datatypes import Array, cast
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
@@ -34,17 +34,12 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     """The response with the outputs that a model's result stands for."""
     if outputs.are_open and not asked:  # as nearly always
         spec = outputs.single
-        array = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-        if type(array) is str:
-            with suppress(UnicodeEncodeError):  # which is told below
-                array = object_array([array.encode()], (1,))
-        if type(array) is ndarray and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
-            name = "output_0" if spec is None else spec.name
-            if array.dtype in NUMBERS:
-                return InferenceResponse([Tensor(name, array)])
-            if array.dtype.kind == "O":
-                with suppress(TypeError, ValueError):  # which are told below
-                    return InferenceResponse([Tensor(name, array)])
+        array = result if type(result) is ndarray else _find_array(result, spec)
+        if array is not None and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
+            try:
+                return InferenceResponse([Tensor("output_0" if spec is None else spec.name, array)])
+            except (TypeError, ValueError):  # which is told below
+                pass
     result = refuse_coroutine(result)
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
@@ -54,6 +49,15 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         if len(set(names)) != len(names):
             raise ModelFault(f"outputs {names} have the same name twice")
     return response
+
+
+def _find_array(result: Any, spec: TensorSpec | None) -> Array | None:
+    """The array that is the only item of a mapping, or that holds one text; None for other results."""
+    value = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
+    if type(value) is str:
+        with suppress(UnicodeEncodeError):
+            return object_array([value.encode()], (1,))
+    return value if type(value) is ndarray else None
 
 
 def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyRequestCodec
-from .._codecs.plain import NumpyCodec
 from .._codecs.reader import Reader, RequestReader, get_array
 from .._codecs.registry import UNTYPED, Codecs
 from .._protocol.errors import InvalidRequest, show
@@ -20,12 +19,10 @@ from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import (
     OF_PROTOCOL,
+    Argument,
     Binding,
-    DocumentedInputs,
     Input,
-    InputNames,
     Read,
-    Take,
     take_context,
     take_request,
     take_scalar,
@@ -117,10 +114,9 @@ class _Signature:
         self._parameters = [p for p in parsed if p.given.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
-        self._inputs = {spec.name: Input(spec.name, spec) for spec in declared}
-        self._unannotated: dict[str, str] = {}
+        self._inputs = {spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec)) for spec in declared}
         self._request_reader: RequestReader | None = None
-        self._of_one_request: list[type] = []
+        self._of_one_request: type | None = None
 
     def _parse(self, parameter: Parameter) -> _Parameter:
         annotation = parse_annotation(parameter.annotation)
@@ -136,58 +132,33 @@ class _Signature:
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
-        positional: list[Take] = []
-        keywords: dict[str, Take] = {}
-        for parameter, name in zip(self._parameters, names, strict=True):
-            take = self._add(parameter, name)
-            if take is not None and self._goes_by_position(parameter.given):
-                positional.append(take)
-            elif take is not None:
-                keywords[parameter.given.name] = take
-        inputs = self._inputs.values()
-        unnamed = [entry for entry in inputs if entry.reader is None]
-        named = frozenset(entry.name for entry in inputs if entry.reader is not None)
-        for entry in unnamed:
-            entry.is_needed = True
-        rest, spread = self._place([entry.name for entry in unnamed])
-        reserved = _list_parameter_names(function) - named if rest else frozenset()
+        added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
+        inputs = tuple(self._inputs.values())
+        unnamed = [entry.name for entry in inputs if entry.reader is None]
+        rest, spread = self._place(unnamed)
+        reserved = _list_parameter_names(function).difference(self._inputs.keys() - set(unnamed)) if rest else frozenset()
         if clashing := sorted(reserved.intersection(self._inputs)):
             raise TypeError(
                 f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
             )
         self._check_content_type()
-        takes_any = rest is not None or self._takes_all
-        is_open = takes_any and not self._declared and not unnamed
-        documented = [entry.describe(self._find_declared_type(entry)) for entry in inputs]
-        needed = {entry.name for entry in inputs if entry.is_needed}
-        tensors = [entry.name for entry in inputs if not entry.is_scalar]
         return Binding(
-            inputs=tuple(self._declared) or tuple(spec for spec in map(Input.find_spec, inputs) if spec is not None),
-            undeclared=tuple(entry.name for entry in inputs if entry.find_spec() is None),
-            returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
-            names=InputNames(inputs, is_open=is_open, reserved=reserved),
-            named=named,
-            takes=", ".join(str(entry) for entry in inputs if entry.reader is not None) or "**inputs",
-            codecs=self._codecs,
-            documented=DocumentedInputs(
-                required=tuple(spec for spec in documented if spec.name in needed),
-                optional=tuple(spec for spec in documented if spec.name not in needed),
-                is_open=is_open,
-            ),
-            positional=(*positional, *spread),
-            keywords=keywords,
+            inputs,
+            (*(argument for argument in added if argument is not None), *spread),
+            self._codecs,
             rest=rest,
-            request_reader=self._request_reader and self._request_reader.prepare([entry.name for entry in unnamed]),
-            of_one_request=self._of_one_request[0] if self._of_one_request else None,
-            single_input=None if takes_any or len(tensors) != 1 else tensors[0],
+            request_reader=self._request_reader and self._request_reader.prepare(unnamed),
+            of_one_request=self._of_one_request,
+            reserved=reserved,
+            is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
             is_untyped=untyped is not None,
-            unannotated=self._unannotated,
+            returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
         )
 
     @property
     def _takes_all(self) -> bool:
         """Whether a parameter takes the inputs that have none of their own."""
-        return self._request_reader is not None or InferenceRequest in self._of_one_request
+        return self._request_reader is not None or self._of_one_request is InferenceRequest
 
     def _find_untyped(self) -> _Parameter | None:
         """The parameter that content types such as `pd` are for: the only one without annotation, if no other takes all tensors."""
@@ -210,8 +181,9 @@ class _Signature:
         # parameters before `*inputs` cannot be passed by keyword
         return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread is not None and parameter.kind is not parameter.KEYWORD_ONLY)
 
-    def _add(self, parameter: _Parameter, name: str) -> Take | None:
+    def _add(self, parameter: _Parameter, name: str) -> Argument | None:
         """Add a parameter. Returns how its value is made; None if it always has its default."""
+        keyword = None if self._goes_by_position(parameter.given) else parameter.given.name
         given, annotation, request_codec, reader = parameter
         wanted, spec = annotation.wanted, annotation.declared if self._declared and request_codec is None else annotation.spec(name)
         is_untyped = wanted in UNTYPED and annotation.request_codec is None
@@ -220,21 +192,24 @@ class _Signature:
             if self._declared:
                 raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
             name = spec.name
-            self._inputs.setdefault(name, Input(name)).spec = spec
+            entry = self._inputs.setdefault(name, Input(name))
+            entry.spec, entry.content_type = spec, self._find_declared_type(spec)
         elif spec is not None and not self._declared:
             raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
         if request_codec is not None:
-            return self._add_all(request_codec, wanted)
+            self._add_all(request_codec, wanted)
+            return Argument(keyword, take_unnamed)
         if wanted in (InferenceContext, InferenceRequest):
-            self._of_one_request.append(wanted)
-            return take_context if wanted is InferenceContext else take_request
+            if self._of_one_request is not InferenceRequest:
+                self._of_one_request = wanted
+            return Argument(keyword, take_context if wanted is InferenceContext else take_request)
         if self._declared and name not in self._inputs:
             if not parameter.is_optional:
                 raise TypeError(
                     f"{self._called}: parameter {given.name!r} is not among the declared inputs "
                     f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default"
                 )
-            return (lambda _: given.default) if self._goes_by_position(given) else None
+            return Argument(None, lambda _: given.default) if keyword is None else None
         if reader is None or (annotation.unreadable is not None and annotation.codec is None):
             raise TypeError(self._explain_no_tensor(parameter))
         entry = self._inputs.setdefault(name, Input(name))
@@ -243,38 +218,36 @@ class _Signature:
             raise ValueError(f"{self._called}: two inputs have the same name among {[*names, name]}")
         if self._declared and annotation.datatype is not None:
             self._check_datatype(entry, [annotation.datatype], parameter.text)
-        return self._add_tensor(entry, self._apply_declaration(entry, reader), given.default)
+        return self._add_tensor(keyword, entry, self._apply_declaration(entry, reader), given.default)
 
-    def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> Take:
+    def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._request_reader is not None or self._rest:
             raise TypeError(f"{self._called}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
         content_types = {spec.name: spec.content_type for spec in specs if spec.content_type is not None}
         self._request_reader = self._codecs.request_reader(codec, wanted, content_types)
-        return take_unnamed
 
-    def _add_tensor(self, entry: Input, reader: Reader, default: Any) -> Take:
-        name, entry.reader, entry.is_needed = entry.name, reader, default is Parameter.empty
+    def _add_tensor(self, keyword: str | None, entry: Input, reader: Reader, default: Any) -> Argument:
+        name, entry.reader, entry.is_needed, entry.content_type = entry.name, reader, default is Parameter.empty, reader.content_type
         if reader.scalar is None:
-            return take_tensor(name, reader.read, default, takes_array=reader.default is get_array)
+            return Argument(keyword, take_tensor(name, reader.read, default), name if reader.default is get_array else None)
         if name in OF_PROTOCOL and entry.spec is None:
             raise TypeError(
                 f"{self._called}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
                 f"its value: rename it, or take `context: InferenceContext` and read context.parameters.get({name!r})"
             )
-        return take_scalar(name, reader.scalar, reader.read, default)
+        return Argument(keyword, take_scalar(name, reader.scalar, reader.read, default))
 
     def _apply_declaration(self, entry: Input, reader: Reader) -> Reader:
         """The reader of an input: the annotation decides, else what is declared, else numpy."""
-        name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry)
+        name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry.spec)
         if spec is not None:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
                 raise TypeError(
                     f"{self._called}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
                 )
-            if not reader.annotation:
-                self._unannotated[name] = content_type or NumpyCodec.content_type
+            entry.is_unannotated = not reader.annotation
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)
@@ -285,8 +258,8 @@ class _Signature:
             )
         return msgspec.structs.replace(reader, default=default, content_type=content_type)
 
-    def _find_declared_type(self, entry: Input) -> str | None:
-        return (entry.spec and entry.spec.content_type) or (None if self._request_codec else self._content_type)
+    def _find_declared_type(self, spec: TensorSpec | None) -> str | None:
+        return (spec and spec.content_type) or (None if self._request_codec else self._content_type)
 
     def _check_datatype(self, entry: Input, datatypes: Collection[str], annotation: str) -> None:
         if datatypes and entry.spec is not None and entry.spec.datatype not in datatypes:
@@ -308,7 +281,7 @@ class _Signature:
             "with functools.partial"
         )
 
-    def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Take]]:
+    def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Argument]]:
         """Decide who gets the inputs without a parameter. Returns the reader of `**inputs`, and what makes the arguments for `*inputs`."""
         if self._rest and not (self._spread and len(self._declared) == len(unnamed) == 1):
             return self._read_each(self._rest, unnamed), ()
@@ -316,7 +289,7 @@ class _Signature:
             return None, ()
         if self._spread and unnamed:
             read = self._read_each(self._spread, unnamed)
-            return None, [take_tensor(name, read, Parameter.empty) for name in unnamed]
+            return None, [Argument(None, take_tensor(name, read, Parameter.empty)) for name in unnamed]
         if self._spread:
             raise TypeError(f"{self._called} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
         if unnamed:

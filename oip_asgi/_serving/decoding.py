@@ -118,7 +118,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
             apply_options = prepare_output_options(outputs, handler, regions)
     if content_type is None:
         binding = handler.binding
-        tensors = binding.names.take(request.inputs, has_content_type=False)
+        tensors = binding.take(request.inputs)
     else:
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)

@@ -21,6 +21,20 @@ def bound(function: Callable[..., Any], *declared: TensorSpec) -> Binding:
     return bind(function, declared, CODECS, None)
 
 
+class Given:
+    """One call, as the server makes it."""
+
+    content_type = None
+
+    def __init__(self, binding: Binding, request: InferenceRequest) -> None:
+        self.binding = binding
+        self.request = request
+        self.tensors = binding.accept(request, None)
+
+    def context(self) -> Any:
+        return "context"
+
+
 def by_name(x: Any, bias: Any = 0.0) -> Any: ...
 
 
@@ -62,7 +76,11 @@ def test_where_each_argument_comes_from(
     binding = bound(function, *declared)
     assert list(binding.inputs) == inputs
     assert binding.named == named
-    assert (len(binding.positional), list(binding.keywords), binding.rest is not None) == (places, keywords, has_rest)
+    request = InferenceRequest([Tensor(spec.name, np.zeros([max(size, 1) for size in spec.shape], spec.dtype)) for spec in inputs])
+    if not declared:
+        request.inputs += [Tensor(name, np.zeros(1)) for name in named - {spec.name for spec in inputs}]
+    args, kwargs = binding.arguments(Given(binding, request))
+    assert (len(args), list(kwargs), binding.rest is not None) == (places, keywords, has_rest)
 
 
 def test_a_return_annotation_declares_outputs() -> None:
