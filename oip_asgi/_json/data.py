@@ -1,25 +1,28 @@
-"""JSON `data` <-> array, typed by datatype. Knows no documents, no binary data and no tensor names.
+"""How a list becomes a tensor, and how NaN leaves: JSON `data` <-> array, typed by datatype. Knows no documents and no tensor names.
 
-A short text is decoded with its brackets. A long one is decoded in flat pieces: its brackets are taken out, and compared with those of the
-shape at the end. `elements` reads what these decoders refuse, and says what is wrong.
+One decoder takes elements of any datatype. `struct` packs them, and refuses those that are not of the tensor's; `elements` reads what is
+refused, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of the shape at
+the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
-import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache, lru_cache
-from typing import Any, Final, Literal
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
+from .._protocol import schemas
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.interpreter import take_turns
@@ -27,19 +30,13 @@ from .._protocol.limits import LOOP_BYTES, PIECE
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
 from . import accelerators, elements
-from .text import ERRORS, mask_escapes
+from .text import REFUSALS, Unusual, mask_escapes
 
-_FLOAT: Final[Any] = float | None | Literal["NaN", "Infinity", "-Infinity"]
+_decode_data: Final = msgspec.json.Decoder(schemas.Data).decode
+_decode_flags: Final = msgspec.json.Decoder(schemas.Flags).decode
 
-_TYPES: Final[dict[str, Any]] = {
-    "b": bool | Literal[0, 1],
-    "u": int,
-    "i": int,
-    "f": _FLOAT,
-    "V": _FLOAT,  # the BF16 of ml_dtypes
-    "O": str,
-}
-"""For each kind of dtype, the type of an element for msgspec."""
+_CODES: Final = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q", "f2": "e", "f4": "f", "f8": "d"}
+"""The letter of `struct` for each dtype of numbers."""
 
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
 _NESTED: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\[")
@@ -50,9 +47,6 @@ _BLANK: Final = bytes.maketrans(b"[]", b"  ")
 _SLOW: Final = re.compile(rb"[eE][-+]?[0-9]{3}")
 """A number that takes msgspec and pysimdjson 12 microseconds, and Python's json a fraction of one."""
 
-_FEW: Final = 2**6
-"""Up to so many bytes of text, slow numbers do not matter."""
-
 _STEP: Final = 2**13
 """Elements that are written in one call."""
 
@@ -60,47 +54,74 @@ _MANY: Final = 2**9
 """Above so many elements, an optional library writes them: it is quick with many."""
 
 _NULL: Final = b"n"
-"""The first letter of null. Infinities are written as null at first, so a text without this letter has none."""
+"""The first letter of null, as which libraries write infinities too: a text without this letter has none."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """The JSON text of `data` as an array."""
-    size, kind, flat = count(shape), dtype.kind, None
     if len(text) > LOOP_BYTES and _LIST.match(text):
-        return _read_long(memoryview(text), elements.Wanted(dtype, shape, size))
+        return _read_long(memoryview(text), elements.Wanted(dtype, shape, count(shape)))
+    with suppress(*REFUSALS):
+        return from_value(_decode(text, dtype), dtype, shape)
+    return _pack_read(elements.read(bytes(text), elements.Wanted(dtype, shape, count(shape))), dtype, shape)
+
+
+def _decode(text: Buffer, dtype: DType) -> Any:
+    return _decode_flags(text) if dtype.kind == "b" else _decode_data(text)
+
+
+def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Decoded `data` as an array. Raises Unusual if it has anything but elements of the dtype, flat or nested as the shape."""
+    if type(value) is not list or (value and type(value[0]) is list):
+        value = elements.flatten(value, shape) if shape or type(value) is list else [value]  # a scalar may be the bare value
+    size, kind = len(value), dtype.kind
+    if size != count(shape):
+        raise Unusual
     try:
-        if len(text) > _FEW and _is_slow(bytes(text), kind):
-            pass
-        elif _NESTED.match(text):
-            flat = elements.flatten(_decoder(kind, len(shape) or 1).decode(text), shape)
-        elif shape or _LIST.match(text):
-            flat = _FLAT[kind].decode(text)
-        else:
-            flat = [_decoder(kind, 0).decode(text)]  # the natural representation of a scalar is the bare value
-    except ERRORS:
-        flat = None
-    if flat is None or len(flat) != size:
-        flat = elements.read(bytes(text), elements.Wanted(dtype, shape, size))
-    return _to_array(flat, dtype, shape)
+        if kind in "fiu":  # quicker than numpy, which takes true and "1", and warns of what does not fit
+            return ndarray(shape, dtype, _packer(size, dtype)(*value))
+        if kind == "O":
+            return object_array(list(map(str.encode, value)), shape)
+    except (struct.error, OverflowError, TypeError, UnicodeEncodeError):
+        pass
+    if kind == "b" and set(map(type, value)) <= {bool, int} and set(value) <= {0, 1}:
+        return to_shape(np.array(value, dtype), shape)
+    if kind in "fV":
+        return _from_floats(value, dtype, shape)
+    raise Unusual
 
 
-@cache  # bounded: 6 kinds, 65 depths
-def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
-    element: Any = _TYPES[kind]
-    for _ in range(depth):
-        element = types.GenericAlias(list, (element,))
-    return msgspec.json.Decoder(element)
+@lru_cache(256)  # lengths repeat from request to request
+def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
+    return struct.Struct(f"<{size}{_CODES[dtype.str[1:]]}").pack
 
 
-_FLAT: Final = {kind: _decoder(kind, 1) for kind in _TYPES}
-"""The decoders of flat arrays, which nearly all `data` is."""
+def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Floats, of which some may be None or the name of a non-finite value."""
+    if not set(map(type, flat)) <= {float, int, str, NoneType} or not {each for each in flat if type(each) is str} <= elements.NAMES:
+        raise Unusual
+    try:
+        wide = np.array(flat, np.float64)  # reads None and names as they are meant
+    except OverflowError:
+        raise Unusual from None
+    array = cast(wide, dtype)
+    if (np.isinf(array) & np.isfinite(wide)).any():
+        raise Unusual
+    return to_shape(array, shape)
 
 
-def _is_slow(text: bytes, kind: str) -> bool:
-    """Whether a text has a number that is slow to read."""
-    return kind in "fV" and (text.find(b"e") >= 0 or text.find(b"E") >= 0) and _SLOW.search(text) is not None
+def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
+    """What `elements` has read as an array. `first` is the index of the first element in the whole, for errors."""
+    with suppress(Unusual):
+        return from_value(flat, dtype, shape)
+    # all are of the right type, so one of them is out of range
+    if dtype.kind in "iu":
+        integer_array(flat, dtype, "data", first)
+    wide = np.array(flat, np.float64)
+    place = int(np.argmax(np.isinf(cast(wide, dtype)) & np.isfinite(wide)))
+    raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
 
 
 def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
@@ -113,7 +134,7 @@ def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
         brackets = None
         if b"[" in chunk or b"]" in chunk:
             chunk, brackets = _take_brackets(chunk, strings=strings)
-        values = _decode(b"[%b]" % chunk, wanted, filled, is_nested=is_nested)
+        values = _read_piece(b"[%b]" % chunk, wanted, filled, is_nested=is_nested)
         end = filled + len(values)
         if end > size:
             raise wanted.mismatch(filled, is_long=True)
@@ -172,60 +193,30 @@ def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
     return expected == skeleton
 
 
-def _decode(flat: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array:
+def _read_piece(text: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array:
     """One flat JSON array of elements, the first of which has this index."""
-    values, dtype = None, wanted.dtype
-    if not _is_slow(flat, dtype.kind):
-        array = accelerators.read(flat, dtype)
+    dtype = wanted.dtype
+    if dtype.kind not in "fV" or not (b"e" in text or b"E" in text) or not _SLOW.search(text):
+        array = accelerators.read(text, dtype)
         if array is not None:
             return array
-        with suppress(*ERRORS):
-            values = _FLAT[dtype.kind].decode(flat)
-    if values is None:
-        values = elements.read_flat(flat, wanted, first, is_nested=is_nested)
-    return _to_array(values, dtype, (len(values),), first)
+        with suppress(*REFUSALS):
+            values = _decode(text, dtype)
+            return from_value(values, dtype, (len(values),))
+    values = elements.read_flat(text, wanted, first, is_nested=is_nested)
+    return _pack_read(values, dtype, (len(values),), first)
 
 
-def _to_array(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
-    """Elements of the right types as an array. `first` is the index of the first of them in the whole, for errors."""
-    kind = dtype.kind
-    if kind == "f":
-        try:
-            # numbers that fit, as nearly always: quicker than numpy, which has to be kept from warning of others
-            return ndarray(shape, dtype, _packer(len(flat), dtype)(*flat))
-        except (struct.error, OverflowError):
-            array = _to_floats(flat, dtype, first)
-    elif kind == "V":
-        array = _to_floats(flat, dtype, first)
-    elif kind == "O":
-        return object_array([element.encode() for element in flat], shape)
-    else:
-        array = np.array(flat, dtype) if kind == "b" else integer_array(flat, dtype, "data", first)
-    return to_shape(array, shape)
-
-
-@lru_cache(256)  # lengths repeat from request to request
-def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
-    return struct.Struct(f"<{size}{dtype.char}").pack
-
-
-def _to_floats(flat: list[Any], dtype: DType, first: int) -> Array:
-    wide = np.array(flat, np.float64)  # reads None and the names of non-finite values as they are meant
-    if dtype == wide.dtype:
-        return wide
-    array = cast(wide, dtype)
-    lost = np.isinf(array) & np.isfinite(wide)
-    if lost.any():
-        place = int(np.argmax(lost))
-        raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
-    return array
+def to_value(array: Array) -> list[Any] | msgspec.Raw:
+    """An array of a protocol dtype as what an encoder writes into a document: its elements, or the text of many."""
+    if array.size > _MANY:
+        return msgspec.Raw(to_json(array))
+    return _list_elements(array, 0)
 
 
 def to_json(array: Array) -> bytes:
     """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
-    if array.dtype.kind == "V":
-        array = cast(array, DTYPES["FP64"])
-    flat = array.ravel()
+    flat = array.reshape(-1)
     if len(flat) <= _STEP:
         return _write(flat, 0)
     return b"[%b]" % b",".join([_write(flat[start : start + _STEP], start)[1:-1] for start in range(0, len(flat), _STEP)])
@@ -233,24 +224,31 @@ def to_json(array: Array) -> bytes:
 
 def _write(flat: Array, first: int) -> bytes:
     """A piece of a flat array, whose first element has this index, as a JSON array."""
-    kind = flat.dtype.kind
-    if kind == "O":
-        return _encode(_decode_strings(flat.tolist(), first))
-    text = (accelerators.write(flat) if len(flat) > _MANY else None) or _encode(flat.tolist())
-    if kind != "f" or text.find(_NULL) < 0 or not np.isinf(flat).any():
-        return text
-    values: list[Any] = flat.tolist()
-    for place in np.flatnonzero(np.isinf(flat)).tolist():
-        values[place] = "Infinity" if values[place] > 0 else "-Infinity"
-    return _encode(values)
+    text = accelerators.write(flat) if len(flat) > _MANY else None
+    if text is None or (flat.dtype.kind == "f" and _NULL in text):
+        return _encode(_list_elements(flat, first))
+    return text
 
 
-def _decode_strings(elements: list[bytes], first: int) -> list[str]:
+def _list_elements(array: Array, first: int) -> list[Any]:
+    """The elements of an array as an encoder writes them. It writes NaN as null."""
+    dtype = array.dtype
+    if dtype.kind == "V":
+        array = cast(array, DTYPES["FP64"])
+    flat: list[Any] = array.ravel().tolist()
+    if dtype.hasobject:
+        return _decode_strings(flat, first)
+    if dtype.kind in "fV" and not math.isfinite(sum(flat)):
+        return [("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else value for value in flat]
+    return flat
+
+
+def _decode_strings(encoded: list[bytes], first: int) -> list[str]:
     strings: list[str] = []
     try:
-        strings.extend(map(bytes.decode, elements))
+        strings.extend(map(bytes.decode, encoded))
     except UnicodeDecodeError:
         place = len(strings)  # of the first that is none
-        text = f"BYTES element {first + place} is {show(elements[place])}, which is not UTF-8 and cannot be a JSON string"
+        text = f"BYTES element {first + place} is {show(encoded[place])}, which is not UTF-8 and cannot be a JSON string"
         raise InvalidRequest(text) from None
     return strings

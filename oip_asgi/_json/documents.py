@@ -1,7 +1,7 @@
 """The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data after the JSON.
 
-One decoder that knows all types reads a short text. If it refuses, or the text is long, what may be large is decoded part by part: so no
-call makes many objects at once, and the error names the place.
+One decoder that knows all types reads a short text, with its `data`. If it refuses, or the text is long, what may be large is decoded part
+by part: so no call makes many objects at once, and the error names the place.
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.limits import LOOP_BYTES, MAX_TENSORS, check_numbers
-from .text import ERRORS, NO_JSON, ONLY_FLOATS, check_members, check_unseen, mask_literals, place_of, refuse, replace_parts
+from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, mask_literals, place_of, refuse, replace_parts
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters a request may have, those of its tensors included. Each takes ten times its text."""
@@ -38,19 +38,24 @@ _decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 T = TypeVar("T")
 
 
-Request: TypeAlias = tuple[str | None, schemas.Parameters | None, Sequence[schemas.RequestOutput] | None, Iterable[schemas.RequestInput]]
-"""The `id`, the parameters, the outputs and the inputs of a request. The inputs can be iterated over once."""
+class Request(NamedTuple):
+    """A request of any length. Its inputs can be iterated over once."""
+
+    id: str | None
+    parameters: schemas.Parameters | None
+    outputs: list[schemas.RequestOutput]
+    inputs: Iterable[schemas.TensorText]
+
+
+def read_short_request(text: Buffer) -> schemas.InferenceRequest:
+    """The JSON of a short request, with its `data` decoded. What is unusual raises one of `REFUSALS`."""
+    if len(text) > LOOP_BYTES:
+        raise Unusual
+    return _decode_short(text)
 
 
 def read_request(text: Buffer) -> Request:
-    """The JSON of a request as a document. If it is long, the inputs are decoded one by one."""
-    if len(text) <= LOOP_BYTES:
-        try:
-            short = _decode_short(text)
-        except ERRORS:
-            pass  # such as unknown fields, which are rare
-        else:
-            return short.id, short.parameters, short.outputs, short.inputs
+    """The JSON of any request. Its inputs are decoded one by one, and their `data` are left as text."""
     check_members(text, _MAX_MEMBERS, "the JSON has")
     parts = _decode(text, _decode_parts, lambda parts: parts.inputs)
     parameters = _Parameters()
@@ -59,7 +64,7 @@ def read_request(text: Buffer) -> Request:
         for place, output in enumerate(parts.outputs or ())
     ]
     check_numbers(len(parts.inputs), len(outputs))
-    return parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(parts.inputs, parameters)
+    return Request(parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs, parameters))
 
 
 class _Parameters:
@@ -84,7 +89,7 @@ class _Parameters:
         return found
 
 
-def _read_inputs(inputs: list[schemas.InputParts], parameters: _Parameters) -> Iterator[schemas.RequestInput]:
+def _read_inputs(text: Buffer, inputs: list[schemas.InputParts], parameters: _Parameters) -> Iterator[schemas.TensorText]:
     """Decode one input after the other. The parts of one are freed before the next."""
     inputs.reverse()
     for number in range(len(inputs)):
@@ -92,7 +97,9 @@ def _read_inputs(inputs: list[schemas.InputParts], parameters: _Parameters) -> I
         if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
             raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
         shape = _decode_part(_decode_shape, parts.shape, f"{place}.shape")
-        yield schemas.RequestInput(parts.name, shape, parts.datatype, parameters.read(parts.parameters, f"{place}."), parts.data)
+        found: Any = parameters.read(parts.parameters, f"{place}.")
+        yield schemas.TensorText(parts.name, shape, parts.datatype, found, parts.data)
+    check_unseen(text)  # at the end, so that errors in data name the input
 
 
 def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str, hint: str = "") -> T:
@@ -104,7 +111,9 @@ def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: s
 
 def read_response(text: bytes) -> schemas.ReceivedResponse:
     """The JSON of a response, or of an error, as a document."""
-    return _decode(text, _decode_response, lambda document: document.outputs or ())
+    document = _decode(text, _decode_response, lambda document: document.outputs or ())
+    check_unseen(text)
+    return document
 
 
 def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
@@ -116,7 +125,6 @@ def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], 
         if masked is None:
             refuse(error, "", text)
         document = _decode_literals(text, masked, decode, tensors)
-    check_unseen(text)
     return document
 
 

@@ -1,6 +1,6 @@
-"""Reads JSON `data` that a typed decoder has refused: with Python's json, element by element.
+"""Reads JSON `data` that the quick way has refused: with Python's json, element by element.
 
-It takes what such a decoder does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Errors
+It takes what that does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Errors
 say what is wrong, and where.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal, DecimalException
 from itertools import chain
 from typing import Any, Final, NoReturn
@@ -18,7 +19,7 @@ import numpy as np
 
 from .._protocol.datatypes import DType, datatype_of
 from .._protocol.errors import InvalidRequest
-from .text import ONLY_FLOATS
+from .text import ONLY_FLOATS, Unusual
 
 _EXPECTED: Final = {
     "b": "true, false, 0 or 1",
@@ -39,7 +40,7 @@ _GOT: Final[dict[type, str]] = {
     float: "a number with a fraction or an exponent",
 }
 
-_NAMES: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+NAMES: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _MAX_DIGITS: Final = 20
 """No integer datatype reaches 1e20: longer numbers need not be evaluated."""
@@ -76,13 +77,8 @@ class Wanted(msgspec.Struct, frozen=True):
         return Mismatch(f"data {problem}: expected {self}")
 
     def __str__(self) -> str:
-        return describe(self.shape)
-
-
-def describe(shape: tuple[int, ...]) -> str:
-    """What `data` of a shape should be."""
-    flat = f"{math.prod(shape)} in a flat array for shape {list(shape)}"
-    return flat if len(shape) < 2 else f"{flat}, or arrays nested exactly so"
+        flat = f"{self.size} in a flat array for shape {list(self.shape)}"
+        return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
 
 
 def _read_whole(text: str) -> int | float:
@@ -134,7 +130,9 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
         _check_nested(value, "", len(wanted.shape), wanted)
-        return flatten(value, wanted.shape)
+        with suppress(Unusual):
+            return flatten(value, wanted.shape)
+        raise _uneven(value, wanted)
     for index, element in enumerate(value):
         _check(element, f"[{index}]", wanted)
     if len(value) != wanted.size:
@@ -154,15 +152,23 @@ def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
 
 
 def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
-    """The elements of lists that nest as deep as the shape."""
+    """The elements of lists that nest as the shape. Raises Unusual for others."""
     level: list[Any] = [nested]
-    for axis, size in enumerate(shape):
-        if not set(map(len, level)) <= {size}:
-            place = next(place for place, item in enumerate(level) if len(item) != size)
-            problem = f"array {place} of dimension {axis} has {len(level[place])} items, not {size}"
-            raise InvalidRequest(f"data: {problem}: expected {describe(shape)}")
+    for size in shape:
+        if not set(map(type, level)) <= {list} or not set(map(len, level)) <= {size}:
+            raise Unusual
         level = list(chain.from_iterable(level))
     return level
+
+
+def _uneven(nested: Any, wanted: Wanted) -> InvalidRequest:
+    """The error of lists that nest as deep as the shape, but are not as long."""
+    level, axis = [nested], 0
+    while all(len(item) == wanted.shape[axis] for item in level):
+        level, axis = list(chain.from_iterable(level)), axis + 1
+    place = next(place for place, item in enumerate(level) if len(item) != wanted.shape[axis])
+    problem = f"array {place} of dimension {axis} has {len(level[place])} items, not {wanted.shape[axis]}"
+    return InvalidRequest(f"data: {problem}: expected {wanted}")
 
 
 def read_flat(text: bytes, wanted: Wanted, first: int, *, is_nested: bool) -> list[Any]:
@@ -185,7 +191,7 @@ def _is_right(element: Any, kind: str) -> bool:
     """Whether an element is one of the datatype."""
     cls = type(element)
     if cls is str:
-        return element in _NAMES if kind == "f" else kind == "O" and _is_text(element)
+        return element in NAMES if kind == "f" else kind == "O" and _is_text(element)
     if kind == "f":
         return cls is int or element is None or (cls is float and not math.isinf(element))
     if kind == "b":

@@ -26,6 +26,14 @@ ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point da
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""
 
+
+class Unusual(Exception):
+    """The quick way does not take a text. The other way takes it, or tells what is wrong."""
+
+
+REFUSALS: Final = (*ERRORS, Unusual)
+"""What the quick ways raise."""
+
 _MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
 """What Python's json writes for non-finite numbers -> a number of the same length."""
 

@@ -5,7 +5,7 @@ Specification: Payload Contents, and the binary tensor data extension for `data`
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -20,17 +20,35 @@ ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
 Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
+_Element: TypeAlias = int | float | str | None
+Data: TypeAlias = _Element | list[_Element | list[_Element | list[_Element | list[_Element]]]]
+"""`data` of any datatype but BOOL, flat or nested as images are. Without booleans, as the datatype is not known yet: true is no number."""
+
+_Flag: TypeAlias = bool | Literal[0, 1]
+Flags: TypeAlias = _Flag | list[_Flag | list[_Flag | list[_Flag | list[_Flag]]]]
+"""`data` of BOOL."""
+
+
 class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """`$request_input`, with the fields of the specification and no other.
 
-    `data` stays text until its datatype is known, and is empty if it is absent. `gc=False`, as it is in no reference cycle: the collector
-    would take half the time of a request with 100,000 inputs.
+    `gc=False`, as it is in no reference cycle: the collector would take half the time of a request with 100,000 inputs.
     """
 
     name: str
     shape: tuple[Dimension, ...]
     datatype: str
     parameters: Parameters | None = None
+    data: Data = None
+
+
+class TensorText(msgspec.Struct, gc=False):
+    """`$request_input` of a request that is read in parts, or `$response_output` as a client reads it. `data` is empty if it is absent."""
+
+    name: str
+    shape: tuple[Dimension, ...]
+    datatype: str
+    parameters: ReceivedParameters | None = None
     data: Raw = Raw()
 
 
@@ -89,21 +107,21 @@ class RequestParts(msgspec.Struct):
     outputs: list[OutputParts] | None = None
 
 
-class ResponseOutput(msgspec.Struct, omit_defaults=True):
-    """`$response_output`."""
+class SentTensor(msgspec.Struct, omit_defaults=True):
+    """`$response_output`, or `$request_input` as a client writes it."""
 
     name: str
     shape: tuple[int, ...]
     datatype: str
     parameters: Parameters = {}
-    data: Raw | UnsetType = UNSET
+    data: list[Any] | Raw | UnsetType = UNSET
 
 
 class InferenceResponse(msgspec.Struct, omit_defaults=True):
     """`$inference_response`."""
 
     model_name: str
-    outputs: list[ResponseOutput]
+    outputs: list[SentTensor]
     model_version: str | None = None
     id: str | None = None
     parameters: Parameters = {}
@@ -112,27 +130,17 @@ class InferenceResponse(msgspec.Struct, omit_defaults=True):
 class SentRequest(msgspec.Struct, omit_defaults=True):
     """`$inference_request` as a client writes it."""
 
-    inputs: list[ResponseOutput]
+    inputs: list[SentTensor]
     id: str | None = None
     parameters: Parameters = {}
     outputs: list[RequestOutput] = []
-
-
-class ReceivedOutput(msgspec.Struct):
-    """`$response_output` as a client reads it."""
-
-    name: str
-    shape: tuple[Dimension, ...]
-    datatype: str
-    parameters: ReceivedParameters | None = None
-    data: Raw = Raw()
 
 
 class ReceivedResponse(msgspec.Struct):
     """`$inference_response`, or `$inference_error_response`, as a client reads it: servers write null for what they leave out."""
 
     model_name: str | None = None
-    outputs: list[ReceivedOutput] | None = None
+    outputs: list[TensorText] | None = None
     model_version: str | None = None
     id: str | None = None
     parameters: ReceivedParameters | None = None

@@ -6,12 +6,13 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from .._json import documents
-from .._json.data import from_json, to_json
+from .._json.data import from_json, from_value, to_value
+from .._json.text import REFUSALS
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
@@ -47,14 +48,23 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     text, binary = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
-    request_id, parameters, outputs, inputs = documents.read_request(text)
-    tensors = _decode_tensors(inputs, "inputs", binary, lend)
-    for place, output in enumerate(outputs or ()):
-        if output.parameters:
-            _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+    document: schemas.InferenceRequest | documents.Request
+    try:
+        document = documents.read_short_request(text)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, lend)
+    except REFUSALS:
+        document = documents.read_request(text)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, lend)
+    parameters: Parameters = document.parameters or {}
+    outputs: list[schemas.RequestOutput] = []
+    if document.outputs:
+        outputs += document.outputs
+        for place, output in enumerate(outputs):
+            if output.parameters:
+                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
-    return InferenceRequest(tensors, request_id, parameters or {}, list(outputs or ()))
+    return InferenceRequest(tensors, document.id, parameters, outputs)
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
@@ -95,12 +105,12 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
             raise ErrorResponse(document.error)
         if document.outputs is None:
             raise InvalidRequest("outputs is missing: expected a list of tensors")
-        items = [
-            schemas.RequestInput(item.name, item.shape, item.datatype, _drop_nulls(item.parameters), item.data) for item in document.outputs
-        ]
+        items = document.outputs
+        for item in items:
+            item.parameters = _drop_nulls(item.parameters)
         outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
         for item, tensor in zip(items, outputs, strict=True):
-            if "binary_data_size" not in (item.parameters or {}) and not tensor.array.flags.writeable:
+            if len(item.data) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only views of the body stay read-only
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
@@ -108,7 +118,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
     return InferenceResponse(outputs, parameters, document.id, document.model_name or "", document.model_version)
 
 
-def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Parameters:
+def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
     """Parameters without those that are null, as that says no more than leaving them out."""
     return {name: value for name, value in (parameters or {}).items() if value is not None}
 
@@ -121,33 +131,37 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
     return whole[:header_length], whole[header_length:]
 
 
-def _decode_tensors(items: Iterable[schemas.RequestInput], field: str, binary: Buffer | None, lend: Lend) -> list[Tensor]:
+def _decode_tensors(
+    items: Iterable[schemas.RequestInput | schemas.TensorText], field: str, binary: Buffer | None, lend: Lend
+) -> list[Tensor]:
     """Decode the tensors of a body. Each binary one takes the next bytes of the binary data."""
     tensors: list[Tensor] = []
     position = 0
     for item in items:
+        data: Any = item.data
+        parameters: Any = item.parameters or {}
+        is_text = type(data) is msgspec.Raw
+        is_absent = data is None or (is_text and len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null"))
         try:
-            dtype, data, parameters = dtype_of(item.datatype), item.data, item.parameters or {}
-            make = make_tensor if dtype.hasobject else Tensor
-            is_absent = len(data) <= _NULL_LENGTH and bytes(data) in (b"", b"null")
+            dtype = dtype_of(item.datatype)
             if "binary_data_size" in parameters:
                 if not is_absent:
                     raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-                content = _take(binary, position, parameters["binary_data_size"])
+                content = _take(binary, position, parameters.pop("binary_data_size"))
                 position += len(content)
-                parameters = {name: value for name, value in parameters.items() if name != "binary_data_size"}
                 array = from_bytes(content, dtype, item.shape)
             elif not is_absent:
-                array = from_json(data, dtype, item.shape)
+                array = from_json(data, dtype, item.shape) if is_text else from_value(data, dtype, item.shape)
             elif REGION in parameters:
                 array = from_bytes(lend(parameters), dtype, item.shape)
                 parameters = drop_shared_memory(parameters)
             else:
                 check_supported(parameters, "it")
                 raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
-            tensors.append(make(item.name, array, parameters))
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({show(item.name)}): {error}") from None
+        make = make_tensor if dtype.hasobject else Tensor
+        tensors.append(make(item.name, array, parameters))
     left = 0 if binary is None else len(binary) - position
     if left:
         raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
@@ -190,18 +204,19 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
 def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
     """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`."""
     inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
-    return _encode(schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)), parts
+    document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
+    return _encode(document), parts
 
 
 def _encode_tensors(
     tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
-) -> tuple[list[schemas.ResponseOutput], list[Buffer]]:
+) -> tuple[list[schemas.SentTensor], list[Buffer]]:
     """Tensors as their documents, and their binary data."""
-    written: list[schemas.ResponseOutput] = []
+    written: list[schemas.SentTensor] = []
     binary: list[Buffer] = []
     for tensor in tensors:
         name, array, parameters = tensor.name, tensor.array, tensor.parameters
-        data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        data: Any = msgspec.UNSET
         is_binary = asked.get(name, every)
         if is_binary:
             content = view_bytes(array)
@@ -209,11 +224,11 @@ def _encode_tensors(
             parameters = {**parameters, "binary_data_size": len(content)}
         elif is_binary is not None:
             try:
-                data = msgspec.Raw(to_json(array))
+                data = to_value(array)
             except InvalidRequest as error:
                 raise InvalidRequest(f"{what} {show(name)}: {error}: {remedy}") from None
         datatype = name_of(array.dtype) or tensor.datatype
-        written.append(schemas.ResponseOutput(name, array.shape, datatype, parameters, data))
+        written.append(schemas.SentTensor(name, array.shape, datatype, parameters, data))
     return written, binary
 
 
