@@ -30,7 +30,7 @@ def read(text: bytes, dtype: DType) -> Array | None:
         return None
     code, wide_dtype = _READ_AS[dtype.kind]
     # pysimdjson makes one flat array of nested ones, however deep and long
-    if text.find(b"[", 1) >= 0:
+    if text.find(b"[", 1) >= 0 or not text.startswith(b"["):
         return None
     try:
         wide = np.frombuffer(simdjson.Parser().parse(text).as_buffer(of_type=code), wide_dtype)

@@ -12,28 +12,35 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol import schemas
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.interpreter import take_turns
-from .._protocol.limits import LOOP_BYTES, PIECE
+from .._protocol.limits import PIECE
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
 from . import accelerators, elements
 from .text import REFUSALS, Unusual, mask_escapes
 
-_decode_data: Final = msgspec.json.Decoder(schemas.Data).decode
-_decode_flags: Final = msgspec.json.Decoder(schemas.Flags).decode
+_ELEMENTS: Final[Mapping[str, Any]] = {
+    "b": bool | Literal[0, 1],
+    "u": int,
+    "i": int,
+    "f": float | str | None,
+    "V": float | str | None,  # the BF16 of ml_dtypes
+    "O": str,
+}
+"""What a decoder takes as an element, for each kind of dtype."""
 
 _CODES: Final = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q", "f2": "e", "f4": "f", "f8": "d"}
 """The letter of `struct` for each dtype of numbers."""
@@ -51,7 +58,7 @@ _STEP: Final = 2**13
 """Elements that are written in one call."""
 
 _MANY: Final = 2**9
-"""Above so many elements, an optional library writes them: it is quick with many."""
+"""Above so many elements to write, or bytes to read, an optional library does it: it is quick with many."""
 
 _NULL: Final = b"n"
 """The first letter of null, as which libraries write infinities too: a text without this letter has none."""
@@ -61,15 +68,39 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """The JSON text of `data` as an array."""
-    if len(text) > LOOP_BYTES and _LIST.match(text):
+    if len(text) > PIECE and _LIST.match(text):
         return _read_long(memoryview(text), elements.Wanted(dtype, shape, count(shape)))
+    whole = bytes(text)
     with suppress(*REFUSALS):
-        return from_value(_decode(text, dtype), dtype, shape)
-    return _pack_read(elements.read(bytes(text), elements.Wanted(dtype, shape, count(shape))), dtype, shape)
+        return _read_quickly(whole, dtype, shape)
+    return _pack_read(elements.read(whole, elements.Wanted(dtype, shape, count(shape))), dtype, shape)
 
 
-def _decode(text: Buffer, dtype: DType) -> Any:
-    return _decode_flags(text) if dtype.kind == "b" else _decode_data(text)
+def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
+    """A text that holds nothing unusual as an array; without a shape, as many elements as there are. Raises one of `REFUSALS`."""
+    kind = dtype.kind
+    if kind in "fV" and (b"e" in text or b"E" in text) and _SLOW.search(text):
+        raise Unusual
+    array = accelerators.read(text, dtype) if len(text) > _MANY else None
+    if array is None:
+        values = _DECODERS[kind](text)
+        return from_value(values, dtype, (len(values),) if shape is None else shape)
+    if shape is None:
+        return array
+    if len(array) != count(shape):
+        raise Unusual
+    return array.reshape(shape)
+
+
+def _nest(element: Any) -> Any:
+    """Elements, or arrays of them that nest as deep as images do."""
+    nested = element
+    for _ in range(4):
+        nested = element | types.GenericAlias(list, (nested,))
+    return nested
+
+
+_DECODERS: Final = {kind: msgspec.json.Decoder(_nest(element)).decode for kind, element in _ELEMENTS.items()}
 
 
 def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -195,16 +226,10 @@ def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
 
 def _read_piece(text: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array:
     """One flat JSON array of elements, the first of which has this index."""
-    dtype = wanted.dtype
-    if dtype.kind not in "fV" or not (b"e" in text or b"E" in text) or not _SLOW.search(text):
-        array = accelerators.read(text, dtype)
-        if array is not None:
-            return array
-        with suppress(*REFUSALS):
-            values = _decode(text, dtype)
-            return from_value(values, dtype, (len(values),))
+    with suppress(*REFUSALS):
+        return _read_quickly(text, wanted.dtype)
     values = elements.read_flat(text, wanted, first, is_nested=is_nested)
-    return _pack_read(values, dtype, (len(values),), first)
+    return _pack_read(values, wanted.dtype, (len(values),), first)
 
 
 def to_value(array: Array) -> list[Any] | msgspec.Raw:

@@ -5,7 +5,7 @@ Specification: Payload Contents, and the binary tensor data extension for `data`
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -23,10 +23,6 @@ Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Element: TypeAlias = int | float | str | None
 Data: TypeAlias = _Element | list[_Element | list[_Element | list[_Element | list[_Element]]]]
 """`data` of any datatype but BOOL, flat or nested as images are. Without booleans, as the datatype is not known yet: true is no number."""
-
-_Flag: TypeAlias = bool | Literal[0, 1]
-Flags: TypeAlias = _Flag | list[_Flag | list[_Flag | list[_Flag | list[_Flag]]]]
-"""`data` of BOOL."""
 
 
 class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):

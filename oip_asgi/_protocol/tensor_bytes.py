@@ -6,8 +6,8 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import Final
 
@@ -64,7 +64,7 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 def view_bytes(array: Array) -> Buffer:
     """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`: a view of the array if that is possible and faster."""
     if array.dtype.hasobject:
-        return _join(array.flat)
+        return _join(array.ravel().tolist())
     if array.nbytes <= _SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -91,10 +91,6 @@ def _cut(data: Buffer, elements: int) -> list[bytes]:
     return found
 
 
-def _join(elements: Iterable[bytes]) -> bytearray:
+def _join(elements: list[bytes]) -> bytes:
     """The elements, each after its 4-byte little-endian length; the inverse of `_cut`."""
-    data = bytearray()
-    for element in elements:
-        data += len(element).to_bytes(_LENGTH.size, "little")
-        data += element
-    return data
+    return b"".join(chain.from_iterable(zip(map(_LENGTH.pack, map(len, elements)), elements, strict=True)))

@@ -126,7 +126,6 @@ def decode_request_closely(body: Buffer, header_length: int | None = None) -> In
 
 def read_in_pieces(patch: pytest.MonkeyPatch, size: int) -> None:
     """Read all JSON `data` as if it were long, in pieces of so many bytes."""
-    patch.setattr(json_data, "LOOP_BYTES", 0)
     patch.setattr(json_data, "PIECE", size)
     patch.setattr(json_text, "PIECE", size)
 
