@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -14,15 +15,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 from urllib.parse import unquote
 
+from ._grpc.exchange import exchange
 from ._grpc.frames import FrameReader
-from ._grpc.http import CANCELLED, TOO_LATE, Answer, Call, Calls, begin
-from ._grpc.messages import refuse
-from ._grpc.protocols import Fields, find_protocol, read_metadata, read_timeout
+from ._grpc.headers import Fields, find_protocol, read_metadata
+from ._grpc.http import CANCELLED, Answer, Call, begin
+from ._grpc.messages import Reply, refuse
 from ._hosts import check_server, drops_trailers
-from ._http.request import Head, join_headers
+from ._http.request import Head, Incoming, join_headers
+from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
-from ._protocol.errors import InferenceError
-from ._runtime.drive import advance_async, drive_async
+from ._protocol.errors import InferenceError, TimedOut, show
+from ._runtime.drive import drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, Services
 from .asgi import AnyASGIApp, Client, answer_other, find_path
@@ -44,6 +47,12 @@ _PART: Final = 2**14
 """Bytes of a body that are read at once: their messages wait in memory, decompressed. The other bytes wait in the server's chunk, or on the
 connection."""
 
+_DROPPED: Final = (
+    'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
+    "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
+)
+_TOO_LATE: Final = "the call did not end within its grpc-timeout"
+
 
 class OIPGRPCApp:
     """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service."""
@@ -52,116 +61,149 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        services = Services(_read_metadata, health=health, reflection=reflection)
-        self.paths = [f"/{name}" for name in services.names]
-        self._calls = Calls(
-            self._engine, {f"/{name}/{method.name}": method for name in services.names for method in services.find_methods(name)}
-        )
-        self._conversations = {
-            f"/{name}/{method}": converse
-            for name in services.names
-            for method, converse in services.find_conversations(self._engine, name).items()
-        }
+        self._services = Services(server, _read_metadata, health=health, reflection=reflection)
+        self.paths = [f"/{name}" for name in self._services.names]
         self._host: object = None
-        self._is_logged = False
+        self._logged = set[str]()
+
+    def _log_once(self, level: int, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
+            _logger.log(level, text)
 
     def _check_host(self, scope: Scope) -> None:
         """Check the application through which a call over HTTP/2 comes."""
-        if not _is_grpc(scope["headers"]):
-            return
-        self._host = scope["app"]
-        if drops_trailers(self._host) and not self._is_logged:
-            self._is_logged = True
-            _logger.warning(
-                'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
-                "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
-            )
+        if _is_grpc(scope["headers"]):
+            self._host = scope["app"]
+            if drops_trailers(self._host):
+                self._log_once(logging.WARNING, _DROPPED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
-        path = _find_method(scope, self.paths)
         headers = list(scope["headers"])
-        head = Head(scope["method"], path, headers, join_headers(headers), True, scope)
+        head = Head(scope["method"], _find_method(scope, self.paths), headers, join_headers(headers), True, scope)
+        client = Client(receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
-        has_trailers = carried is not None or _has_trailers(scope)
-        if carried is None and has_trailers and scope.get("app") is not self._host:
+        can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())
+        if carried is None and can_send_trailers and scope.get("app") is not self._host:
             self._check_host(scope)
-        converse = self._conversations.get(path)
-        if converse is not None:
-            call = begin(head, self._engine.max_body_bytes, has_trailers=has_trailers)
-            if isinstance(call, Call):
-                await self._stream(call, converse, receive, send, carried)
-                return
-        steps, client = self._calls.answer(head, has_trailers=has_trailers), Client(receive, send, self._runtime)
         try:
-            answer = await advance_async(steps, self._runtime, client.read, client.is_gone)
-        except ClientGone:
-            answer = CANCELLED
-        assert type(answer) is Answer  # these methods answer one message with one, without pieces
+            call = begin(head, can_send_trailers=can_send_trailers)
+        except InferenceError as error:
+            await self._drop_body(head, client)
+            answer = Answer(refuse_over_http(error))
+        else:
+            converse = self._services.conversations.get(head.path)
+            if converse is not None:
+                await self._converse(call, converse, client, carried)
+                return
+            answer = await self._answer(call, client)
         await _send(answer, send, carried)
 
-    async def _stream(self, call: Call, converse: Converse, receive: Receive, send: Send, carried: _Carried | None) -> None:
+    def _refuse(self, call: Call, error: InferenceError) -> Answer:
+        """Refuse a call by its head."""
+        if call.lacks_trailers:
+            self._log_once(logging.ERROR, f"a gRPC call cannot be answered: {error}")
+        return call.end(refuse(error))
+
+    async def _answer(self, call: Call, client: Client) -> Answer:
+        """Answer a call of one message."""
+        clock = self._engine.clock
+        try:
+            reader = call.make_reader(self._engine.max_body_bytes, 1)
+            method = self._services.methods.get(call.head.path)
+            if method is None:
+                raise InferenceError(f"unknown method {show(call.head.path)}", status=501)
+        except InferenceError as error:
+            await self._drop_body(call.head, client)
+            return self._refuse(call, error)
+        since, timeout = clock(), call.timeout
+        try:
+            messages = await client.read(reader)
+            if not messages:
+                raise InferenceError("the request has no message: expected one", status=501)
+            if timeout != math.inf:
+                timeout = _subtract(timeout, clock() - since)
+            reply = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
+            if not isinstance(reply, Reply):
+                reply = await drive_async(reply, self._runtime, gone=client.is_gone)
+        except ClientGone:
+            return CANCELLED
+        except Exception as error:
+            reply = refuse(error)
+        return call.end(reply)
+
+    async def _drop_body(self, head: Head, client: Client) -> None:
+        """Read the body of a request that was refused by its head."""
+        await drive_async(Incoming(head, self._engine.max_body_bytes).drop(), self._runtime, client.read)
+
+    async def _converse(self, call: Call, converse: Converse, client: Client, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
         try:
-            reader = call.reader(self._engine.max_body_bytes)
-            deadline = time.monotonic() + read_timeout(call.get_header(b"grpc-timeout"))
+            reader = call.make_reader(self._engine.max_body_bytes)
         except InferenceError as error:
-            await _send(self._calls.refuse(call, error), send, carried)
+            await _send(self._refuse(call, error), client.send, carried)
             return
+        deadline = time.monotonic() + call.timeout
 
         async def write(message: bytes) -> None:
-            await send({"type": "http.response.body", "body": call.encode_message(message), "more_body": True})
+            await client.send({"type": "http.response.body", "body": call.encode_message(message), "more_body": True})
             await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
 
         if carried is not None:
             carried["fields"] = []
-        await send(_make_start(200, call.fields, call.protocol.has_trailers and carried is None))
-        requests = _Requests(Client(receive, send, self._runtime), reader)
+        await _send_head(200, call.make_headers(), client.send, has_trailers=call.protocol.has_trailers and carried is None)
+        requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
-                answering = drive_async(converse(call.head.transport, requests.next, write), self._runtime)
-                reply = await attend(answering, deadline, requests.is_gone)
+                reply = await attend(converse(call.head.transport, requests.next, write), deadline, requests.is_gone)
                 if requests.error is not None and reply.code == "OK":
                     reply = refuse(requests.error)
             except DeadlinePassed:
-                reply = TOO_LATE
+                reply = refuse(TimedOut(_TOO_LATE))
             except ClientGone:
                 requests.check()
                 raise
             finally:
                 await requests.end()
-            await _send(call.end(reply), send, carried, has_begun=True)
+            await _send(call.end(reply), client.send, carried, has_begun=True)
 
 
 async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_begun: bool = False) -> None:
+    """Send the end of an answer: its head if that was not sent, the rest of its body, and its trailers."""
     response, trailers = answer.response, answer.trailers
     if carried is not None and trailers is not None:
         carried["fields"], trailers = trailers, None
     if not has_begun:
-        await send(_make_start(response.status, response.headers, trailers is not None))
+        await _send_head(response.status, response.headers, send, has_trailers=trailers is not None)
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
 
-def _make_start(status: int, headers: Fields, has_trailers: bool) -> Message:
+async def _send_head(status: int, headers: Fields, send: Send, *, has_trailers: bool) -> None:
     # copies, as in `OIPApp`
-    return {"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers}
+    await send({"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers})
+
+
+def _subtract(timeout: float, passed: float) -> float:
+    """Return the seconds that are left of a timeout, rounded up to a millisecond, as error texts name them."""
+    if passed >= timeout:
+        raise TimedOut(_TOO_LATE)
+    return math.ceil((timeout - passed) * 1000) / 1000
 
 
 def _read_metadata(scope: Scope) -> Iterable[tuple[str, str]]:
     return read_metadata(scope["headers"])
 
 
-def _has_trailers(scope: Scope) -> bool:
-    return _EXTENSION in (scope.get("extensions") or ())
-
-
 def _find_method(scope: Scope, services: Collection[str]) -> str:
     """Find service and method, such as "/inference.GRPCInferenceService/ModelInfer"."""
+    if not scope.get("root_path") and scope.get("raw_path") == scope["path"].encode():
+        return str(scope["path"])  # as nearly always
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
         # Litestar has added the slash, and cut off its mount's part without saying so
@@ -181,7 +223,8 @@ class TrailersMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or _CARRIED in scope or not _has_trailers(scope) or not _is_grpc(scope["headers"]):
+        has_trailers = scope["type"] == "http" and _EXTENSION in (scope.get("extensions") or ())
+        if not has_trailers or _CARRIED in scope or not _is_grpc(scope["headers"]):
             await self._app(scope, receive, send)
             return
         carried: _Carried = {}
@@ -220,13 +263,12 @@ class _Requests:
         self._client = client
         self._reader = reader
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._is_taken = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read())
 
     async def next(self) -> bytes | None:
         """Return the next message; None if there are no more."""
         message = await self._messages.get()
-        self._is_taken.set()
+        self._messages.task_done()
         return message
 
     async def is_gone(self) -> bool:
@@ -256,11 +298,13 @@ class _Requests:
         """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
         try:
             for start in range(0, len(chunk), _PART):
-                while not self._messages.empty():
-                    self._is_taken.clear()
-                    await self._is_taken.wait()
+                await self._messages.join()
+                feed = partial(self._reader.feed, chunk[start : start + _PART])
                 try:
-                    await self._feed(chunk[start : start + _PART])
+                    if self._reader.is_compressed:
+                        await self._client.runtime.run(Run(feed, "conversion"))
+                    else:
+                        feed()
                 finally:  # there may be messages in front of a wrong frame
                     for each in self._reader.take():
                         self._messages.put_nowait(bytes(each))
@@ -270,9 +314,3 @@ class _Requests:
         except InferenceError as error:
             self.error = error
             self._messages.put_nowait(None)
-
-    async def _feed(self, part: bytes) -> None:
-        if self._reader.is_compressed:
-            await self._client.runtime.run(Run(partial(self._reader.feed, part), "conversion"))
-        else:
-            self._reader.feed(part)

@@ -5,7 +5,7 @@ Knows protobuf, and no gRPC library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 from ._hosts import make_import_error
 
 try:
-    from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+    from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import DecodeError, Message
@@ -21,19 +21,18 @@ try:
 except ImportError as error:
     raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
 
-from ._grpc.exchange import HEALTH, METHODS, SERVICE, WITHOUT_MESSAGES, answer_each
-from ._grpc.messages import Method, Reply
-from ._grpc.stream import STREAM, Receive, Write, stream_exchange
+from ._grpc.exchange import HEALTH, METHODS, SERVICE
+from ._grpc.messages import Method, Reply, refuse
+from ._grpc_stream import STREAM, Receive, StreamCall, Write
 from ._protocol.datatypes import Buffer
-from ._protocol.effects import Steps
 from ._protocol.errors import InvalidRequest
 from ._protocol.limits import MAX_QUESTION
-from ._serving.engine import Engine
+from .server import InferenceServer
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Reads a call's metadata from the adapter's own object: names in lower case, values as text."""
 
-Converse = Callable[[Any, Receive, Write], Steps[Reply]]
+Converse = Callable[[Any, Receive, Write], Coroutine[Any, Any, Reply]]
 """Answers a call of any number of messages. It takes the adapter's own object, and what receives requests and writes responses."""
 
 _V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
@@ -43,9 +42,13 @@ _INVALID_ARGUMENT, _NOT_FOUND = 3, 5
 
 
 class Services:
-    """The services that are served over gRPC."""
+    """The services that are served over gRPC.
 
-    def __init__(self, metadata: Metadata, *, health: bool, reflection: bool) -> None:
+    `methods` answer one message with one, and `conversations` have any number of messages, both ways. Their keys are paths, such as
+    "/inference.GRPCInferenceService/ModelInfer".
+    """
+
+    def __init__(self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
         self._pool = DescriptorPool()
         for name in ("grpc_predict_v2.binpb", "services.binpb"):
@@ -54,24 +57,19 @@ class Services:
                 if file.package == _V1:
                     self._pool.Add(_rename(file))
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
-        self._metadata = metadata
+        self.methods = {
+            f"/{service}/{name}": self._make_method(service, name, metadata) for service in self.names for name in METHODS.get(service, ())
+        }
+        stream = partial(_converse, server, self._make_method(SERVICE, STREAM, metadata))
+        self.conversations: dict[str, Converse] = {f"/{SERVICE}/{STREAM}": stream}
+        for service in REFLECTION if reflection else ():
+            self.conversations[f"/{service}/ServerReflectionInfo"] = partial(_answer_each, partial(self.reflect, service))
 
-    def find_methods(self, service: str) -> list[Method]:
-        """Find the methods of a service that answer one message with one."""
-        if service not in METHODS:
-            return []
-        described = self._pool.FindServiceByName(service).methods_by_name
-        methods = [_make_method(described[name], self._metadata) for name in METHODS[service]]
-        return [*methods, *(Method(name, bytes, bytes, self._metadata) for name in WITHOUT_MESSAGES if service == SERVICE)]
-
-    def find_conversations(self, engine: Engine, service: str) -> dict[str, Converse]:
-        """Find the methods of a service whose calls have any number of messages, both ways."""
-        if service == SERVICE:
-            described = self._pool.FindServiceByName(SERVICE).methods_by_name[STREAM]
-            return {STREAM: partial(stream_exchange, engine, _make_method(described, self._metadata))}
-        if service in REFLECTION:
-            return {"ServerReflectionInfo": partial(_reflect, partial(self.reflect, service))}
-        return {}
+    def _make_method(self, service: str, name: str, metadata: Metadata) -> Method:
+        described = self._pool.FindServiceByName(service).methods_by_name.get(name)
+        if described is None:  # a method of Triton's that is refused with a reason
+            return Method(name, bytes, bytes, metadata)
+        return Method(name, _make_parser(GetMessageClass(described.input_type)), GetMessageClass(described.output_type), metadata)
 
     def reflect(self, service: str, data: bytes) -> bytes:
         """Answer one question of server reflection."""
@@ -102,8 +100,19 @@ class Services:
         return bytes(answer.SerializeToString())
 
 
-def _reflect(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write: Write) -> Steps[Reply]:
-    return answer_each(respond, receive, write)
+async def _converse(server: InferenceServer, method: Method, transport: Any, receive: Receive, write: Write) -> Reply:
+    engine, runtime = server._inside
+    return await StreamCall(engine, runtime, method, transport, receive, write).run()
+
+
+async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Receive, write: Write) -> Reply:
+    """Answer each message of a call, as it comes, until one is refused."""
+    try:
+        while (message := await receive()) is not None:
+            await write(respond(message))
+    except InvalidRequest as error:
+        return refuse(error)
+    return Reply()
 
 
 def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
@@ -117,11 +126,6 @@ def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
     for method in older.service[0].method:
         method.input_type, method.output_type = method.input_type.replace(_V1, _V1ALPHA), method.output_type.replace(_V1, _V1ALPHA)
     return older
-
-
-def _make_method(described: MethodDescriptor, metadata: Metadata) -> Method:
-    request, response = GetMessageClass(described.input_type), GetMessageClass(described.output_type)
-    return Method(described.name, _make_parser(request), response, metadata)
 
 
 def _make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._grpc.exchange import exchange
-from ._grpc.messages import Method
+from ._grpc.messages import Method, Reply
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe
 from ._protocol.effects import Signal
 from ._runtime.blocking import drive, iterate_written
 from ._runtime.drive import drive_async
-from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
 from ._services import Converse, Services
 from .server import InferenceServer
@@ -57,8 +56,21 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
         raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}")
-    services = Services(_read_metadata, health=health, reflection=reflection)
-    grpc_server.add_generic_rpc_handlers([_make_handler(server, services, name, grpc_server) for name in services.names])
+    import grpc
+    import grpc.aio
+
+    services = Services(server, _read_metadata, health=health, reflection=reflection)
+    is_aio = isinstance(grpc_server, grpc.aio.Server)
+    answer, converse = (_answer_async, _converse_async) if is_aio else (_answer, _converse)
+    # without serializers we get bytes: grpc would answer INTERNAL to bytes that it cannot parse, although that is the client's fault
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        **{path: grpc.unary_unary_rpc_method_handler(partial(answer, server, method)) for path, method in services.methods.items()},
+        **{path: grpc.stream_stream_rpc_method_handler(partial(converse, server, each)) for path, each in services.conversations.items()},
+    }
+    for service in services.names:
+        prefix = f"/{service}/"
+        own = {path.removeprefix(prefix): handler for path, handler in handlers.items() if path.startswith(prefix)}
+        grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, own)])
 
 
 def _read_metadata(context: Context) -> Iterator[tuple[str, str]]:
@@ -67,37 +79,11 @@ def _read_metadata(context: Context) -> Iterator[tuple[str, str]]:
         yield name, b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _make_handler(server: InferenceServer, services: Services, service: str, grpc_server: GRPCServer) -> grpc.GenericRpcHandler:
-    import grpc
-    import grpc.aio
-
-    is_aio = isinstance(grpc_server, grpc.aio.Server)
-    # without serializers we get bytes: grpc would answer INTERNAL to bytes that it cannot parse, although that is the client's fault
-    answerer = _make_awaiting if is_aio else _make_blocking
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        method.name: grpc.unary_unary_rpc_method_handler(answerer(server, method)) for method in services.find_methods(service)
-    }
-    streaming = _make_awaiting_stream if is_aio else _make_blocking_stream
-    for name, converse in services.find_conversations(server._inside.engine, service).items():
-        handlers[name] = grpc.stream_stream_rpc_method_handler(streaming(server._inside.runtime, converse))
-    return grpc.method_handlers_generic_handler(service, handlers)
-
-
-def _make_blocking(server: InferenceServer, method: Method) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+def _get_error(reply: Reply) -> tuple[grpc.StatusCode, str]:
+    """Return the code and the text of an error, as `context.abort` takes them."""
     import grpc
 
-    engine, runtime = server._inside
-
-    def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
-        try:
-            reply = drive(exchange(engine, method, request, context), runtime, gone=_watch_end(context))
-        except ClientGone:
-            return b""  # the call has ended already
-        if reply.code != "OK":
-            context.abort(grpc.StatusCode[reply.code], reply.details)
-        return reply.message
-
-    return answer
+    return grpc.StatusCode[reply.code], reply.details
 
 
 def _watch_end(context: grpc.ServicerContext) -> Signal:
@@ -108,57 +94,56 @@ def _watch_end(context: grpc.ServicerContext) -> Signal:
     return end
 
 
-def _make_awaiting(server: InferenceServer, method: Method) -> Callable[[bytes, AwaitingContext], Awaitable[bytes]]:
-    import grpc
-
+def _answer(server: InferenceServer, method: Method, request: bytes, context: grpc.ServicerContext) -> bytes:
     engine, runtime = server._inside
-
-    async def answer(request: bytes, context: AwaitingContext) -> bytes:
-        reply = await drive_async(exchange(engine, method, request, context), runtime)
-        if reply.code != "OK":
-            await context.abort(grpc.StatusCode[reply.code], reply.details)
-        return reply.message
-
-    return answer
-
-
-def _make_blocking_stream(
-    runtime: Runtime, converse: Converse
-) -> Callable[[Iterator[bytes], grpc.ServicerContext], Generator[bytes, None, None]]:
-    import grpc
-
-    def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Generator[bytes, None, None]:
-        # a thread for this call only: all calls of a server may wait for their clients at the same time
-        thread = ThreadPoolExecutor(1, "oip_asgi requests")
-        end = _watch_end(context)
-        end.then(partial(thread.shutdown, wait=False))
-
-        async def receive() -> bytes | None:
-            try:
-                return await asyncio.get_running_loop().run_in_executor(thread, next, requests, None)
-            except Exception:  # the call has ended
-                return None
-
-        reply = yield from iterate_written(partial(converse, context, receive), runtime, end)
-        if reply is not None and reply.code != "OK":
-            context.abort(grpc.StatusCode[reply.code], reply.details)
-
-    return answer
+    reply = exchange(engine, method, request, context)
+    if not isinstance(reply, Reply):
+        try:
+            reply = drive(reply, runtime, gone=_watch_end(context))
+        except ClientGone:
+            return b""  # the call has ended already
+    if reply.code != "OK":
+        context.abort(*_get_error(reply))
+    return b"".join(reply.parts)
 
 
-def _make_awaiting_stream(runtime: Runtime, converse: Converse) -> Callable[[object, AwaitingContext], Awaitable[None]]:
-    import grpc
+async def _answer_async(server: InferenceServer, method: Method, request: bytes, context: AwaitingContext) -> bytes:
+    engine, runtime = server._inside
+    reply = exchange(engine, method, request, context)
+    if not isinstance(reply, Reply):
+        reply = await drive_async(reply, runtime)
+    if reply.code != "OK":
+        await context.abort(*_get_error(reply))
+    return b"".join(reply.parts)
 
-    async def answer(_: object, context: AwaitingContext) -> None:
-        async def receive() -> bytes | None:
-            message: object = await context.read()
-            return message if isinstance(message, bytes) else None  # grpc marks the end with an object of its own
 
-        async def write(message: bytes) -> None:
-            await context.write(message)
+def _converse(
+    server: InferenceServer, converse: Converse, requests: Iterator[bytes], context: grpc.ServicerContext
+) -> Generator[bytes, None, None]:
+    # a thread for this call only: all calls of a server may wait for their clients at the same time
+    thread = ThreadPoolExecutor(1, "oip_asgi requests")
+    end = _watch_end(context)
+    end.then(partial(thread.shutdown, wait=False))
 
-        reply = await drive_async(converse(context, receive, write), runtime)
-        if reply.code != "OK":
-            await context.abort(grpc.StatusCode[reply.code], reply.details)
+    async def receive() -> bytes | None:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, next, requests, None)
+        except Exception:  # the call has ended
+            return None
 
-    return answer
+    reply = yield from iterate_written(partial(converse, context, receive), server._inside.runtime, end)
+    if reply is not None and reply.code != "OK":
+        context.abort(*_get_error(reply))
+
+
+async def _converse_async(_: InferenceServer, converse: Converse, __: object, context: AwaitingContext) -> None:
+    async def receive() -> bytes | None:
+        message: object = await context.read()
+        return message if isinstance(message, bytes) else None  # grpc marks the end with an object of its own
+
+    async def write(message: bytes) -> None:
+        await context.write(message)
+
+    reply = await converse(context, receive, write)
+    if reply.code != "OK":
+        await context.abort(*_get_error(reply))

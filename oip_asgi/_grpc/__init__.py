@@ -1,1 +1,2 @@
-"""The gRPC wire format of requests and responses, and the table of methods. Knows no gRPC library and no protobuf."""
+"""gRPC without a server and without protobuf: `exchange` has the table of methods, `headers` knows `grpc-timeout` and `grpc-status`,
+`messages` decides that typed contents are too large. `_protocol/errors` says which gRPC code each HTTP status has."""

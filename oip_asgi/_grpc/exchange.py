@@ -1,6 +1,6 @@
-"""One remote call: method and request message -> `Reply`. Knows no gRPC library, no protobuf, and neither sync nor async.
+"""One remote call of a method that answers one message with one: method and request message -> `Reply`. The table of methods is here.
 
-The table in this file says which function answers which method. Extensions add their own rows. `errors` has the codes and texts of errors.
+Knows no gRPC library, no protobuf, and neither sync nor async. Extensions add their own rows. `errors` has the codes and texts of errors.
 
 Specification: gRPC, API Definitions.
 """
@@ -8,7 +8,7 @@ Specification: gRPC, API Definitions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,16 +17,13 @@ from .._extensions import config, repository, shared_memory, statistics, unsuppo
 from .._extensions.rows import GrpcRows, finish
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Await, Run, Steps
+from .._protocol.effects import Run, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
-from .._serving.faults import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .infer import GRPCFormat
-from .messages import Method, Reply, encode_metadata, refuse
-from .stream import Receive, Write
+from .messages import GRPCFormat, Method, Reply, encode_metadata, refuse
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -38,43 +35,41 @@ _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
 
 
-def exchange(engine: Engine, method: Method, body: Buffer, transport: Any) -> Steps[Reply]:
-    """Answer one call. Never raises `Exception`; cancellation passes through."""
-    try:
-        return Reply(b"".join((yield from respond(engine, method, body, transport))))
-    except InferenceError as error:
-        return refuse(error)
-    except Exception as error:
-        return refuse(log_own_fault(error))
-
-
-def respond(
+def exchange(
     engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
-) -> Steps[list[Buffer]]:
-    """Answer one call with its response message, in parts."""
-    fill = _FILL.get(method.name)
-    if fill is not None:
-        response = method.response()
-        yield from finish(fill(engine, (yield from _parse(engine, method, body)), response))
-        return [response.SerializeToString()]
-    try:
-        wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
-        model = engine.models.find(wire.model_name, wire.model_version or None)
-    except InferenceError as error:
-        record_unknown(engine.unknown, error)
-        raise
-    parts: list[Buffer] = yield from finish(infer(engine, model, wire, answer_once))
-    return parts
+) -> Reply | Steps[Reply]:
+    """Answer one call: return its reply, or the steps that are left if something must be waited for.
 
-
-def answer_each(respond: Callable[[bytes], bytes], receive: Receive, write: Write) -> Steps[Reply]:
-    """Answer each message of a call with `respond`, as it comes, until that refuses one."""
+    Never raises `Exception`; cancellation passes through.
+    """
+    if method.name in _FILL:
+        return _finish(_fill(engine, method, body))
     try:
-        while (message := (yield Await(receive))) is not None:
-            yield Await(partial(write, respond(message)))
-    except InferenceError as error:
+        try:
+            wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
+            model = engine.models.find(wire.model_name, wire.model_version or None)
+        except InferenceError as error:
+            record_unknown(engine.unknown, error)
+            raise
+        answer = infer(engine, model, wire, answer_once)
+    except Exception as error:
         return refuse(error)
-    return Reply()
+    return Reply(answer) if isinstance(answer, list) else _finish(answer)
+
+
+def _finish(answer: Steps[list[Buffer]]) -> Steps[Reply]:
+    """`exchange`, for a call that waits for something."""
+    try:
+        return Reply((yield from answer))
+    except Exception as error:
+        return refuse(error)
+
+
+def _fill(engine: Engine, method: Method, body: Buffer) -> Steps[list[Buffer]]:
+    """Answer a call of any method but ModelInfer."""
+    response = method.response()
+    yield from finish(_FILL[method.name](engine, (yield from _parse(engine, method, body)), response))
+    return [response.SerializeToString()]
 
 
 def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
@@ -120,7 +115,7 @@ def _find(engine: Engine, name: str, version: str) -> Model:
     return engine.models.find(name, version or None)
 
 
-_OF_PROTOCOL: Final[GrpcRows] = {
+_OF_SERVICE: Final[GrpcRows] = {
     "ServerLive": _answer_live,
     "ServerReady": _answer_ready,
     "ServerMetadata": _describe_server,
@@ -131,13 +126,11 @@ _OF_PROTOCOL: Final[GrpcRows] = {
     **repository.GRPC,
     **shared_memory.GRPC,
     **unsupported.GRPC,
+    **unsupported.WITHOUT_MESSAGES,
 }
 
-_FILL: Final[GrpcRows] = {**_OF_PROTOCOL, **unsupported.WITHOUT_MESSAGES, "Check": _check}
+_FILL: Final[GrpcRows] = {**_OF_SERVICE, "Check": _check}
 """The function that fills the response of each method but ModelInfer."""
 
-WITHOUT_MESSAGES: Final = tuple(unsupported.WITHOUT_MESSAGES)
-"""Methods of Triton's extensions that are refused with a reason. The protocol's descriptor has no messages for them."""
-
-METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_PROTOCOL), HEALTH: ("Check",)})
+METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)})
 """The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

@@ -13,6 +13,8 @@ from binascii import Error, a2b_base64
 from struct import Struct
 from typing import Final
 
+import msgspec
+
 from .._protocol.body import Body
 from .._protocol.codings import Coding
 from .._protocol.datatypes import Buffer
@@ -42,42 +44,45 @@ def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
     return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text
 
 
-class FrameReader:
-    """Reads the messages from a request's body as it arrives. It is fed like a `Body`."""
+class FrameReader(msgspec.Struct, eq=False):
+    """Reads the messages from a request's body as it arrives. It is fed like a `Body`.
 
-    __slots__ = ("_body", "_coding", "_head", "_is_text", "_left", "_limit", "_most", "_rest", "is_compressed", "messages")
+    Args:
+        limit: The most bytes of a message, before it is decompressed and after; None for no limit.
+        coding: How messages are compressed; None if they are not.
+        is_text: Whether the body is base64.
+        most: How many messages there may be.
+    """
 
-    def __init__(
-        self, limit: int | None, coding: Coding | None = None, *, is_text: bool = False, most: float = math.inf, length: int | None = None
-    ) -> None:
-        self.messages: list[Buffer] = []
-        self.is_compressed = coding is not None
-        self._limit = limit
-        self._coding = coding
-        self._is_text = is_text
-        self._most = most
-        self._left = length
-        self._head = b""
-        self._rest = b""
-        self._body: Body | None = None
+    limit: int | None
+    coding: Coding | None = None
+    is_text: bool = False
+    most: float = math.inf
+    _messages: list[Buffer] = []
+    _head: bytes = b""
+    _text: bytes = b""
+    _body: Body | None = None
+
+    @property
+    def is_compressed(self) -> bool:
+        """True if `feed` decompresses."""
+        return self.coding is not None
 
     def count_next(self, most: int) -> int:
-        """How many bytes to read next, `most` at most: the body goes on until the client ends it, or to its length."""
-        return most if self._left is None else min(most, self._left)
+        """How many bytes to read next, `most` at most: the body goes on until the client ends it."""
+        return most
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk."""
-        if self._left is not None:
-            self._left -= len(chunk)
-        if self._is_text:
+        if self.is_text:
             chunk = self._decode(chunk)
         size = len(chunk) - _HEAD
-        if self._body is None and not self._head and 0 <= size <= _SHORT:
+        if 0 <= size <= _SHORT and self._body is None and not self._head:
             is_whole = _HEAD_FIELDS.unpack_from(chunk) == (_PLAIN, size)
-            if is_whole and self._most and (self._limit is None or size <= self._limit):
+            if is_whole and self.most and (self.limit is None or size <= self.limit):
                 # a short message in one chunk, as nearly always
-                self._most -= 1
-                self.messages.append(chunk[_HEAD:])
+                self.most -= 1
+                self._messages.append(chunk[_HEAD:])
                 return
         rest = memoryview(chunk)
         while rest:
@@ -92,27 +97,27 @@ class FrameReader:
             rest = rest[len(part) :]
             self._body.feed(part)
             if not self._body.count_next(1):
-                self.messages.append(self._body.finish())
+                self._messages.append(self._body.finish())
                 self._body = None
 
     def _begin(self) -> Body:
         flag, size = _HEAD_FIELDS.unpack(self._head)
         self._head = b""
-        if not self._most:
+        if not self.most:
             raise InferenceError("the request has more than one message: expected one", status=501)
-        self._most -= 1
+        self.most -= 1
         if flag not in (_PLAIN, _COMPRESSED):
             raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
-        if flag == _COMPRESSED and self._coding is None:
+        if flag == _COMPRESSED and self.coding is None:
             raise InvalidRequest("a frame says that its message is compressed, and grpc-encoding does not say how")
-        body = Body(size, self._limit, self._coding if flag == _COMPRESSED else None)
+        body = Body(size, self.limit, self.coding if flag == _COMPRESSED else None)
         body.check(size)
         return body
 
     def _decode(self, chunk: bytes) -> bytes:
-        text = self._rest + chunk
+        text = self._text + chunk
         whole = len(text) - len(text) % 4
-        text, self._rest = text[:whole], text[whole:]
+        text, self._text = text[:whole], text[whole:]
         segments = _SEGMENT.findall(text)
         try:
             decoded = b"".join([a2b_base64(segment, strict_mode=True) for segment in segments])
@@ -124,11 +129,11 @@ class FrameReader:
 
     def take(self) -> list[Buffer]:
         """Return the complete messages, each once."""
-        messages, self.messages = self.messages, []
+        messages, self._messages = self._messages, []
         return messages
 
     def finish(self, *, cut_off: bool = False) -> list[Buffer]:
         """Check that the body has ended after a message, and return the messages that are left."""
-        if cut_off or self._left or self._head or self._rest or self._body is not None:
+        if cut_off or self._head or self._text or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
-        return self.messages
+        return self._messages

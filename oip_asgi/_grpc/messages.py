@@ -1,25 +1,26 @@
-"""Methods, replies, and messages <-> InferenceRequest, InferenceResponse and documents. Knows messages by their fields alone: no protobuf,
-no gRPC library, no models.
+"""Methods, replies, and the messages of `ModelInfer` <-> InferenceRequest and InferenceResponse. Typed contents have 8 MiB at most.
 
-Loops over short repeated fields copy them to a list with `[:]`: protobuf's own iterator is slower, as it ends with an exception and its
-text.
+Knows messages by their fields alone: no protobuf, no gRPC library. Loops over short repeated fields copy them to a list with `[:]`:
+protobuf's own iterator is slower, as it ends with an exception and its text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
-from .._protocol.errors import InferenceError, InvalidRequest, error_text, show
-from .._protocol.limits import check_numbers
+from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, error_text, show
+from .._protocol.headers import join_repeated
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
@@ -30,9 +31,15 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     drop_shared_memory,
-    lend_nothing,
     make_tensor,
 )
+from .._serving.faults import log_own_fault
+from .wire import check_fields, encode_bytes_head, find_texts, split
+
+_MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
+
+MAX_PARSED: Final = 2**23
+"""The most bytes of a request that protobuf parses: all but its raw contents, so typed contents mostly."""
 
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
@@ -58,7 +65,6 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 _TOGETHER: Final = 2**16
 """Elements of typed contents that are read before other threads may run."""
 
-
 _MAX_DETAILS: Final = 2000
 """Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
 
@@ -80,17 +86,18 @@ class Method(msgspec.Struct, frozen=True, eq=False):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply: the response message, or the name of an error's code and its text."""
+    """How a call ends: with a message, in parts, or none after those of a stream; or with the name of an error's code and its text."""
 
-    message: bytes = b""
+    parts: list[Buffer] = []
     code: str = "OK"
     details: str = ""
 
 
-def refuse(error: InferenceError) -> Reply:
-    """Make the reply for an error."""
-    text = encode_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore")
-    return Reply(b"", error.grpc_code, text)
+def refuse(error: Exception) -> Reply:
+    """Make the reply for an error. One that is not meant for the client is this package's own fault, and logged."""
+    if not isinstance(error, InferenceError):
+        error = log_own_fault(error)
+    return Reply([], error.grpc_code, encode_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
 def encode_text(error: InferenceError) -> str:
@@ -99,10 +106,82 @@ def encode_text(error: InferenceError) -> str:
     return error_text(error).encode(errors="replace").decode()
 
 
+class GRPCFormat:
+    """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
+
+    __slots__ = ("_body", "_in_parts", "_method", "message", "model_name", "model_version", "timeout", "transport")
+
+    size = None
+
+    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float, *, in_parts: bool = False) -> None:
+        self.transport = transport
+        self.timeout = timeout
+        self._in_parts = in_parts
+        self._method = method
+        self._body = body
+        self.message: Any = None
+        if len(body) <= LOOP_BYTES:
+            message = self.message = method.parse(body)
+            self.model_name, self.model_version = message.model_name, message.model_version
+        else:
+            self.model_name, self.model_version = find_texts(body, (_MODEL_NAME, _MODEL_VERSION))
+
+    def named_headers(self) -> Mapping[str, str]:
+        return join_repeated(self._method.metadata(self.transport), ", ")
+
+    def read(self) -> Buffer:
+        return self._body
+
+    def _parse(self, body: Buffer) -> Sequence[Buffer]:
+        """Parse a long request, and return its raw contents as views, not copies."""
+        rest, raw = split(body, _RAW_INPUT_CONTENTS)
+        if len(rest) > MAX_PARSED:
+            raise TooLarge(
+                f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
+                "send raw_input_contents, in a request of 5000 inputs at most"
+            )
+        check_fields(rest)
+        message = self.message = self._method.parse(rest)
+        if (message.model_name, message.model_version) != (self.model_name, self.model_version):
+            raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
+        return raw or message.raw_input_contents
+
+    def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
+        raw = self._parse(body) if self.message is None else self.message.raw_input_contents
+        message = self.message
+        inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
+        raw_of = _match_raw(inputs, raw, message.model_name) if raw else [None] * len(inputs)
+        tensors: list[Tensor] = []
+        for item, contents in zip(inputs, raw_of, strict=True):
+            tensors.append(_decode_input(item, len(tensors), contents, lend))
+        asked = _decode_outputs(outputs[:]) if outputs else []
+        return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
+        message = self._method.response()
+        message.model_name = response.model_name
+        if response.model_version is not None:
+            message.model_version = response.model_version
+        if response.id is not None:
+            message.id = response.id
+        if response.parameters:
+            _encode_parameters(response.parameters, message.parameters)
+        elsewhere = [output.name for output in request.outputs if REGION in (output.parameters or ())] if request.outputs else ()
+        # what follows the message is its last field: protobuf would copy that twice
+        parts: list[Buffer] = [b""]
+        for tensor in response.outputs:
+            array = tensor.array
+            output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
+            if tensor.parameters:
+                _encode_parameters(tensor.parameters, output.parameters)
+            contents = b"" if tensor.name in elsewhere else view_bytes(array)
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
+        parts[0] = message.SerializeToString()
+        return parts if self._in_parts else [b"".join(parts)]
+
+
 def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
-    """Find the raw contents of each input, if the request has any. An input in shared memory has none."""
-    if not raw:
-        return raw
+    """Find the raw contents of each input. An input in shared memory has none."""
     for item in inputs:
         if item.HasField("contents"):  # in Triton's words, which its examples look for
             where = f"for {show(item.name)} for model {show(model_name)}"
@@ -115,20 +194,6 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) ->
         raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
     left = iter(raw)
     return [None if REGION in item.parameters else next(left) for item in inputs]
-
-
-def decode_request(message: Any, raw: Sequence[Buffer], lend: Lend = lend_nothing) -> InferenceRequest:
-    """Decode a `ModelInferRequest`. Raw contents become views, not copies."""
-    inputs, outputs, parameters = message.inputs, message.outputs, message.parameters
-    check_numbers(len(inputs), len(outputs))
-    inputs = inputs[:]
-    raw_of = _match_raw(inputs, raw, message.model_name)
-    tensors: list[Tensor] = []
-    for item in inputs:
-        place = len(tensors)
-        tensors.append(_decode_input(item, place, raw_of[place] if raw_of else None, lend))
-    asked = _decode_outputs(outputs[:]) if outputs else []
-    return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
 
 def _decode_outputs(outputs: Sequence[Any]) -> list[RequestOutput]:
@@ -148,17 +213,18 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
         if given:
             parameters = _decode_parameters(given, "parameters")
             parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
-        if raw is None:
-            if not item.HasField("contents"):
-                if REGION in parameters:
-                    return make_tensor(item.name, from_bytes(lend(parameters), dtype, shape), drop_shared_memory(parameters))
-                check_supported(given, "it")
-            array = _decode_contents(item.contents, item.datatype, dtype, shape)
-        else:
+        if raw is not None:
             array = from_bytes(raw, dtype, shape)
+        elif item.HasField("contents"):
+            array = _decode_contents(item.contents, item.datatype, dtype, shape)
+        elif REGION in parameters:
+            array, parameters = from_bytes(lend(parameters), dtype, shape), drop_shared_memory(parameters)
+        else:
+            check_supported(given, "it")
+            array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"inputs[{place}] ({show(item.name)}): {error}") from None
-    return make_tensor(item.name, array, parameters)
+    return make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
 
 
 def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -188,26 +254,6 @@ def _decode_value(parameter: Any, place: str) -> Any:
     if choice is None:
         raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
     return getattr(parameter, choice)
-
-
-def encode_response(response: InferenceResponse, message: Any, elsewhere: Collection[str] = ()) -> list[Buffer]:
-    """Fill a `ModelInferResponse`."""
-    message.model_name = response.model_name
-    if response.model_version is not None:
-        message.model_version = response.model_version
-    if response.id is not None:
-        message.id = response.id
-    if response.parameters:
-        _encode_parameters(response.parameters, message.parameters)
-    contents: list[Buffer] = []
-    outputs = message.outputs
-    for tensor in response.outputs:
-        array = tensor.array
-        output = outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
-        if tensor.parameters:
-            _encode_parameters(tensor.parameters, output.parameters)
-        contents.append(b"" if tensor.name in elsewhere else view_bytes(array))
-    return contents
 
 
 def _encode_parameters(parameters: Parameters, message: Any) -> None:

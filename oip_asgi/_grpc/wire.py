@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from .._protocol.datatypes import MAX_RANK, Buffer
-from .._protocol.errors import InvalidRequest, TooLarge
+from .._protocol.errors import InvalidRequest
 from .._protocol.limits import MAX_TENSORS
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
@@ -32,8 +32,7 @@ _MAX_SHORT_SHIFT: Final = 28
 """The same for tags and lengths, which have 32 bits."""
 
 
-MAX_PARSED: Final = 2**23
-"""The most bytes of a request that protobuf parses: all but its raw contents."""
+_UNREADABLE: Final = "the request cannot be parsed: expected the bytes of inference.ModelInferRequest"
 
 _OTHERS: Final = "fields of other kinds"
 _KINDS: Final = {4 << 3 | BYTES: "parameters", 5 << 3 | BYTES: "inputs", 6 << 3 | BYTES: "outputs", 7 << 3 | BYTES: "raw contents"}
@@ -82,7 +81,10 @@ def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
         for tag, value, end in islice(iterate_fields(view), _MAX_FIELDS):
             if tag & 7 == BYTES and tag >> 3 in found:
                 found[tag >> 3] = bytes(view[value:end])
-    return tuple(value.decode(errors="replace") for value in found.values())
+    try:
+        return tuple(value.decode() for value in found.values())
+    except UnicodeDecodeError:
+        raise InvalidRequest(_UNREADABLE) from None
 
 
 def has_more_fields(message: Buffer, most: int) -> bool:
@@ -93,12 +95,7 @@ def has_more_fields(message: Buffer, most: int) -> bool:
 
 
 def check_fields(message: Buffer) -> None:
-    """Check the size of a long request without its raw contents, and how many objects protobuf would make from it."""
-    if len(message) > MAX_PARSED:
-        raise TooLarge(
-            f"the request has {len(message)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
-            "send raw_input_contents, in a request of 5000 inputs at most"
-        )
+    """Check how many objects protobuf would make from a long request, which has no raw contents any more."""
     numbers = Counter[str]()
     try:
         for what, size in _name_fields(memoryview(message)):
@@ -108,7 +105,7 @@ def check_fields(message: Buffer) -> None:
             if numbers[what] > MAX_TENSORS:
                 raise InvalidRequest(f"the request has more than {MAX_TENSORS} {what}")
     except (IndexError, KeyError):
-        raise InvalidRequest("the request cannot be parsed: expected the bytes of inference.ModelInferRequest") from None
+        raise InvalidRequest(_UNREADABLE) from None
 
 
 def _name_fields(message: memoryview) -> Iterator[tuple[str, int]]:

@@ -36,7 +36,7 @@ from .._protocol.effects import (
     Wait,
 )
 from .background import BackgroundLoop, Outbox
-from .drive import advance_async, drive_async
+from .drive import advance_async
 from .faults import call_here
 from .runtime import Runtime
 from .threads import waiting
@@ -237,9 +237,9 @@ async def _wait_until_asked(asked: asyncio.Event, background: BackgroundLoop) ->
 
 
 def iterate_written(
-    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Steps[T]], runtime: Runtime, ended: Signal
+    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
 ) -> Generator[M, None, T | None]:
-    """What steps write, made on the background event loop, for this thread. None if `ended` is set before they return, or the loop ends."""
+    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns, or the loop ends."""
 
     def make(outbox: Outbox[M, T]) -> Coroutine[Any, Any, T]:
         async def write(message: M) -> None:
@@ -248,7 +248,7 @@ def iterate_written(
             await outbox.asked.wait()
             outbox.go_on()
 
-        return attend(drive_async(begin(write), runtime), math.inf, partial(wait_until_set, ended))
+        return attend(begin(write), math.inf, partial(wait_until_set, ended))
 
     outbox = Outbox(runtime.background, make)
     while (message := outbox.take()) is not None:

@@ -56,7 +56,7 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Stream(Generic[T]):
     """The answers of one request."""
 
-    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun")
+    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun", "has_many")
 
     def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], start: Start | None = None) -> None:
         self._engine = engine
@@ -64,13 +64,16 @@ class Stream(Generic[T]):
         self._wire = wire
         self._start = start
         self.has_begun = False
+        self.has_many = False
+        """True if a generator answers. Its model may have another function by then."""
 
     def run(self) -> Steps[None]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
         return finish(infer(self._engine, self._model, self._wire, self._answer))
 
     def _answer(self, call: Call[T]) -> Steps[None]:
-        if not call.handler.streams:
+        self.has_many = call.handler.streams
+        if not self.has_many:
             only_answer = yield from finish(answer_once(call))
             yield from self._begin(math.inf)
             yield Send(only_answer)

@@ -41,4 +41,4 @@ def test_each_item_leaves_as_if_it_were_the_only_one(name: str, kind: str) -> No
     assert [message.error_message for message in found] == [""] * len(found)
     assert {message.infer_response.parameters["triton_final_response"].bool_param for message in found} == {False}
     replies = [answer_grpc(serve(alone(ITEMS[name], place)), ONCE, REQUEST) for place in range(len(list(ITEMS[name]())))]
-    assert [told(message.infer_response.SerializeToString()) for message in found] == [told(reply.message) for reply in replies]
+    assert [told(message.infer_response.SerializeToString()) for message in found] == [told(b"".join(reply.parts)) for reply in replies]

@@ -274,6 +274,6 @@ def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: An
     data = wire_request("echo", [tensor], [] if "contents" in tensor else [raw]).SerializeToString()
     reply, trips_made = trips_of_grpc(server, INFER, data)
     server.stop()
-    answer = MESSAGES["ModelInferResponse"].FromString(reply.message)
+    answer = MESSAGES["ModelInferResponse"].FromString(b"".join(reply.parts))
     assert list(answer.raw_output_contents) == [raw]
     assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)

@@ -15,7 +15,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache, finish
-from tests.support.inside.grpc import Method, Reply, grpc_exchange, grpc_infer, grpc_messages, stream_exchange
+from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange
 from tests.support.inside.http import Head, Response, http_exchange, join_headers
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, documents, json_data, json_text
@@ -170,7 +170,8 @@ def _method(messages: Messages) -> Method:
 def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
     """What the core answers to a message of gRPC, in this thread."""
     engine, runtime = server._inside
-    return drive(grpc_exchange.exchange(engine, _method(messages), data, None), runtime)
+    reply: Reply = drive(finish(grpc_exchange.exchange(engine, _method(messages), data, None)), runtime)
+    return reply
 
 
 def stream_grpc(server: InferenceServer, messages: Messages, data: Sequence[bytes]) -> list[bytes]:
@@ -198,13 +199,13 @@ async def begin_grpc(
     """How the core ends a call whose messages are read and written by the test."""
     engine, runtime = server._inside
     method = Method(messages.method, messages.read, messages.make, lambda _: metadata)
-    return await drive_async(stream_exchange(engine, method, None, receive, write), runtime)
+    return await StreamCall(engine, runtime, method, None, receive, write).run()
 
 
 def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
     """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
-    reply = asyncio.run(drive_async(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None), threads))
+    reply = asyncio.run(drive_async(finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None)), threads))
     return reply, threads.trips
 
 
@@ -248,17 +249,19 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
 def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
     """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
 
-    def hooked(response: InferenceResponse, *args: Any) -> Any:
-        hook(response)
-        return grpc_messages.encode_response(response, *args)
+    encode = GRPCFormat.encode
 
-    monkeypatch.setattr(grpc_infer, "encode_response", hooked)
+    def hooked(wire: GRPCFormat, request: InferenceRequest, response: InferenceResponse) -> Any:
+        hook(response)
+        return encode(wire, request, response)
+
+    monkeypatch.setattr(GRPCFormat, "encode", hooked)
 
 
 def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
     monkeypatch.setattr(rest, "encode_response", None)
-    monkeypatch.setattr(grpc_infer, "encode_response", None)
+    monkeypatch.setattr(GRPCFormat, "encode", None)
 
 
 # Numbers

@@ -1,4 +1,4 @@
-"""gRPC and gRPC-Web: how they differ, and the headers that both have. Knows no methods, no models and no server.
+"""The headers and trailers of gRPC and gRPC-Web: `content-type`, `grpc-timeout`, `grpc-encoding`, `grpc-status`, and metadata.
 
 Specification: gRPC over HTTP2; gRPC-Web.
 """
@@ -66,15 +66,9 @@ _OWN: Final = (b"content-type", b"te")
 """Headers of the protocol, which are not metadata. Names that begin with "grpc-" are not either."""
 
 
-class UnknownCoding(InferenceError):
-    """Messages are compressed with a coding that this server does not support."""
-
-    status = 501
-
-
 def find_protocol(content_type: bytes) -> Protocol | None:
     """Find the protocol for a request's `Content-Type`. None for any other type."""
-    return PROTOCOLS.get(content_type) or PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
+    return PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
 def encode_status(code: str, details: str) -> Fields:
@@ -86,9 +80,7 @@ def encode_status(code: str, details: str) -> Fields:
 
 
 def read_timeout(value: bytes) -> float:
-    """Read the seconds of a `grpc-timeout`; infinity if there is none."""
-    if not value:
-        return math.inf
+    """Read the seconds of a `grpc-timeout`; infinity if it is longer than any timeout."""
     found = _TIMEOUT.fullmatch(value)
     if found is None:
         raise InvalidRequest(f"header grpc-timeout is {show(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n")
@@ -97,12 +89,11 @@ def read_timeout(value: bytes) -> float:
 
 
 def find_coding(value: bytes) -> Coding | None:
-    """Find the coding that `grpc-encoding` names; None if there is none."""
-    try:
-        return _CODINGS[value]
-    except KeyError:
+    """Find the coding that `grpc-encoding` names; None if messages are not compressed."""
+    if value not in _CODINGS:
         known = "expected identity, gzip or deflate"
-        raise UnknownCoding(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {known}") from None
+        raise InferenceError(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {known}", status=501)
+    return _CODINGS[value]
 
 
 def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:

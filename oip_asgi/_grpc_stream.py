@@ -1,0 +1,222 @@
+"""`ModelStreamInfer`: many requests and many more answers over one call, on an event loop. Knows no gRPC library.
+
+Each request has a task of its own. The answers of plain models leave in the order of their requests, those of streams as they come.
+
+Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, final
+
+from ._grpc.messages import GRPCFormat, Method, Reply, encode_text, refuse
+from ._grpc.wire import encode_bytes_head
+from ._models.model import Model
+from ._protocol.effects import Piece, Send
+from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, show
+from ._protocol.tensors import InferenceRequest, InferenceResponse
+from ._runtime.drive import advance_async
+from ._runtime.runtime import Runtime
+from ._serving.engine import Engine
+from ._serving.faults import log_own_fault
+from ._serving.record import record_unknown
+from ._serving.stream import Stream
+
+Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
+"""Returns the next message of a call; None if the client sends no more."""
+
+Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
+"""Sends a message, and returns when the next one may be sent."""
+
+STREAM: Final = "ModelStreamInfer"
+"""The name of the method."""
+
+MOST_UNANSWERED: Final = 64
+"""How many requests of one call may be unanswered. No more are read meanwhile."""
+
+_FINAL: Final = "triton_final_response"
+_WANTS_FINAL: Final = "triton_enable_empty_final_response"
+_ENDS_AT_ERROR: Final = "triton_grpc_error"
+
+_INFER_RESPONSE: Final = 2
+"""The field of a stream's message that holds the response."""
+
+_REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
+"""Errors of requests that did not run."""
+
+
+@final
+class _Request(GRPCFormat):
+    """One request of a stream, each of whose responses is a message of the stream."""
+
+    __slots__ = ("stream",)
+
+    stream: Stream[Any] | None
+
+    @property
+    def id(self) -> str:
+        """The request's identifier, empty if there is none or the message is not parsed yet."""
+        return "" if self.message is None else str(self.message.id)
+
+    @property
+    def wants_final(self) -> bool:
+        """True if the client wants one more message after the last answer."""
+        message = self.message
+        return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
+        response.parameters = {**response.parameters, _FINAL: not (self.stream and self.stream.has_many)}
+        [content] = super().encode(request, response)
+        return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
+
+
+@final
+class StreamCall:
+    """One call."""
+
+    def __init__(self, engine: Engine, runtime: Runtime, method: Method, transport: Any, receive: Receive, write: Write) -> None:
+        self._engine = engine
+        self._runtime = runtime
+        self._transport = transport
+        self._receive = receive
+        self._write = write
+        self._message = method.response
+        # requests are those of ModelInfer, and responses hold its responses
+        self._method = Method(method.name, method.parse, type(method.response().infer_response), method.metadata)
+        self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MOST_UNANSWERED)
+        self._writing = asyncio.Lock()
+        self._is_stuck = False
+        self._last_answered = asyncio.Event()  # of a plain model
+        self._last_answered.set()
+        self._end: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._has_ended = False
+
+    async def run(self) -> Reply:
+        """Read and answer requests, until all are answered."""
+        self._start(self._read())
+        try:
+            return await self._end
+        finally:
+            self._has_ended = True
+            for task in self._tasks:
+                task.cancel()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            del self._end  # what it raises knows this: together they would live until the next garbage collection
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._remove)
+
+    def _remove(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks and not self._has_ended:
+            self._finish(Reply())
+
+    def _finish(self, end: Reply | Exception) -> None:
+        """End the call, unless it ends already."""
+        if self._has_ended or self._end.done():
+            return
+        if isinstance(end, Reply):
+            self._end.set_result(end)
+        else:
+            self._end.set_exception(end)
+
+    async def _read(self) -> None:
+        while True:
+            await self._room.acquire()
+            try:
+                message = await self._receive()
+            except Exception:
+                return  # the call has ended, and its driver knows that too
+            if message is None:
+                return
+            self._start(self._answer(message))
+
+    async def _answer(self, message: bytes) -> None:
+        """Answer one request."""
+        request: _Request | None = None
+        model: Model | None = None
+        before, answered = self._last_answered, asyncio.Event()
+        try:
+            try:
+                request = _Request(self._method, message, self._transport, math.inf)
+                model = self._engine.models.find(request.model_name, request.model_version or None)
+            except InferenceError as error:
+                record_unknown(self._engine.unknown, error)
+                raise
+            finally:
+                if model is None or not model.streams:
+                    self._last_answered = answered
+                else:  # it waits for no other request, and none waits for it
+                    before = answered
+                    answered.set()
+            stream = request.stream = Stream(self._engine, model, request)
+            await advance_async(stream.run(), self._runtime, write=lambda piece: self._send_piece(piece, before))
+            if stream.has_many:
+                await self._send_final(request, before)
+        except Exception as error:
+            await self._fail(error if isinstance(error, InferenceError) else log_own_fault(error), request, model, before)
+        except BaseException as error:  # an inline model may raise one that is meant for the host
+            if not self._has_ended:
+                is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
+                did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
+                self._finish(refuse(ModelFailed(f"{model or 'a request'} failed: it {did}")))
+            raise
+        finally:
+            if request is not None:
+                request.stream = None  # otherwise a cycle
+            answered.set()
+            self._room.release()
+
+    async def _send_piece(self, piece: Piece, before: asyncio.Event) -> None:
+        assert type(piece) is Send  # a stream of gRPC has no head of its own
+        await self._send(piece.piece[0], before)
+
+    async def _send(self, message: bytes, before: asyncio.Event) -> None:
+        """Send a message after what comes before it, and return when the next one may be sent."""
+        await before.wait()
+        async with self._writing:
+            if not self._is_stuck:
+                try:
+                    await self._write(message)
+                    return
+                except asyncio.CancelledError:  # such as at its deadline: nothing can be sent after a part of a message
+                    self._is_stuck = True
+                    raise
+                except Exception as error:  # the call takes no messages any more
+                    self._finish(error)
+            await asyncio.Event().wait()  # until this task is cancelled, like all others
+
+    async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, before: asyncio.Event) -> None:
+        if self._ends_at_error or self._is_stuck:
+            if not self._is_stuck:
+                await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
+            self._finish(refuse(error))
+            return
+        message = self._message()
+        # Triton's clients show only the text, so it names the model and the request
+        message.error_message = encode_text(error)
+        if request is not None:
+            message.infer_response.id = request.id
+            message.error_message = f"model {show(request.model_name)}, request id {show(request.id)}: {encode_text(error)}"
+            if model is not None and not isinstance(error, _REFUSALS):
+                message.infer_response.model_name, message.infer_response.model_version = model.name, model.version or ""
+        await self._send(message.SerializeToString(), before)
+        if request is not None:
+            await self._send_final(request, before)
+
+    async def _send_final(self, request: _Request, before: asyncio.Event) -> None:
+        """Send the message that ends a request's answers, if the client wants it."""
+        if request.wants_final:
+            message = self._message()
+            response = message.infer_response
+            response.id, response.model_name, response.model_version = request.id, request.model_name, request.model_version
+            response.parameters[_FINAL].bool_param = True
+            await self._send(message.SerializeToString(), before)
