@@ -11,7 +11,7 @@ import msgspec
 from .._extensions.cache import ResponseCache
 from .._protocol.errors import show
 from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check_options, instance_of, integer, number, one_of, text
-from .._protocol.tensors import to_plain_name
+from .._protocol.tensors import to_plain, to_plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
@@ -204,6 +204,9 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
         msgspec.structs.force_setattr(self, "name", to_plain_name(self.name, self))
         check_options(self, f"{self}: ")
+        for field in ("version", "platform"):
+            if getattr(self, field) is not None:
+                msgspec.structs.force_setattr(self, field, to_plain(getattr(self, field)))
         if self.function is None and self.load is None:
             raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
         if self.function is not None:

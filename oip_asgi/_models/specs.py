@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .._protocol.datatypes import MAX_RANK, Array, DType, dtype_of
+from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, DType, dtype_of
 from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import to_plain_name
 
@@ -65,8 +65,8 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: {error}") from None
         if not isinstance(self.shape, (list, tuple)) or not all(type(dimension) is int for dimension in self.shape):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
-        if any(dimension < -1 for dimension in self.shape) or len(self.shape) > MAX_RANK:
-            raise ValueError(f"{here}: dimensions must be -1 (any size) or more, and at most {MAX_RANK}")
+        if not all(-1 <= dimension <= MAX_ELEMENTS for dimension in self.shape) or len(self.shape) > MAX_RANK:
+            raise ValueError(f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}")
         if self.content_type is not None and not isinstance(self.content_type, str):
             raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
         object.__setattr__(self, "shape", tuple(self.shape))

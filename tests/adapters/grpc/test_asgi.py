@@ -145,6 +145,14 @@ def test_a_server_without_trailers_is_told_once(path: str, caplog: pytest.LogCap
     assert record.getMessage().startswith("a gRPC call cannot be answered: the server of this application cannot send the HTTP/2 trailers")
 
 
+@pytest.mark.parametrize("method", ["ModelMetadata", "ModelConfig", "ModelStatistics", "RepositoryIndex"])
+def test_names_of_a_class_of_strings_leave_as_text(method: str) -> None:
+    server = InferenceServer()
+    server.register("echo", lambda x: x, version=np.str_("1"), platform=np.str_("sklearn"))
+    asked = made(f"{method}Request") if method == "RepositoryIndex" else made(f"{method}Request", name="echo")
+    assert '"echo"' in str(ASGIClient(OIPGRPCApp(server)).ask(method, asked))
+
+
 def test_texts_are_percent_encoded() -> None:
     server = InferenceServer()
     got = asyncio.run(call(OIPGRPCApp(server), INFER, frame(wire_request("é%\n").SerializeToString())))

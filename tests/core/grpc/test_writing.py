@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from tests.support.talk import until
 STREAM = Messages("ModelStreamInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelStreamInferResponse"])
 
 
-def request(model: str, n: int, request_id: str = "") -> bytes:
+def request(model: str, n: int, request_id: str = "", **fields: Any) -> bytes:
     tensor = {"name": "n", "datatype": "INT64", "shape": [1]}
-    data: bytes = wire_request(model, [tensor], [np.array([n]).tobytes()], id=request_id).SerializeToString()
+    data: bytes = wire_request(model, [tensor], [np.array([n]).tobytes()], id=request_id, **fields).SerializeToString()
     return data
 
 
@@ -126,4 +126,31 @@ def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it(
     assert cut == []
     assert noted.ended[-1] == "finally"
     assert is_idle(server)
+    server.stop()
+
+
+def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_that_runs() -> None:
+    def many(n: Any) -> Iterator[int]:
+        yield from range(int(n[0]))
+
+    functions, flags = [lambda n: n, many], list[bool]()
+    server = InferenceServer()
+    server.register("m", load=functions.pop)
+
+    async def write(message: bytes) -> None:
+        if not flags:
+            await server.load("m")
+        flags.append(MESSAGES["ModelStreamInferResponse"].FromString(message).infer_response.parameters["triton_final_response"].bool_param)
+
+    async def main() -> None:
+        parameters = {"triton_enable_empty_final_response": {"bool_param": True}}
+        reply = await asyncio.wait_for(call(server, [request("m", 3, parameters=parameters)], write), 20)
+        assert reply.code == "OK"
+        assert flags == [False, False, False, True]
+        flags.clear()
+        functions.append(many)
+        reply = await asyncio.wait_for(call(server, [request("m", 3, parameters=parameters)], write), 20)
+        assert (reply.code, flags) == ("OK", [True])
+
+    asyncio.run(main())
     server.stop()

@@ -494,6 +494,7 @@ def test_the_same_name_and_version_twice(server: InferenceServer) -> None:
         (("x", "FP32", "-1"), TypeError, "the shape must be a list of integers"),
         (("x", "FP32", [None, 4]), TypeError, "the shape must be a list of integers"),
         (("x", "FP32", [-2]), ValueError, "dimensions must be -1"),
+        (("x", "FP32", [2**63]), ValueError, r"or more, below 2\*\*60, and at most 64"),
         (("x", "FP32", [1] * 65), ValueError, "at most 64"),
     ],
 )
