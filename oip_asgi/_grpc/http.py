@@ -73,18 +73,19 @@ class Call(msgspec.Struct, eq=False):
 
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web in the last frame."""
-        fields, status, parts = self.make_headers(), encode_status(reply.code, reply.details), reply.parts
+        fields, status, parts, size = self.make_headers(), encode_status(reply.code, reply.details), reply.parts, 0
         if reply.code != "OK" and b"grpc-encoding" in self.head.fields:
             fields.append(ACCEPTED)
         if self.lacks_trailers:
             return Answer(Response(200, fields + status, [], 0))
         if parts:
-            parts = [encode_frame_head(sum(map(len, parts))), *parts]
-        if not self.protocol.has_trailers:
-            parts = self._encode([*parts, encode_trailers(status)])
-        size = sum(map(len, parts))
+            size = sum(map(len, parts))
+            head = encode_frame_head(size)
+            parts, size = [head, *parts], size + len(head)
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
+        parts = self._encode([*parts, encode_trailers(status)])
+        size = sum(map(len, parts))
         return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
     def _encode(self, parts: list[Buffer]) -> list[Buffer]:

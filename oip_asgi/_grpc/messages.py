@@ -147,12 +147,16 @@ class GRPCFormat:
         return raw or message.raw_input_contents
 
     def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
-        raw = self._parse(body) if self.message is None else self.message.raw_input_contents
+        raw: Sequence[Buffer | None] = self._parse(body) if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
-        raw_of = _match_raw(inputs, raw, message.model_name) if raw else [None] * len(inputs)
+        if len(raw) != len(inputs):
+            raw = _match_raw(inputs, raw, self.model_name)
         tensors: list[Tensor] = []
-        for item, contents in zip(inputs, raw_of, strict=True):
+        for item in inputs:
+            contents = raw[len(tensors)]
+            if contents is not None and item.HasField("contents"):
+                raise _make_two_contents_error(item, self.model_name)
             tensors.append(_decode_input(item, len(tensors), contents, lend))
         asked = _decode_outputs(outputs[:]) if outputs else []
         return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
@@ -180,14 +184,19 @@ class GRPCFormat:
         return parts if self._in_parts else [b"".join(parts)]
 
 
-def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer], model_name: str) -> Sequence[Buffer | None]:
-    """Find the raw contents of each input. An input in shared memory has none."""
-    for item in inputs:
-        if item.HasField("contents"):  # in Triton's words, which its examples look for
-            where = f"for {show(item.name)} for model {show(model_name)}"
-            raise InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
-    if len(raw) == len(inputs):
-        return raw
+def _make_two_contents_error(item: Any, model_name: str) -> InvalidRequest:
+    # in Triton's words, which its examples look for
+    where = f"for {show(item.name)} for model {show(model_name)}"
+    return InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
+
+
+def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: str) -> Sequence[Buffer | None]:
+    """Find the raw contents of each input, if there are any. An input in shared memory has none."""
+    if not raw:
+        return [None] * len(inputs)
+    both = [item for item in inputs if item.HasField("contents")]
+    if both:
+        raise _make_two_contents_error(both[0], model_name)
     expected = sum(REGION not in item.parameters for item in inputs)
     if len(raw) != expected:
         beside = "" if expected == len(inputs) else ", but those in shared memory"
