@@ -126,14 +126,14 @@ class OIPGRPCApp:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            reply = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
-            if not isinstance(reply, Reply):
-                reply = await drive_async(reply, self._runtime, gone=client.is_gone)
+            parts = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
+            if not isinstance(parts, list):
+                parts = await drive_async(parts, self._runtime, gone=client.is_gone)
+            return call.end(Reply(parts))
         except ClientGone:
             return CANCELLED
         except Exception as error:
-            reply = refuse(error)
-        return call.end(reply)
+            return call.end(refuse(error))
 
     async def _drop_body(self, head: Head, client: Client) -> None:
         """Read the body of a request that was refused by its head."""
@@ -301,7 +301,7 @@ class _Requests:
                 await self._messages.join()
                 feed = partial(self._reader.feed, chunk[start : start + _PART])
                 try:
-                    if self._reader.is_compressed:
+                    if self._reader.coding is not None:
                         await self._client.runtime.run(Run(feed, "conversion"))
                     else:
                         feed()

@@ -325,7 +325,7 @@ class Client(msgspec.Struct, eq=False):
         message = await self.receive() if self.first is None else self.first
         chunk: bytes = message.get("body", b"")
         while message["type"] != "http.disconnect":
-            if body.is_compressed:
+            if body.coding is not None:
                 await self.runtime.run(Run(partial(body.feed, chunk), "conversion"))
             else:
                 body.feed(chunk)

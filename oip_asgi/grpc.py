@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._grpc.exchange import exchange
-from ._grpc.messages import Method, Reply
+from ._grpc.messages import Method, Reply, refuse
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe
@@ -96,25 +96,26 @@ def _watch_end(context: grpc.ServicerContext) -> Signal:
 
 def _answer(server: InferenceServer, method: Method, request: bytes, context: grpc.ServicerContext) -> bytes:
     engine, runtime = server._inside
-    reply = exchange(engine, method, request, context)
-    if not isinstance(reply, Reply):
-        try:
-            reply = drive(reply, runtime, gone=_watch_end(context))
-        except ClientGone:
-            return b""  # the call has ended already
-    if reply.code != "OK":
-        context.abort(*_get_error(reply))
-    return b"".join(reply.parts)
+    try:
+        parts = exchange(engine, method, request, context)
+        if not isinstance(parts, list):
+            parts = drive(parts, runtime, gone=_watch_end(context))
+    except ClientGone:
+        return b""  # the call has ended already
+    except Exception as error:
+        context.abort(*_get_error(refuse(error)))
+    return b"".join(parts)
 
 
 async def _answer_async(server: InferenceServer, method: Method, request: bytes, context: AwaitingContext) -> bytes:
     engine, runtime = server._inside
-    reply = exchange(engine, method, request, context)
-    if not isinstance(reply, Reply):
-        reply = await drive_async(reply, runtime)
-    if reply.code != "OK":
-        await context.abort(*_get_error(reply))
-    return b"".join(reply.parts)
+    try:
+        parts = exchange(engine, method, request, context)
+        if not isinstance(parts, list):
+            parts = await drive_async(parts, runtime)
+    except Exception as error:
+        await context.abort(*_get_error(refuse(error)))
+    return b"".join(parts)
 
 
 def _converse(

@@ -1,4 +1,4 @@
-"""One remote call of a method that answers one message with one: method and request message -> `Reply`. The table of methods is here.
+"""One remote call of a method that answers one message with one: request message -> response message. The table of methods is here.
 
 Knows no gRPC library, no protobuf, and neither sync nor async. Extensions add their own rows. `errors` has the codes and texts of errors.
 
@@ -23,7 +23,7 @@ from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .messages import GRPCFormat, Method, Reply, encode_metadata, refuse
+from .messages import GRPCFormat, Method, encode_metadata
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -37,32 +37,17 @@ _MAX_FIELDS: Final = 1000
 
 def exchange(
     engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
-) -> Reply | Steps[Reply]:
-    """Answer one call: return its reply, or the steps that are left if something must be waited for.
-
-    Never raises `Exception`; cancellation passes through.
-    """
+) -> list[Buffer] | Steps[list[Buffer]]:
+    """Answer one call: return its response message, in parts, or the steps that are left if something must be waited for."""
     if method.name in _FILL:
-        return _finish(_fill(engine, method, body))
+        return _fill(engine, method, body)
     try:
-        try:
-            wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
-            model = engine.models.find(wire.model_name, wire.model_version or None)
-        except InferenceError as error:
-            record_unknown(engine.unknown, error)
-            raise
-        answer = infer(engine, model, wire, answer_once)
-    except Exception as error:
-        return refuse(error)
-    return Reply(answer) if isinstance(answer, list) else _finish(answer)
-
-
-def _finish(answer: Steps[list[Buffer]]) -> Steps[Reply]:
-    """`exchange`, for a call that waits for something."""
-    try:
-        return Reply((yield from answer))
-    except Exception as error:
-        return refuse(error)
+        wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
+        model = engine.models.find(wire.model_name, wire.model_version or None)
+    except InferenceError as error:
+        record_unknown(engine.unknown, error)
+        raise
+    return infer(engine, model, wire, answer_once)
 
 
 def _fill(engine: Engine, method: Method, body: Buffer) -> Steps[list[Buffer]]:

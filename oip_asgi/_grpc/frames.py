@@ -63,11 +63,6 @@ class FrameReader(msgspec.Struct, eq=False):
     _text: bytes = b""
     _body: Body | None = None
 
-    @property
-    def is_compressed(self) -> bool:
-        """True if `feed` decompresses."""
-        return self.coding is not None
-
     def count_next(self, most: int) -> int:
         """How many bytes to read next, `most` at most: the body goes on until the client ends it."""
         return most

@@ -24,7 +24,7 @@ class Body(msgspec.Struct, eq=False):
     Args:
         length: The announced length in bytes, None if none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
-        coding: How it is compressed, None if it is not.
+        coding: How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk.
         head: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
             laid out so that the bytes after the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
@@ -42,11 +42,6 @@ class Body(msgspec.Struct, eq=False):
     _size: int = 0
     _room: memoryview | None = None
     _decoder: Decoder | None = None
-
-    @property
-    def is_compressed(self) -> bool:
-        """True if `feed` decompresses, which takes up to a second for each chunk."""
-        return self.coding is not None
 
     def check(self, size: int) -> None:
         """Refuse a size above the limits. Before anything is read, it is the announced one."""

@@ -15,7 +15,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache, finish
-from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange
+from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
 from tests.support.inside.http import Head, Response, http_exchange, join_headers
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, documents, json_data, json_text
@@ -170,8 +170,10 @@ def _method(messages: Messages) -> Method:
 def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
     """What the core answers to a message of gRPC, in this thread."""
     engine, runtime = server._inside
-    reply: Reply = drive(finish(grpc_exchange.exchange(engine, _method(messages), data, None)), runtime)
-    return reply
+    try:
+        return Reply(drive(finish(grpc_exchange.exchange(engine, _method(messages), data, None)), runtime))
+    except Exception as error:
+        return refuse(error)
 
 
 def stream_grpc(server: InferenceServer, messages: Messages, data: Sequence[bytes]) -> list[bytes]:
@@ -205,8 +207,8 @@ async def begin_grpc(
 def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
     """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
-    reply = asyncio.run(drive_async(finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None)), threads))
-    return reply, threads.trips
+    parts = asyncio.run(drive_async(finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None)), threads))
+    return Reply(parts), threads.trips
 
 
 class _Noted:
