@@ -101,9 +101,11 @@ class Batches(Limiter):
             if place.is_left:
                 return []
             place.in_thread = True
+            if place.group is None:  # it did not wait
+                return [place.request]
             taken: list[Place] = []
             rows = 0
-            for each in place.group.places if place.group is not None else (place,):
+            for each in place.group.places:
                 rows += each.rows
                 if taken and rows > self._most:
                     break

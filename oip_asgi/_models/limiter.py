@@ -111,7 +111,7 @@ class Limiter:
             if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
                 self.running += 1
                 return self._make_slot(self, uses)
-            if not may_wait or len(self._queue) + self.running >= self.max_concurrency + self.max_queue:
+            if not may_wait or self.is_full():
                 return None
             slot = self._make_slot(self, uses, Signal(), True)
             self._queue[slot] = None

@@ -6,7 +6,6 @@ request watches its own delay, by the deadline of its own wait, so no thread is 
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 from .._models.batches import Batches, Place
@@ -34,16 +33,14 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
     place.request = member
     try:
         if place.turn is not None and not _join(member, place, limiter, batching):
-            due = math.inf if place.is_due else place.due
-            while True:
-                try:
-                    yield Wait(place.turn, min(due, call.deadline), for_client=True)
-                    break
-                except DeadlinePassed:
-                    if call.deadline <= due:
-                        raise
-                    due = math.inf
-                    limiter.hold_back_no_longer(place)
+            is_held_back = not place.is_due
+            try:
+                yield Wait(place.turn, place.due if is_held_back else call.deadline, for_client=True)
+            except DeadlinePassed:
+                if not is_held_back:
+                    raise
+                limiter.hold_back_no_longer(place)
+                yield Wait(place.turn, call.deadline, for_client=True)
         if not place.is_left:
             if call.handler.kind == "async":
                 yield from _run_apart(Execution(limiter, place, batching), member)

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from itertools import chain
 from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 
 from .._models.batches import Batches, Place
+from .._models.limiter import Slot
+from .._models.model import Model
 from .._models.options import Batching
 from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
@@ -26,6 +27,7 @@ from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
 from .copy_rule import copy_small
 from .error_hints import convert_host_error, find_hint
+from .record import Tracer
 
 T = TypeVar("T")
 
@@ -91,8 +93,10 @@ class Execution:
     def run(self) -> None:
         """Call a plain function, and end the call."""
         try:
-            Context().run(_run_to_end, self)
-            self._encode_long()
+            try:
+                Context().run(self.call().send, None)
+            except StopIteration:  # it never awaits, so that is its end
+                self._encode_long()
         except BaseException as error:
             self._fail_rest(error)
             raise
@@ -138,23 +142,23 @@ class Execution:
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._place is not None  # it has not ended
-        callers = dict.fromkeys(chain.from_iterable([member.calls for member in self._members]))
-        set_calls((*callers, (self._model, self._place)))
-        with self._enter_span():
+        callers: list[tuple[Model, Slot]] = []
+        for member in self._members:
+            callers += member.calls
+        set_calls((*dict.fromkeys(callers), (self._model, self._place)))
+        tracer = self._engine.tracer
+        with nullcontext() if tracer is None else self._enter_span(tracer):
             groups = [self._members]
             while groups:
                 members = [member for member in groups.pop(0) if not member.has_left]
                 if members:
                     groups += await self._answer(members)
 
-    def _enter_span(self) -> AbstractContextManager[object]:
-        tracer = self._engine.tracer
-        spans = [] if tracer is None else [member.call.span for member in self._members if member.call.span is not None]
-        if tracer is None or not spans:
-            return nullcontext()
-        if len(self._members) == 1:
+    def _enter_span(self, tracer: Tracer) -> AbstractContextManager[object]:
+        spans = [member.call.span for member in self._members if member.call.span is not None]
+        if len(spans) == len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _count_rows(self._members), spans)
+        return tracer.together(self._model, _count_rows(self._members), spans) if spans else nullcontext()
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
@@ -168,10 +172,11 @@ class Execution:
                 return []
             sound = [member for member in members if self._can_make_arguments(member)]
             return [sound] if len(sound) < len(members) else [[member] for member in members]
-        rows, called = _count_rows(members), clock()
+        called, rows = clock(), 0
         for member in members:
             timings = member.call.timings
             timings.started, timings.called, timings.returned = started, called, 0.0
+            rows += timings.rows or 0
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
@@ -263,14 +268,6 @@ class Execution:
         fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
         message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, model)
         log_raised(logging.ERROR, error, message, model, len(members), _count_rows(members), then, hint, extra=fields)
-
-
-def _run_to_end(execution: Execution) -> None:
-    """Run a call that never awaits."""
-    try:
-        execution.call().send(None)
-    except StopIteration:
-        return
 
 
 def _count_rows(members: Sequence[Member[Any]]) -> int:
