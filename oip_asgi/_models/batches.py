@@ -18,7 +18,7 @@ from .limiter import Limiter, Slot, set_all
 class Place(Slot, eq=False):
     """The slot of a request that may share its call."""
 
-    request: Any = None
+    request: Any = None  # while it is in a group
     key: Hashable = None  # what it has in common with those that may share its call; None if it runs alone
     rows: int = 0
     due: float = 0.0  # until when it may be held back; who waits for it says when that time is over
@@ -54,7 +54,7 @@ class Batches(Limiter):
         self._enough = max(preferred, default=most)
         self._groups: dict[Hashable, _Group] = {}
 
-    def share(self, place: Place) -> bool:
+    def share(self, place: Place, request: object) -> bool:
         """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
         with self.lock:
             if place.is_left:  # it was refused
@@ -66,7 +66,7 @@ class Batches(Limiter):
             group.places[place] = None
             group.rows += place.rows
             group.due += place.is_due
-            place.group = group
+            place.group, place.request = group, request
             turns = self._give_turns()
         for turn in turns:
             turn.set()
@@ -95,14 +95,14 @@ class Batches(Limiter):
         best.starter = next(reversed(best.places)) if best.rows <= self._most else best.first
         return best.starter
 
-    def collect(self, place: Place) -> list[Any]:
-        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns the requests that share it; none if it was refused."""
+    def collect(self, place: Place, request: object) -> list[Any]:
+        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it; none if it was given up."""
         with self.lock:
             if place.is_left:
                 return []
             place.in_thread = True
             if place.group is None:  # it did not wait
-                return [place.request]
+                return [request]
             taken: list[Place] = []
             rows = 0
             for each in place.group.places:
@@ -110,6 +110,7 @@ class Batches(Limiter):
                 if taken and rows > self._most:
                     break
                 taken.append(each)
+            requests = [each.request for each in taken]
             for each in taken:
                 self._remove(each)
                 if each is not place:
@@ -118,12 +119,12 @@ class Batches(Limiter):
             turns = self._give_turns()  # for those that did not fit
         if turns:
             set_all(turns)
-        return [each.request for each in taken]
+        return requests
 
     def _remove(self, slot: Slot) -> None:
         assert isinstance(slot, Place)  # this makes no others
         self._queue.pop(slot, None)
-        group, slot.group = slot.group, None
+        group, slot.group, slot.request = slot.group, None, None
         if group is not None:
             del group.places[slot]
             group.rows -= slot.rows

@@ -29,8 +29,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
     assert isinstance(limiter, Batches)
     rows = count_rows(call.decoded.tensors.values())
     call.timings.rows = 1 if rows is None else rows
-    member = Member(call, rows, current_calls(), place.turn)
-    place.request = member
+    member: Member[T] = Member(call, rows, current_calls(), place.turn)
     try:
         if place.turn is not None and not _join(member, place, limiter, batching):
             is_held_back = not place.is_due
@@ -43,17 +42,15 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
                 yield Wait(place.turn, call.deadline, for_client=True)
         if not place.is_left:
             if call.handler.kind == "async":
-                yield from _run_apart(Execution(limiter, place, batching), member)
+                yield from _run_apart(Execution(limiter, place, member, batching), member)
             elif call.handler.kind == "inline":
-                call.engine.call_here(lambda: Execution(limiter, place, batching).run())
+                call.engine.call_here(lambda: Execution(limiter, place, member, batching).run())
             else:
-                yield Run(lambda: Execution(limiter, place, batching).run(), "model", deadline=call.deadline, for_client=True)
+                yield Run(lambda: Execution(limiter, place, member, batching).run(), "model", deadline=call.deadline, for_client=True)
         return member.finish()
     except BaseException:
         member.leave()
         raise
-    finally:
-        place.request = None  # it knows the place
 
 
 def _join(member: Member[Any], place: Place, limiter: Batches, batching: Batching) -> bool:
@@ -67,7 +64,7 @@ def _join(member: Member[Any], place: Place, limiter: Batches, batching: Batchin
     place.due = call.timings.entered + delay
     if not delay:
         place.is_due = True
-    return limiter.share(place)
+    return limiter.share(place, member)
 
 
 def _run_apart(execution: Execution, member: Member[Any]) -> Steps[None]:

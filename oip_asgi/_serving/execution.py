@@ -78,8 +78,8 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 class Execution:
     """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
 
-    def __init__(self, limiter: Batches, place: Place, batching: Batching) -> None:
-        self._members: list[Member[Any]] = limiter.collect(place)
+    def __init__(self, limiter: Batches, place: Place, member: Member[Any], batching: Batching) -> None:
+        self._members: list[Member[Any]] = limiter.collect(place, member)
         if not self._members:
             raise Stopped
         call = self._members[0].call

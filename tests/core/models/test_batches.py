@@ -19,16 +19,15 @@ class Queue:
         """The request that began each call, by the first of the call."""
 
     def enter(self, name: str, rows: int = 1, *, key: Hashable = "key", is_held: bool = False) -> None:
-        place = self.place(name, may_run=False)
+        place = self.place(may_run=False)
         self.slots[name] = place
         self.now += 1.0
         place.key, place.rows, place.due, place.is_due = key, rows, self.now, not is_held
-        assert self.limiter.share(place) == self.has_turn(name)
+        assert self.limiter.share(place, name) == self.has_turn(name)
 
-    def place(self, name: str, **options: bool) -> Place:
+    def place(self, **options: bool) -> Place:
         place = self.limiter.enter(in_use(), **options)
         assert isinstance(place, Place)
-        place.request = name
         return place
 
     def set_due(self, name: str) -> None:
@@ -42,8 +41,9 @@ class Queue:
     def begin(self, first: str) -> list[str]:
         """Begin the call of requests of which one has a slot. Returns them, who are the same whoever begins."""
         [starter] = [slot for slot in self.slots.values() if self.is_about_to_start(slot) and slot.group is self.slots[first].group]
-        collected = self.limiter.collect(starter)
+        collected = self.limiter.collect(starter, "itself")
         assert collected[0] == first
+        assert all(self.slots[name].request is None for name in collected)  # which knows its slot: otherwise a cycle
         self.started[first] = starter
         return collected
 
@@ -250,16 +250,16 @@ def test_no_more_wait_than_may() -> None:
 
 def test_a_request_runs_at_once_where_a_slot_is_free_and_nobody_waits() -> None:
     queue = Queue()
-    runs = queue.place("runs")
+    runs = queue.place()
     assert runs.turn is None
-    other = queue.place("other")
+    other = queue.place()
     assert other.turn is not None
     assert queue.counts() == (1, 1)
-    assert queue.limiter.collect(runs) == ["runs"]
+    assert queue.limiter.collect(runs, "runs") == ["runs"]
     runs.end(is_last=True)
     assert queue.counts() == (0, 1)  # the other is decoded yet
     other.is_due = True
-    assert queue.limiter.share(other)
+    assert queue.limiter.share(other, "other")
     assert other.turn.is_set()
 
 
@@ -277,9 +277,9 @@ def test_the_last_that_fits_into_a_call_begins_it_as_it_need_not_be_woken() -> N
 
 def test_what_is_not_to_be_held_back_before_it_has_joined_is_not_held_back() -> None:
     queue = Queue()
-    place = queue.place("a", may_run=False)
+    place = queue.place(may_run=False)
     queue.limiter.hold_back_no_longer()
-    assert queue.limiter.share(place)
+    assert queue.limiter.share(place, "a")
 
 
 def test_those_that_wait_are_turned_away_and_who_has_a_slot_goes_on_alone() -> None:

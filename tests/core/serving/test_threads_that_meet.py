@@ -121,6 +121,44 @@ def test_no_more_calls_run_than_may_and_all_slots_go_back() -> None:
     assert limiter_of(server, "m").waiting == 0
 
 
+@pytest.mark.parametrize("options", [{"max_batch_delay": 0.001}, {"max_batch_delay": 0.0}], ids=["a delay", "no delay"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_requests_of_a_batch_that_give_up_at_any_moment_lose_no_slot(is_async: bool, options: Any) -> None:
+    server = InferenceServer()
+
+    def model(x: np.ndarray) -> np.ndarray:
+        return x
+
+    async def model_async(x: np.ndarray) -> np.ndarray:
+        await asyncio.sleep(0)
+        return x
+
+    server.register("m", model_async if is_async else model, max_batch_size=4, max_concurrency=2, **options)
+    dice = random.Random(1)
+
+    def make_parameters() -> dict[str, Any]:
+        return {"timeout": dice.randrange(1, 3000)}
+
+    def ask() -> None:
+        for _ in range(60):
+            try:
+                server.infer_sync("m", {"x": ONE}, parameters=make_parameters())
+            except InferenceError as error:
+                if error.status != 504:
+                    raise
+
+    async def ask_often() -> None:
+        for _ in range(20):
+            asks = [server.infer("m", {"x": ONE}, parameters=make_parameters()) for _ in range(4)]
+            for error in await asyncio.gather(*asks, return_exceptions=True):
+                assert not isinstance(error, Exception) or (isinstance(error, InferenceError) and error.status == 504)
+
+    together(ask, ask, ask, lambda: asyncio.run(ask_often()), lambda: asyncio.run(ask_often()))
+    block_until(lambda: is_idle(server))
+    assert limiter_of(server, "m").waiting == 0
+    assert server.infer_sync("m", {"x": ONE})["output_0"].tolist() == [[1.0]]
+
+
 def test_batches_of_several_loops_and_threads_stay_apart() -> None:
     servers = Servers(make_server(is_batched=True, delay=0.001, max_concurrency=2))
     for seed in range(6):
