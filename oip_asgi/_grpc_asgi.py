@@ -25,7 +25,7 @@ from ._http.request import Head, Incoming, join_headers
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError, TimedOut, show
-from ._runtime.drive import drive_async
+from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, Services
 from .asgi import AnyASGIApp, Client, answer_other, find_path
@@ -126,9 +126,9 @@ class OIPGRPCApp:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            parts = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
-            if not isinstance(parts, list):
-                parts = await drive_async(parts, self._runtime, gone=client.is_gone)
+            answer = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
+            parts = answer if isinstance(answer, list) else await advance_async(answer, self._runtime, gone=client.is_gone)
+            assert isinstance(parts, list)  # one message is no stream of pieces
             return call.end(Reply(parts))
         except ClientGone:
             return CANCELLED
@@ -154,7 +154,8 @@ class OIPGRPCApp:
 
         if carried is not None:
             carried["fields"] = []
-        await _send_head(200, call.make_headers(), client.send, has_trailers=call.protocol.has_trailers and carried is None)
+        has_trailers = call.protocol.has_trailers and carried is None
+        await client.send({"type": "http.response.start", "status": 200, "headers": call.make_headers(), "trailers": has_trailers})
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
@@ -177,16 +178,12 @@ async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_beg
     if carried is not None and trailers is not None:
         carried["fields"], trailers = trailers, None
     if not has_begun:
-        await _send_head(response.status, response.headers, send, has_trailers=trailers is not None)
+        headers = [*response.headers]  # a copy, as in `OIPApp`
+        await send({"type": "http.response.start", "status": response.status, "headers": headers, "trailers": trailers is not None})
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
-
-
-async def _send_head(status: int, headers: Fields, send: Send, *, has_trailers: bool) -> None:
-    # copies, as in `OIPApp`
-    await send({"type": "http.response.start", "status": status, "headers": [*headers], "trailers": has_trailers})
 
 
 def _subtract(timeout: float, passed: float) -> float:
