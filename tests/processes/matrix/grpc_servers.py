@@ -31,6 +31,11 @@ KINDS: Final = {
         "--ssl-certfile CERTIFICATE --ssl-keyfile KEY",
         requests=4096,
     ),
+    "gunicorn asgi": Kind(
+        "gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --keep-alive 75 --bind 127.0.0.1:PORT",
+        "--certfile CERTIFICATE --keyfile KEY",
+        waits_for_readers=True,
+    ),
     "pyvoy": Kind("pyvoy --port PORT", "--tls-cert CERTIFICATE --tls-key KEY", waits_for_readers=True, finishes=False),
 }
 
