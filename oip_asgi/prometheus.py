@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,7 +26,7 @@ except ImportError as error:
     raise make_import_error(error, "prometheus_client", "prometheus") from error
 
 from ._models.model import Model
-from ._models.statistics import BUCKETS, OUTCOMES, ROWS, Record
+from ._models.statistics import BUCKETS, ROWS, Numbers
 from ._models.statistics import Histogram as Counts
 from ._serving.engine import Engine
 from .server import InferenceServer
@@ -73,16 +73,16 @@ _READY: Final = _Metric(
 )
 _LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the model's last load= took.", mode="livemax")
 
-_AT_ONCE: Final = (_INFERENCES, _EXECUTIONS, _DURATION, _QUEUE, _EXECUTION, _ROWS)
-_METRICS: Final = (_REQUESTS, *_AT_ONCE, _HITS, _MISSES, _FIRST, _IN_PROGRESS, _READY, _LOAD)
+_METRICS: Final = (
+    *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _DURATION, _QUEUE, _EXECUTION, _FIRST, _ROWS),
+    *(_IN_PROGRESS, _READY, _LOAD),
+)
 
-_Samples: TypeAlias = Iterator[tuple[_Metric, tuple[str, ...], Any]]
+_Samples: TypeAlias = Iterable[tuple[_Metric, tuple[str, ...], Any]]
 """Metrics with their additional labels, and values."""
 
 
-def _read(model: Model, *, is_stopping: bool) -> _Samples:
-    """Read all samples of one model."""
-    numbers = model.statistics.snapshot()
+def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
     for outcome, count in numbers.outcomes.items():
         yield _REQUESTS, (outcome,), count
     yield _INFERENCES, (), numbers.inference_count
@@ -96,13 +96,17 @@ def _read(model: Model, *, is_stopping: bool) -> _Samples:
     yield _ROWS, (), numbers.rows
     if numbers.first_responses.sum:  # only streams have these
         yield _FIRST, (), numbers.first_responses
-    yield from _read_gauges(model, is_stopping=is_stopping)
 
 
-def _read_gauges(model: Model, *, is_stopping: bool) -> _Samples:
+def _read_unknown(numbers: Numbers) -> _Samples:
+    if numbers.outcomes["invalid"]:
+        yield _REQUESTS, ("invalid",), numbers.outcomes["invalid"]
+
+
+def _read_gauges(engine: Engine, model: Model) -> _Samples:
     yield _IN_PROGRESS, ("waiting",), model.limiter.waiting
     yield _IN_PROGRESS, ("running",), model.limiter.running
-    yield _READY, (), int(model.lifecycle.is_serving and not is_stopping)
+    yield _READY, (), int(model.lifecycle.is_serving and not engine.stopping)
     if model.lifecycle.load_seconds is not None:
         yield _LOAD, (), model.lifecycle.load_seconds
 
@@ -173,80 +177,67 @@ class _Collector(Collector):
         """The metrics as they are now."""
         families = {metric: metric.make_family() for metric in _METRICS}
         for name, engine in sorted(self._engines.items()):
-            for outcome, count in engine.unknown.snapshot().outcomes.items():
-                if count:
-                    families[_REQUESTS].add_metric((name, "", "", outcome), count)
+            read = [(("", ""), _read_unknown(engine.unknown.snapshot()))]
             for model in engine.models:
-                for metric, labels, value in _read(model, is_stopping=engine.stopping):
-                    values = _cumulate(metric, value) if metric.kind is Histogram else (value,)
-                    families[metric].add_metric((name, model.name, model.version or "", *labels), *values)
+                numbers, gauges = _read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)
+                read.append(((model.name, model.version or ""), chain(numbers, gauges)))
+            for labels, samples in read:
+                for metric, more, value in samples:
+                    values = _cumulate(value) if metric.kind is Histogram else (value,)
+                    families[metric].add_metric((name, *labels, *more), *values)
         return list(families.values())
 
 
-def _cumulate(metric: _Metric, histogram: Counts) -> tuple[list[tuple[str, float]], float]:
-    bounds = [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
+def _cumulate(histogram: Counts) -> tuple[list[tuple[str, float]], float]:
+    bounds = [*(str(float(bound)) for bound in histogram.bounds), "+Inf"]
     return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum
 
 
 def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
     """Change the instruments with each event of a server, also for models that are registered later."""
     watched: weakref.WeakSet[Model] = weakref.WeakSet()
-    name = engine.name
 
     def watch() -> None:
         for model in engine.models:
             if model not in watched:
                 watched.add(model)
-                model.statistics.observers.append(_Observer(instruments, (name, model.name, model.version or ""), model))
+                labels = engine.name, model.name, model.version or ""
+                observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
+                # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready
+                for state in ("waiting", "running"):
+                    instruments[_IN_PROGRESS].labels(*labels, state)
+                model.statistics.observers.append(observer)
 
-    engine.unknown.observers.append(_Observer(instruments, (name, "", ""), None))
+    engine.unknown.observers.append(_Observer(instruments, (engine.name, "", ""), _read_unknown, tuple))
     engine.watchers.append(watch)
     watch()
 
 
 class _Observer:
-    """The instruments of one model; without a model, of requests for unknown models, which are all refused."""
+    """Changes the instruments for one model, or for all that nobody knows."""
 
-    def __init__(self, instruments: Mapping[_Metric, Any], labels: tuple[str, str, str], model: Model | None) -> None:
-        self._model = model
+    def __init__(
+        self,
+        instruments: Mapping[_Metric, Any],
+        labels: tuple[str, str, str],
+        read_numbers: Callable[[Numbers], _Samples],
+        read_gauges: Callable[[], _Samples],
+    ) -> None:
+        self._read_numbers = read_numbers
+        self._read_gauges = read_gauges
+        self._lock = threading.Lock()
+        self._instrument = cache(lambda metric, *more: instruments[metric].labels(*labels, *more))
+        self.count(Numbers())
 
-        @cache
-        def instrument(metric: _Metric, *more: str) -> Any:
-            return instruments[metric].labels(*labels, *more)
-
-        self._instrument = instrument
-        # others are made when they are set: otherwise gunicorn's first process, which serves nothing, would count as not ready
-        for outcome in OUTCOMES if model is not None else ("invalid",):
-            instrument(_REQUESTS, outcome)
-        if model is not None:
-            for metric in _AT_ONCE:
-                instrument(metric)
-            for state in ("waiting", "running"):
-                instrument(_IN_PROGRESS, state)
+    def count(self, numbers: Numbers) -> None:
+        for metric, labels, value in self._read_numbers(numbers):
+            instrument = self._instrument(metric, *labels)
+            if metric.kind is Counter:
+                instrument.inc(value)
+            elif any(value.counts):  # one event has one value
+                instrument.observe(value.sum)
 
     def changed(self) -> None:
-        if self._model is not None:
-            for metric, labels, value in _read_gauges(self._model, is_stopping=False):
+        with self._lock:  # else a thread could set what it read before another one did
+            for metric, labels, value in self._read_gauges():
                 self._instrument(metric, *labels).set(value)
-
-    def request(self, record: Record) -> None:
-        self._instrument(_REQUESTS, record.outcome).inc()
-        if self._model is None:
-            return
-        self._instrument(_INFERENCES).inc(record.inferred)
-        for metric, seconds in ((_DURATION, record.seconds), (_QUEUE, record.queue)):
-            if seconds is not None:
-                self._instrument(metric).observe(seconds)
-        for metric, stage in ((_HITS, "cache_hit"), (_MISSES, "cache_miss")):
-            if stage in record.stages:
-                self._instrument(metric).inc()
-        self.changed()
-
-    def execution(self, rows: int, seconds: float | None) -> None:
-        self._instrument(_EXECUTIONS).inc()
-        self._instrument(_ROWS).observe(rows)
-        if seconds is not None:
-            self._instrument(_EXECUTION).observe(seconds)
-
-    def first_response(self, seconds: float) -> None:
-        self._instrument(_FIRST).observe(seconds)

@@ -6,12 +6,13 @@ One model may be served by several event loops and threads at the same time, so 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import msgspec
 
 from .._protocol.effects import Signal
+from .statistics import Observer
 
 
 @final
@@ -58,6 +59,8 @@ class Slot(msgspec.Struct, eq=False):
             signals = self.limiter.take_back(self) if is_last or is_given_up else ()
         for signal in signals:
             signal.set()
+        for observer in self.limiter.observers:
+            observer.changed()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
@@ -70,6 +73,8 @@ class Slot(msgspec.Struct, eq=False):
             signals = self.limiter.take_back(self)
         for signal in signals:
             signal.set()
+        for observer in self.limiter.observers:
+            observer.changed()
 
 
 class Limiter:
@@ -86,6 +91,7 @@ class Limiter:
         """How many slots are taken."""
         self.inner: dict[Slot, list[Slot]] = {}
         """Slots of this model, each with those that calls within its call wait for."""
+        self.observers: Sequence[Observer] = ()
         self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
         self._idle: list[Signal] = []
 
@@ -177,6 +183,8 @@ class Limiter:
                 slot.is_unloaded = is_unloaded
                 signals += [slot.turn, *self.take_back(slot)]
         set_all(signals)
+        for observer in self.observers:
+            observer.changed()
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""

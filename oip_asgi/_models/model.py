@@ -63,6 +63,7 @@ class Model:
             first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
             self._describe(first)
         self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
+        self.limiter.observers = self.lifecycle.observers = self.statistics.observers
 
     def _describe(self, handler: Handler) -> None:
         """Take over the description of the handler that answers requests from now on."""

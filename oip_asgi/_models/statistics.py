@@ -1,15 +1,15 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
 Each request makes one `Record` at its end, which feeds statistics, Prometheus, spans and the log. Executions, which may answer several
-requests, and the single responses of streams are counted apart. The numbers take bounded memory, whatever comes, and each fits into the
-64 bits of the protocol. Times are in seconds.
+requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
@@ -31,7 +31,9 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
-_UINT64: Final = 2**64 - 1
+_MOST_RECORDS: Final = 100
+"""So many records wait to be summed, which is quicker for many at once. They take 30 KB."""
+
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -50,98 +52,27 @@ class Timings(msgspec.Struct, eq=False):
     id: str | None = None  # None if it has none, or is not decoded
 
 
-class Record(msgspec.Struct, frozen=True):
-    """One request at its end."""
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One request at its end: how it ended, and its `Timings` then. All are 0.0 if it was refused before its body was there.
+
+    Whoever makes one reads the moments in this order, the last one first: a thread may still run, and reach another stage meanwhile.
+    """
 
     outcome: Outcome
-    seconds: float | None = None  # how long it took; None if it was refused
-    queue: float | None = None  # how long it waited for a slot; None if the function was not called
-    stages: Mapping[str, float] = {}  # how long it took in each stage that it reached, by the names of the durations in `Numbers`
-    inferred: int = 0  # how many rows were inferred for its answer
-
-
-@final
-class _Ended:
-    """Sums over the requests that ended in the same way after the same stages."""
-
-    __slots__ = ("count", "infer", "input", "is_alone", "lookup", "outcome", "output", "queue", "rows", "seconds", "stages")
-
-    def __init__(self, outcome: Outcome, request: Timings | None) -> None:
-        self.outcome = outcome
-        self.count = self.rows = 0
-        self.seconds = self.queue = self.input = self.infer = self.output = self.lookup = 0.0
-        self.stages = {} if request is None else _stages_of(outcome, request)
-        """The stages that they reached, by the names of the durations in `Numbers`, and the sum of each."""
-        self.is_alone = "compute_input" in self.stages and request is not None and request.rows is None
-
-    def add(self, request: Timings, ended: float) -> None:
-        """Add one. What it did not reach is added to sums that nobody reads."""
-        since, entered, started, called, returned = request.since, request.entered, request.started, request.called, request.returned
-        self.count += 1
-        self.rows += request.rows or 1
-        self.seconds += ended - since
-        self.queue += started - entered
-        self.input += entered - since + called - started
-        self.infer += returned - called
-        self.output += ended - returned
-        self.lookup += request.lookup or 0.0
-
-    def sums(self) -> dict[str, float]:
-        """How long they took in each stage."""
-        return {stage: getattr(self, name) for stage, name in self.stages.items()}
+    ended: float = 0.0
+    returned: float = 0.0
+    called: float = 0.0
+    started: float = 0.0
+    entered: float = 0.0
+    since: float = 0.0
+    lookup: float | None = None
+    is_hit: bool = False
+    rows: int | None = None
 
     @property
-    def inferred(self) -> int:
-        """The rows that were inferred for their answers."""
-        return self.rows if "compute_output" in self.stages else 0
-
-    def record(self) -> Record:
-        """The record of the only one."""
-        sums = self.sums()
-        queue = sums["queue"] if "compute_input" in sums else None
-        return Record(self.outcome, sums.get("success", sums.get("fail")), queue, sums, self.inferred)
-
-
-def _stages_of(outcome: Outcome, request: Timings) -> dict[str, str]:
-    is_ok = outcome == "ok"
-    is_hit = request.is_hit and is_ok
-    stages = {} if request.lookup is None else {"cache_hit" if is_hit else "cache_miss": "lookup"}
-    if is_hit:
-        return {**stages, "success": "seconds", "queue": "queue"}
-    if not request.entered or (outcome == "invalid" and not request.called):
-        return stages
-    stages["success" if is_ok else "fail"] = "seconds"
-    if request.called:
-        stages.update(queue="queue", compute_input="input")
-        if request.returned:
-            stages["compute_infer"] = "infer"
-        if is_ok:
-            stages["compute_output"] = "output"
-    return stages
-
-
-def record_of(outcome: Outcome, request: Timings | None, ended: float) -> Record:
-    """The record of a request. There is no request if it was refused before its body was there."""
-    one = _Ended(outcome, request)
-    if request is not None:
-        one.add(request, ended)
-    return one.record()
-
-
-class Observer(Protocol):
-    """Gets each event that is counted."""
-
-    def changed(self) -> None:
-        """The model was loaded, or a request waits for a slot, or has it."""
-
-    def request(self, record: Record) -> None:
-        """A request has ended."""
-
-    def execution(self, rows: int, seconds: float | None) -> None:
-        """The function was called for this many rows; for how long, if it returned."""
-
-    def first_response(self, seconds: float) -> None:
-        """The first response of a stream came after so many seconds."""
+    def queue(self) -> float | None:
+        """How long it waited for a slot; None if the function was not called."""
+        return self.started - self.entered if self.called else None
 
 
 class Duration(msgspec.Struct):
@@ -150,25 +81,29 @@ class Duration(msgspec.Struct):
     count: int = 0
     seconds: float = 0.0
 
+    def add(self, values: Sequence[float]) -> None:
+        self.count += len(values)
+        self.seconds += sum(values)
+
 
 class Histogram(msgspec.Struct):
     """How many values are in each bucket, and their sum."""
 
-    counts: list[int]
-    sum: int | float = 0
+    bounds: tuple[float, ...] = BUCKETS
+    counts: list[int] = []
+    sum: float = 0
 
-    def add(self, seconds: float) -> None:
-        """Count a duration."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
-        self.sum += seconds
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
-
-def _make_histogram() -> Histogram:
-    return Histogram([0] * (len(BUCKETS) + 1))
+    def add(self, values: Sequence[float]) -> None:
+        for place in map(partial(bisect_left, self.bounds), values):
+            self.counts[place] += 1
+        self.sum += sum(values)
 
 
 class Numbers(msgspec.Struct):
-    """All numbers of one model. The first eight are those of Triton's statistics."""
+    """All numbers of one model, or of one event. The first eight are those of Triton's statistics."""
 
     # requests that were answered, from their body to the response
     success: Duration = msgspec.field(default_factory=Duration)
@@ -192,11 +127,89 @@ class Numbers(msgspec.Struct):
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
     responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
 
-    durations: Histogram = msgspec.field(default_factory=_make_histogram)  # `success` and `fail`
-    queues: Histogram = msgspec.field(default_factory=_make_histogram)  # `queue` of requests whose function was called
-    executions: Histogram = msgspec.field(default_factory=_make_histogram)  # calls that returned: a batch counts once
-    first_responses: Histogram = msgspec.field(default_factory=_make_histogram)  # how long streams took until the first
-    rows: Histogram = msgspec.field(default_factory=lambda: Histogram([0] * (len(ROWS) + 1)))  # of each call
+    durations: Histogram = msgspec.field(default_factory=Histogram)  # `success` and `fail`
+    queues: Histogram = msgspec.field(default_factory=Histogram)  # `queue` of requests whose function was called
+    executions: Histogram = msgspec.field(default_factory=Histogram)  # calls that returned: a batch counts once
+    first_responses: Histogram = msgspec.field(default_factory=Histogram)  # how long streams took until the first
+    rows: Histogram = msgspec.field(default_factory=lambda: Histogram(ROWS))  # of each call
+
+    def add_requests(self, records: Sequence[Record]) -> None:
+        """Add requests that have ended."""
+        for record in records:
+            self.outcomes[record.outcome] += 1
+        answered = [each for each in records if each.outcome == "ok"]
+        if answered:
+            self.last_answered = answered[-1].ended
+        failed = [each for each in records if each.outcome != "ok" and each.entered and (each.called or each.outcome != "invalid")]
+        for total, ended in ((self.success, answered), (self.fail, failed)):
+            durations = [each.ended - each.since for each in ended]
+            total.add(durations)
+            self.durations.add(durations)
+        looked_up = [(each.lookup, each.is_hit and each.outcome == "ok") for each in records if each.lookup is not None]
+        hits = [seconds for seconds, is_hit in looked_up if is_hit]
+        self.cache_hit.add(hits)
+        self.cache_miss.add([seconds for seconds, is_hit in looked_up if not is_hit])
+        self.queue.count += len(hits)
+        called = [each for each in records if each.called]
+        self._add_calls([each for each in called if each.rows is None], are_alone=True)
+        self._add_calls([each for each in called if each.rows is not None], are_alone=False)
+
+    def _add_calls(self, records: Sequence[Record], *, are_alone: bool) -> None:
+        """Add requests whose function was called, each for itself if they `are_alone`."""
+        queue = [each.started - each.entered for each in records]
+        self.queue.add(queue)
+        self.queues.add(queue)
+        compute_input = [each.entered - each.since + each.called - each.started for each in records]
+        compute_infer = [each.returned - each.called for each in records if each.returned]
+        answered = [each for each in records if each.outcome == "ok"]
+        compute_output = [each.ended - each.returned for each in answered]
+        self.compute_input.add(compute_input)
+        self.compute_infer.add(compute_infer)
+        self.compute_output.add(compute_output)
+        if are_alone:
+            self.inference_count += len(answered)
+            self.add_executions(1, compute_input, compute_infer, compute_output)
+        else:
+            self.inference_count += sum(each.rows or 0 for each in answered)
+
+    def add_executions(
+        self, rows: int, compute_input: Sequence[float], compute_infer: Sequence[float], compute_output: Sequence[float]
+    ) -> None:
+        """Add calls of the function, each for `rows` rows. Those that raised have only the first time."""
+        count = len(compute_input)
+        if not count:
+            return
+        self.execution_count += count
+        self.rows.counts[bisect_left(ROWS, rows)] += count
+        self.rows.sum += rows * count
+        self.executions.add(compute_infer)
+        size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
+        stages = self.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
+        for stage, values in zip(_COMPUTE, (compute_input, compute_infer, compute_output), strict=True):
+            stages[stage].add(values)
+
+    def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
+        """Add one response of a stream."""
+        stages: dict[str, float] = {outcome: compute_infer + compute_output}
+        if outcome != "cancel":
+            stages["compute_infer"] = compute_infer
+        if outcome in ("success", "fail"):
+            stages["compute_output"] = compute_output
+        durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
+        for stage, seconds in stages.items():
+            durations.setdefault(stage, Duration()).add([seconds])
+        if index == 0 and outcome == "success":
+            self.first_responses.add([since])
+
+
+class Observer(Protocol):
+    """Hears of each event, outside the locks of what it may read."""
+
+    def count(self, numbers: Numbers) -> None:
+        """Add the numbers of one event. Each histogram has one value at most."""
+
+    def changed(self) -> None:
+        """The lifecycle has another state; or a request waits for a slot, has it, or gave it back."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -209,118 +222,53 @@ class Statistics:
 
     def __init__(self) -> None:
         self.observers: list[Observer] = []
-        """They get each event, outside the lock."""
         self._lock = threading.Lock()
         self._numbers = Numbers()
-        self._ended: dict[tuple[object, ...], _Ended] = {}
+        self._records: list[Record] = []
+        """Requests that have ended, and are not in the numbers yet."""
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
-            self._ended = {}
+            self._records = []
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
         with self._lock:
-            taken = _decode(_encode(self._numbers))
-            for ended in self._ended.values():
-                _add(taken, ended)
-        return taken
+            self._sum()
+            return _decode(_encode(self._numbers))
 
-    def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
-        """Count a request at its end. There is none if it was refused before its body was there."""
-        kind: tuple[object, ...] = (outcome,)
-        if request is not None:
-            reached = request.entered > 0.0, request.called > 0.0, request.returned > 0.0
-            kind = (outcome, *reached, request.lookup is None, request.is_hit, request.rows is None)
+    def _sum(self) -> None:
+        self._numbers.add_requests(self._records)
+        self._records = []
+
+    def record(self, record: Record) -> None:
+        """Count a request that has ended."""
         with self._lock:
-            alike = self._ended.get(kind)
-            if alike is None:
-                alike = self._ended[kind] = _Ended(outcome, request)
-            if request is None:
-                alike.count += 1
-            else:
-                alike.add(request, ended)
-                self._observe(alike, request, ended)
+            self._records.append(record)
+            if len(self._records) == _MOST_RECORDS:
+                self._sum()
         if self.observers:
-            record = record_of(outcome, request, ended)
-            for observer in self.observers:
-                observer.request(record)
-                if alike.is_alone:
-                    observer.execution(1, record.stages.get("compute_infer"))
-
-    def _observe(self, alike: _Ended, request: Timings, ended: float) -> None:
-        """Count a request in buckets."""
-        numbers, stages = self._numbers, alike.stages
-        if alike.outcome == "ok":
-            numbers.last_answered = ended
-        if "success" in stages or "fail" in stages:
-            numbers.durations.add(ended - request.since)
-        if "compute_input" in stages:
-            numbers.queues.add(request.started - request.entered)
-            if alike.is_alone and "compute_infer" in stages:
-                numbers.executions.add(request.returned - request.called)
+            self._tell(lambda numbers: numbers.add_requests([record]))
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
-        stages = {"compute_input": compute_input}
-        if compute_infer is not None:
-            stages.update(compute_infer=compute_infer, compute_output=compute_output)
-        with self._lock:
-            self._execute(rows, stages)
-        for observer in self.observers:
-            observer.execution(rows, compute_infer)
-
-    def _execute(self, rows: int, stages: Mapping[str, float]) -> None:
-        numbers = self._numbers
-        _execute(numbers, rows, 1, stages)
-        infer = stages.get("compute_infer")
-        if infer is not None:
-            numbers.executions.add(infer)
+        returned = ([], []) if compute_infer is None else ([compute_infer], [compute_output])
+        self._count(lambda numbers: numbers.add_executions(rows, [compute_input], *returned))
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
-        """Count one response of a stream."""
-        stages: dict[str, float] = {outcome: compute_infer + compute_output}
-        if outcome != "cancel":
-            stages["compute_infer"] = compute_infer
-        if outcome in ("success", "fail"):
-            stages["compute_output"] = compute_output
-        is_first = index == 0 and outcome == "success"
+        """Count one response of a stream, `since` seconds after the request."""
+        self._count(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
+
+    def _count(self, add: Callable[[Numbers], None]) -> None:
         with self._lock:
-            durations = self._numbers.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
-            for stage, seconds in stages.items():
-                duration = durations.setdefault(stage, Duration())
-                duration.count += 1
-                duration.seconds += seconds
-            if is_first:
-                self._numbers.first_responses.add(since)
-        if is_first:
+            add(self._numbers)
+        self._tell(add)
+
+    def _tell(self, add: Callable[[Numbers], None]) -> None:
+        if self.observers:
+            numbers = Numbers()
+            add(numbers)
             for observer in self.observers:
-                observer.first_response(since)
-
-
-def _add(numbers: Numbers, ended: _Ended) -> None:
-    """Add requests that ended alike."""
-    numbers.outcomes[ended.outcome] += ended.count
-    numbers.inference_count = min(numbers.inference_count + ended.inferred, _UINT64)
-    sums = ended.sums()
-    for stage, seconds in sums.items():
-        duration: Duration = getattr(numbers, stage)
-        duration.count += ended.count
-        duration.seconds += seconds
-    if ended.is_alone:
-        _execute(numbers, 1, ended.count, sums)
-
-
-def _execute(numbers: Numbers, rows: int, count: int, stages: Mapping[str, float]) -> None:
-    """Add `count` calls of the function, each for `rows` rows."""
-    numbers.execution_count += count
-    numbers.rows.counts[bisect_left(ROWS, rows)] += count
-    numbers.rows.sum = min(numbers.rows.sum + rows * count, _UINT64)
-    size = rows if rows <= MOST_ENTRIES else 1 << min((rows - 1).bit_length(), 63)
-    durations = numbers.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
-    for stage, duration in durations.items():
-        if stage in stages:
-            duration.count += count
-            duration.seconds += stages[stage]
+                observer.count(numbers)

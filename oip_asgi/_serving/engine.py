@@ -170,6 +170,8 @@ class Engine:
         deadline = self.clock() + seconds
         for model in self.models:
             model.limiter.hold_back_no_longer()
+            for observer in model.statistics.observers:
+                observer.changed()
         for model in self.models:
             try:
                 yield Wait(model.limiter.idle(), deadline)

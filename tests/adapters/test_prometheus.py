@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,10 +20,11 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from oip_asgi import InferenceServer, OIPApp, ResponseCache
+from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache
 from oip_asgi.prometheus import instrument
-from tests.support.inside import statistics_of
+from tests.support.inside import is_idle, statistics_of
 from tests.support.limited import Blocking
+from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
 
 EMPTY = Request("POST", "/models/m/infer", (), b'{"inputs":[]}')
@@ -222,6 +225,60 @@ def test_a_model_that_serves_while_it_is_loaded_again_is_ready(registry: Collect
     server.unload_sync("m")
     assert send(server) == 503
     assert Page(registry).value("oip_model_ready") == 0
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0.05}, {"run": "inline"}], ids=["def", "inline"])
+def test_gauges_of_several_processes_follow_whatever_ends(
+    registry: CollectorRegistry, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server = InferenceServer("shop")
+    seen: list[Page] = []
+
+    @server.model("m", max_concurrency=1, unload=lambda: None, **options)
+    def model(x: Any) -> Any:
+        seen.append(Page(registry))
+        if x[0] == 1:
+            raise ValueError("on purpose")
+        if x[0] == 2:
+            time.sleep(0.1)
+        return x
+
+    instrument(server, registry)
+
+    def values(page: Page) -> list[float | None]:
+        in_progress = [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")]
+        return [*in_progress, page.value("oip_model_ready")]
+
+    server.infer_sync("m", {"x": [0]})
+    assert [values(page) for page in (seen[-1], Page(registry))] == [[0, 1, 1], [0, 0, 1]]
+    with pytest.raises(InferenceError, match="failed"):
+        server.infer_sync("m", {"x": [1]})
+    assert values(Page(registry)) == [0, 0, 1]
+    with contextlib.suppress(InferenceError):  # an inline model is not interrupted
+        server.infer_sync("m", {"x": [2]})
+    block_until(lambda: is_idle(server))
+    assert values(Page(registry)) == [0, 0, 1]
+    server.unload_sync("m")
+    assert values(Page(registry)) == [0, 0, 0]
+    server.load_sync("m")
+    assert values(Page(registry)) == [0, 0, 1]
+    server.stop()
+    server.start()
+    assert values(Page(registry)) == [0, 0, 1]
+    server.stop()
+
+
+def test_many_threads_leave_gauges_of_several_processes_at_zero(registry: CollectorRegistry, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server = make_server(max_concurrency=2, max_queue=100)
+    instrument(server, registry)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: server.infer_sync("m", {}), range(400)))
+    block_until(lambda: is_idle(server))
+    page = Page(registry)
+    assert [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")] == [0, 0]
+    assert page.value("oip_requests_total", outcome="ok") == 400
 
 
 def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) -> None:

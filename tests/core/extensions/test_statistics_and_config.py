@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from oip_asgi import InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made
 from tests.support.inside import statistics_of
@@ -119,18 +119,28 @@ OF_X = {"parameters": {"undeclared_inputs": "x"}}
 
 
 @pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
-def test_numbers_that_need_more_than_64_bits_do_not_break_the_message_of_grpc(serving: Any) -> None:
+def test_so_many_rows_that_64_bits_cannot_count_them_are_refused(serving: Any) -> None:
     server = InferenceServer()
     server.register("m", lambda x: x, max_batch_size=4)
     body = json.dumps({"inputs": [{"name": "x", "shape": [2**59, 0], "datatype": "FP32", "data": []}]}).encode()
     for _ in range(40):
-        assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body)).status in (200, 400)
-    for _ in range(2):  # also if such a request is refused
-        statistics_of(server, "m").record_execution(2**64 - 1, 0.0, 1.0, 0.0)
+        assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body)).status == 400
+    with pytest.raises(InferenceError, match="shape is too large"):
+        server.infer_sync("m", {"x": np.empty((2**59, 0), "f4")})
     with serving(server) as address:
         [stats] = Client(address).ask("ModelStatistics", made("ModelStatisticsRequest", name="m")).model_stats
-    assert [batch.batch_size for batch in stats.batch_stats][-1] == 2**63
+    assert (stats.inference_count, stats.execution_count) == (0, 0)
     assert as_json(stats) == statistics(server, "/models/m/stats")[0] | {"last_inference": as_json(stats)["last_inference"]}
+
+
+def test_no_rows_are_no_inference_of_a_model_that_batches_and_one_call_of_another() -> None:
+    server = InferenceServer()
+    server.register("batches", lambda x: x, max_batch_size=4)
+    server.register("plain", lambda x: x)
+    for name in ("batches", "plain"):
+        assert ask(server, name, x=np.zeros((0, 3), "f4")).status == 200
+    [batches], [plain] = statistics(server, "/models/batches/stats"), statistics(server, "/models/plain/stats")
+    assert [(stats["inference_count"], stats["execution_count"]) for stats in (batches, plain)] == [(0, 1), (1, 1)]
 
 
 def test_any_numbers_of_rows_make_a_short_page() -> None:
