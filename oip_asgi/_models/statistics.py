@@ -197,7 +197,9 @@ class Numbers(msgspec.Struct):
             stages["compute_output"] = compute_output
         durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
         for stage, seconds in stages.items():
-            durations.setdefault(stage, Duration()).add([seconds])
+            duration = durations.setdefault(stage, Duration())
+            duration.count += 1
+            duration.seconds += seconds
         if index == 0 and outcome == "success":
             self.first_responses.add([since])
 
@@ -255,20 +257,20 @@ class Statistics:
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
         returned = ([], []) if compute_infer is None else ([compute_infer], [compute_output])
-        self._count(lambda numbers: numbers.add_executions(rows, [compute_input], *returned))
+        with self._lock:
+            self._numbers.add_executions(rows, [compute_input], *returned)
+        if self.observers:
+            self._tell(lambda numbers: numbers.add_executions(rows, [compute_input], *returned))
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream, `since` seconds after the request."""
-        self._count(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
-
-    def _count(self, add: Callable[[Numbers], None]) -> None:
         with self._lock:
-            add(self._numbers)
-        self._tell(add)
+            self._numbers.add_response(index, outcome, compute_infer, compute_output, since)
+        if self.observers:
+            self._tell(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
 
     def _tell(self, add: Callable[[Numbers], None]) -> None:
-        if self.observers:
-            numbers = Numbers()
-            add(numbers)
-            for observer in self.observers:
-                observer.count(numbers)
+        numbers = Numbers()
+        add(numbers)
+        for observer in self.observers:
+            observer.count(numbers)

@@ -56,8 +56,10 @@ def record_end(model: Model, request: Timings | None, span: Span | None, ended: 
     if request is None:
         record = Record(outcome, ended)
     else:  # the last moment first, as `Record` says
-        moments = request.returned, request.called, request.started, request.entered, request.since
-        record = Record(outcome, ended, *moments, request.lookup, request.is_hit, request.rows)
+        record = Record(
+            outcome, ended, request.returned, request.called, request.started, request.entered, request.since,
+            request.lookup, request.is_hit, request.rows,
+        )  # fmt: skip
     model.statistics.record(record)
     request_id = None if request is None else request.id
     if span is not None:
