@@ -1,4 +1,4 @@
-"""What a codec is, and what the codecs of BYTES tensors share. Knows no content type by name.
+"""What a codec is, and which shapes one reads: `[N]` or `[N, 1]`. Knows no content type by name.
 
 The methods of a codec are called on the class itself. An instance works too, for codecs that have settings.
 

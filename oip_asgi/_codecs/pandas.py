@@ -9,6 +9,7 @@ Specification: Content Types, Pandas DataFrame.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -19,8 +20,7 @@ from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 from .base import RequestCodec, raise_invalid_response, rows_of
-from .column_reading import Decode, read_column
-from .column_writing import column_to_tensor, make_string_parameters
+from .columns import Decode, column_to_tensor, make_string_parameters, read_column
 from .pandas_dtypes import DTYPE, has_str_dtype, is_str
 from .plain import StringCodec
 
@@ -101,9 +101,10 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
         if not names:
             return payload, {}
-        places = {name: place for place, name in enumerate(name_tensors(payload)) if name in names}
-        left = [place for place in range(payload.shape[1]) if place not in places.values()]
-        return payload.iloc[:, left], {name: payload.iloc[:, place] for name, place in places.items()}
+        own = set(names)
+        columns = list(enumerate(name_tensors(payload)))
+        left = [place for place, name in columns if name not in own]
+        return payload.iloc[:, left], {name: payload.iloc[:, place] for place, name in columns if name in own}
 
 
 def is_series_class(annotation: object) -> bool:
@@ -149,7 +150,7 @@ def name_tensors(frame: pd.DataFrame) -> list[str]:
 
 
 def _find_twice(names: list[str]) -> str:
-    return next(name for place, name in enumerate(names) if name in names[:place])
+    return next(name for name, number in Counter(names).items() if number > 1)
 
 
 def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode], columns: pd.Index[str] | None = None) -> pd.DataFrame:

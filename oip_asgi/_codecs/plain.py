@@ -1,4 +1,4 @@
-"""The content types `np`, `str` and `base64`: tensors as arrays, and BYTES tensors as lists of `str` or `bytes`.
+"""The content types `np`, `str` and `base64`. Arrays are written as `[N, 1]`, lists of `str` or `bytes` as `[N]`.
 
 Specification: Content Types, NumPy Array, UTF-8 String, Base64.
 """

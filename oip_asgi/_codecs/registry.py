@@ -18,7 +18,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
-from .column_reading import read_series
+from .columns import read_series
 from .datetime import DatetimeCodec
 from .pandas import PandasCodec, is_series_class
 from .pandas_json import PandasJSONCodec

@@ -119,13 +119,12 @@ def read_response(text: bytes) -> schemas.ReceivedResponse:
 def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
     """A text as a document. The `data` of floating-point tensors may have literals that are no JSON."""
     try:
-        document = decode(text)
+        return decode(text)
     except ERRORS as error:
         masked = None if isinstance(error, msgspec.ValidationError) else mask_literals(text)
         if masked is None:
             refuse(error, "", text)
-        document = _decode_literals(text, masked, decode, tensors)
-    return document
+    return _decode_literals(text, masked, decode, tensors)
 
 
 def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:

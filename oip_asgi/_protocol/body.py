@@ -1,4 +1,4 @@
-"""Collects a request's body, and checks its limits, its announced length and its coding. Reads nothing itself."""
+"""Collects a request's body, and checks its limits, compressed and decompressed, and its announced length. Reads nothing itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Content codings: gzip and deflate, of requests as they arrive. Knows no HTTP beyond the value of one header.
+"""Content codings: gzip and deflate, in pieces of 256 KiB at most, which is the bound of a gzip bomb: `Body` counts each and stops.
+
+Knows no HTTP beyond the value of one header.
 
 Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """

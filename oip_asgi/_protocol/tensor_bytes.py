@@ -1,4 +1,4 @@
-"""Array <-> raw bytes: row-major, little-endian, without padding. Knows no transport, no tensor names and no JSON.
+"""Array <-> raw bytes, also of BYTES elements: row-major, little-endian, without padding. Knows no transport, tensor names or JSON.
 
 Specification: Binary Tensor Data Extension; gRPC's raw contents are the same bytes.
 """

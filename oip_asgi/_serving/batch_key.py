@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
-from .._codecs.column_reading import are_for_nanoseconds
+from .._codecs.columns import are_for_nanoseconds
 from .._codecs.datetime import read_uniform_points
 from .._codecs.pandas import PandasCodec
 from .._codecs.pandas_dtypes import CATEGORIES, DTYPE

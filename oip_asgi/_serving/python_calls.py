@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.column_writing import column_to_tensor
+from .._codecs.columns import column_to_tensor
 from .._codecs.pandas import is_frame, is_series
 from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
