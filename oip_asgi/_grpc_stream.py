@@ -21,7 +21,7 @@ from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._serving.engine import Engine
-from ._serving.faults import log_own_fault
+from ._serving.failures import log_own_fault
 from ._serving.record import record_unknown
 from ._serving.stream import Stream
 

@@ -30,11 +30,10 @@ except ImportError as error:
 
 from . import wsgi
 from ._asgiref import LentThread
-from ._extensions.rows import finish
 from ._http.exchange import FIRST_SEGMENTS, exchange
 from ._http.request import Head, encode_path
 from ._http.response import Response
-from ._protocol.effects import Fed, Run, Start
+from ._protocol.effects import Fed, Run, Start, finish
 from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import wait_until_set

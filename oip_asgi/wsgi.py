@@ -15,12 +15,11 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._extensions.rows import finish
 from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import Response
-from ._protocol.effects import Fed, Start
+from ._protocol.effects import Fed, Start, finish
 from ._protocol.errors import InvalidRequest
 from ._runtime.blocking import Driver, pieces
 from .server import InferenceServer

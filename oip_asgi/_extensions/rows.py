@@ -6,7 +6,6 @@ Knows no extension, no transport and no protobuf.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import GeneratorType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -54,11 +53,6 @@ ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 
 GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any, Any], Steps[None] | None]]
 """By a method's name, the function that fills its response. It takes the server, the request message and the response message."""
-
-
-def finish(answer: Any) -> Steps[Any]:
-    """Return what a row's function returned; run it first if it is a generator of effects."""
-    return (yield from answer) if isinstance(answer, GeneratorType) else answer
 
 
 def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:

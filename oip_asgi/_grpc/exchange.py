@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from .._extensions import config, repository, shared_memory, statistics, unsupported
-from .._extensions.rows import GrpcRows, finish
+from .._extensions.rows import GrpcRows
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Run, Steps
+from .._protocol.effects import Run, Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine

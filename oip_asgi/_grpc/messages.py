@@ -33,7 +33,7 @@ from .._protocol.tensors import (
     drop_shared_memory,
     make_tensor,
 )
-from .._serving.faults import log_own_fault
+from .._serving.failures import log_own_fault
 from .wire import check_fields, encode_bytes_head, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6

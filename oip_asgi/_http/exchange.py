@@ -16,15 +16,15 @@ from urllib.parse import quote
 import msgspec
 
 from .._extensions import config, repository, shared_memory, statistics
-from .._extensions.rows import RestRow, finish
+from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read, Run, Steps
+from .._protocol.effects import Read, Run, Steps, finish
 from .._protocol.errors import InferenceError
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
-from .._serving.faults import log_own_fault
+from .._serving.failures import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from . import pages
 from .generate import answer_with_document, answer_with_events

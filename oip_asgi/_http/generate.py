@@ -22,7 +22,7 @@ from .._rest import body as rest
 from .._rest import generate
 from .._rest.generate import Declared
 from .._serving.engine import Engine
-from .._serving.faults import log_own_fault
+from .._serving.failures import log_own_fault
 from .._serving.stream import Stream, take_only_answer
 from .infer import RestFormat
 from .response import JSON, Response, describe_error, respond

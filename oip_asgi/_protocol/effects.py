@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from types import GeneratorType
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
@@ -180,3 +181,8 @@ PIECES: Final = (Start, Send)
 
 Effect: TypeAlias = Read | Wait | Run | Await | Spawn | Piece
 Steps: TypeAlias = Generator[Effect, Any, T]
+
+
+def finish(answer: Any) -> Steps[Any]:
+    """What a function returned that returns its result, or the steps that are left if it must wait for something."""
+    return (yield from answer) if isinstance(answer, GeneratorType) else answer

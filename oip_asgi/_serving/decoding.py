@@ -9,9 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.registry import Codecs
+from .._extensions import classification
 from .._extensions.reserved import check_reserved
 from .._extensions.rows import ApplyOptions
-from .._extensions.shared_memory import check_data_is_sent
+from .._extensions.shared_memory import Regions, check_data_is_sent
 from .._models.binding import Binding
 from .._models.handler import Handler
 from .._models.model import Model
@@ -32,7 +33,6 @@ from .._protocol.tensors import (
     make_read_only,
 )
 from .engine import Engine
-from .output_options import prepare_output_options
 from .wire_format import WireFormat
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
@@ -115,7 +115,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         if handler.outputs:
             check_asked(outputs, [spec.name for spec in handler.outputs])
         if not is_plain:
-            apply_options = prepare_output_options(outputs, handler, regions)
+            apply_options = _prepare_output_options(outputs, handler, regions)
     if content_type is None:
         binding = handler.binding
         tensors = binding.take(request.inputs)
@@ -135,6 +135,17 @@ def _read_timeout(timeout: object) -> float:
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
     return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
+
+
+def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:
+    """Make what applies a request's output options to its response. None if it has none."""
+    dtypes = {spec.name: spec.dtype for spec in handler.outputs}
+    labels = {spec.name: spec.labels or () for spec in handler.outputs}
+    classify = classification.prepare(outputs, dtypes, labels)
+    write = regions.prepare_outputs(outputs, streams=handler.streams)
+    if classify is None or write is None:
+        return classify or write
+    return lambda response: write(classify(response))
 
 
 def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]) -> tuple[dict[str, str], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from .._codecs.registry import Codecs
@@ -12,13 +12,13 @@ from .._extensions.shared_memory import Regions
 from .._models.loader import call_hook
 from .._models.model import Model
 from .._models.registry import Registry
+from .._models.specs import TensorSpec
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
-from .metadata import describe_model
 from .record import Tracer, record_unknown
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
@@ -26,6 +26,9 @@ _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configurati
 
 _UNLOAD_SECONDS: Final = 1.0
 """When the server stops, all `unload=` together have at least this time, even if the calls took all of the timeout."""
+
+_UNDECLARED: Final = "undeclared_inputs"
+"""The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -104,7 +107,7 @@ class Engine:
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
         """Return a model's metadata, with every version of its name."""
-        return describe_model(model, self.models.list_versions(model.name))
+        return _describe_model(model, self.models.list_versions(model.name))
 
     def is_ready(self) -> Steps[bool]:
         """True if every model is ready, except models that were unloaded on purpose, and one is registered."""
@@ -198,3 +201,27 @@ class Engine:
             model.lifecycle.forget()
         self.regions.unregister(None)
         self.stopping = False
+
+
+def _describe_model(model: Model, versions: list[str]) -> schemas.ModelMetadata:
+    """Make a model's metadata."""
+    options = model.options
+    document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(model.outputs))
+    parameters: schemas.Parameters = {}
+    if options.content_type is not None:
+        parameters["content_type"] = options.content_type
+    if model.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
+        parameters[_UNDECLARED] = ", ".join(model.undeclared)
+    if parameters:
+        document.parameters = parameters
+    if versions:
+        document.versions = versions
+    return document
+
+
+def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
+    described = [schemas.MetadataTensor(spec.name, spec.datatype, tuple(spec.shape)) for spec in specs]
+    for document, spec in zip(described, specs, strict=True):
+        if spec.content_type is not None:
+            document.parameters = {"content_type": spec.content_type}
+    return described

@@ -26,7 +26,7 @@ from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
 from .copy_rule import copy_small
-from .error_hints import convert_host_error, find_hint
+from .failures import convert_host_error, find_hint
 from .record import Tracer
 
 T = TypeVar("T")

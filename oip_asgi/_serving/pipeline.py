@@ -5,44 +5,32 @@ Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encod
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from .._extensions.cache import Cache
-from .._extensions.rows import finish
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Read, Run, Steps, Stopped, Wait
-from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, ModelFault, NotReady, TimedOut, error_text, show
+from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
+from .._protocol.errors import InferenceError, InvalidRequest
 from .._protocol.limits import LOOP_BYTES
-from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceResponse
 from .batch import answer_in_batch
-from .call import Call, ModelRaised, is_short
+from .call import Call, is_short
 from .call_stack import current_calls, find_callers, would_deadlock
 from .copy_rule import copy_small
-from .decoding import Decoded
 from .engine import Engine
-from .error_hints import convert_host_error, find_hint, find_missing_column
+from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
 from .record import Span, record_end
 from .wire_format import WireFormat
 
 T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
-
-_RETRY: Final = {"Retry-After": "1"}
-"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
-
-_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
-"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
@@ -131,7 +119,7 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
     """
     limiter, clock = call.model.limiter, call.engine.clock
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
-        raise _make_busy_error(call.model)
+        raise make_busy_error(call.model)
     try:
         if not call.is_decoded:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
@@ -150,15 +138,15 @@ def _enter(call: Call[Any]) -> None:
     engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
-        raise _make_stopping_error(model)
+        raise make_stopping_error(model)
     may_wait = model not in within
     may_run = model.batching is None or not model.batching.delay or not may_wait
     slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
     if slot is None:
-        raise _make_busy_error(model)
+        raise make_busy_error(model)
     call.slot = slot
     if within and slot.is_waiting and would_deadlock(slot):
-        raise _make_circle_error(model, within)
+        raise make_circle_error(model, within)
     call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
         observer.changed()
@@ -228,29 +216,15 @@ def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     return call.note(error, cause)
 
 
-FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
-"""What a call ends with that is no error for the client yet."""
-
-
-def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
-    if type(failure) is DeadlinePassed:
-        return _make_late_error(call, failure.__cause__)
-    if type(failure) is Stopped:
-        is_unloaded = call.slot is not None and call.slot.is_unloaded
-        return _make_unloaded_error(call.model) if is_unloaded else _make_stopping_error(call.model)
-    return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
-
-
 def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded."""
     if engine.stopping and not find_callers():  # calls that run may call others to their end
-        raise _make_stopping_error(model)
+        raise make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
     if not model.lifecycle.is_serving:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
-        raise _make_busy_error(model)
+        raise make_busy_error(model)
 
 
 def _answer_in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
@@ -285,76 +259,3 @@ def _encode_found(call: Call[T], response: InferenceResponse) -> Steps[T]:
         return call.encode(response)
     encoded: T = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
-
-
-def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    fields, request_id = call.log_fields(), show(call.timings.id)
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
-    if raised is not None:
-        call.log_late(raised)
-    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
-
-
-def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
-    model = call.model
-    told = convert_host_error(error)
-    if told is not None:  # as if it were raised as an InferenceError
-        return told
-    missing = find_missing_column(error, model, _list_columns(call.decoded))
-    if missing is not None:
-        _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
-        return missing
-    if not is_logged:
-        fields, hint = call.log_fields(), find_hint(error, model)
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), hint, extra=fields)
-    overriding = _find_overriding(call)
-    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
-        return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
-    return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
-
-
-def _list_columns(decoded: Decoded) -> list[str] | None:
-    """The inputs that became columns of one data frame; None if none did, or they are declared."""
-    binding = decoded.binding
-    if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
-        return None
-    return [name for name in decoded.tensors if name not in binding.named]
-
-
-def _find_overriding(call: Call[Any]) -> str | None:
-    """The request's content type that made of the inputs of a declared model what is not declared, or None."""
-    decoded, declared = call.decoded, call.handler.binding
-    if decoded.binding is declared:
-        return declared.find_override(decoded.tensors, decoded.content_type)
-    return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
-
-
-def _make_busy_error(model: Model) -> InferenceError:
-    limiter, within = model.limiter, find_callers()
-    if within.count(model) >= limiter.max_concurrency:
-        return ModelFailed(
-            f"{_list_calls(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
-            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
-        )
-    if model in within:
-        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
-    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
-
-
-def _make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
-    return ModelFailed(
-        f"{_list_calls(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that "
-        "it is made within: give one of these models a larger max_concurrency, or do not let them call each other"
-    )
-
-
-def _list_calls(model: Model, within: Sequence[Model]) -> str:
-    return " calls ".join(repr(holder.name) for holder in [*within, model])
-
-
-def _make_unloaded_error(model: Model) -> NotReady:
-    return NotReady(f"{model} is not ready: it was unloaded")
-
-
-def _make_stopping_error(model: Model) -> NotReady:
-    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)

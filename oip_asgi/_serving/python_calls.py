@@ -19,18 +19,17 @@ from .._codecs.columns import column_to_tensor
 from .._codecs.pandas import is_frame, is_series
 from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
-from .._extensions.rows import finish
 from .._models.model import Model
 from .._models.specs import TensorSpec
 from .._protocol.datatypes import NUMBERS, Array, Buffer, cast, integer_array
-from .._protocol.effects import Steps
+from .._protocol.effects import Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, as_array, make_tensor, to_plain, to_wire_array
 from .copy_rule import SMALL
 from .engine import Engine
-from .faults import log_own_fault
+from .failures import log_own_fault
 from .pipeline import answer_once, infer
 from .stream import Stream
 

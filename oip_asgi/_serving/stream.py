@@ -14,7 +14,6 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
-from .._extensions.rows import finish
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.effects import (
@@ -30,6 +29,7 @@ from .._protocol.effects import (
     Steps,
     Stopped,
     Wait,
+    finish,
 )
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, show
 from .._protocol.log import log_raised
@@ -38,7 +38,8 @@ from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
-from .pipeline import FAILURES, answer_once, as_error, infer
+from .failures import FAILURES, as_error
+from .pipeline import answer_once, infer
 from .record import record_end
 from .wire_format import WireFormat
 

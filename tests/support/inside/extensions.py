@@ -3,4 +3,4 @@
 from oip_asgi._extensions import classification, statistics
 from oip_asgi._extensions.cache import Cache
 from oip_asgi._extensions.classification import classify
-from oip_asgi._extensions.rows import finish
+from oip_asgi._protocol.effects import finish

@@ -1,0 +1,221 @@
+"""How a call fails: the errors for the client (503, 504, 500, or what user code meant for it), and what the log says of them.
+
+It knows exceptions of frameworks and of pandas by their class names, and imports none of them. Knows no transport.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from .._codecs.pandas import is_frame
+from .._models.model import Model
+from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Stopped
+from .._protocol.errors import (
+    Busy,
+    InferenceError,
+    InvalidRequest,
+    ModelFailed,
+    ModelFault,
+    NotReady,
+    TimedOut,
+    error_text,
+    list_names,
+    show,
+)
+from .._protocol.log import log_raised
+from .call import Call, ModelRaised
+from .call_stack import find_callers
+from .decoding import Decoded
+
+_RETRY: Final = {"Retry-After": "1"}
+"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+_OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
+"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+_HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
+    {
+        ("starlette.exceptions", "HTTPException"): None,
+        ("litestar.exceptions.http_exceptions", "HTTPException"): None,
+        ("werkzeug.exceptions", "HTTPException"): None,
+        ("django.http.response", "Http404"): 404,
+        ("django.core.exceptions", "PermissionDenied"): 403,
+    }
+)
+"""Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
+
+_RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
+_WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
+
+_MISSING_COLUMNS: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|None of (.*) are in the (?:\[columns\]|columns)", re.DOTALL)
+"""How pandas reports missing columns if the model asked for several."""
+
+
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+"""What a call ends with that is no error for the client yet."""
+
+
+def as_error(call: Call[Any], failure: Exception) -> InferenceError:
+    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    if type(failure) is DeadlinePassed:
+        return _make_late_error(call, failure.__cause__)
+    if type(failure) is Stopped:
+        is_unloaded = call.slot is not None and call.slot.is_unloaded
+        return make_unloaded_error(call.model) if is_unloaded else make_stopping_error(call.model)
+    return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
+
+
+def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
+    fields, request_id = call.log_fields(), show(call.timings.id)
+    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
+    if raised is not None:
+        call.log_late(raised)
+    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
+
+
+def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:
+    model = call.model
+    told = convert_host_error(error)
+    if told is not None:  # as if it were raised as an InferenceError
+        return told
+    missing = find_missing_column(error, model, _list_columns(call.decoded))
+    if missing is not None:
+        _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
+        return missing
+    if not is_logged:
+        fields, hint = call.log_fields(), find_hint(error, model)
+        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), hint, extra=fields)
+    overriding = _find_overriding(call)
+    if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
+        return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
+    return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
+
+
+def _list_columns(decoded: Decoded) -> list[str] | None:
+    """The inputs that became columns of one data frame; None if none did, or they are declared."""
+    binding = decoded.binding
+    if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
+        return None
+    return [name for name in decoded.tensors if name not in binding.named]
+
+
+def _find_overriding(call: Call[Any]) -> str | None:
+    """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+    decoded, declared = call.decoded, call.handler.binding
+    if decoded.binding is declared:
+        return declared.find_override(decoded.tensors, decoded.content_type)
+    return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
+
+
+def make_busy_error(model: Model) -> InferenceError:
+    limiter, within = model.limiter, find_callers()
+    if within.count(model) >= limiter.max_concurrency:
+        return ModelFailed(
+            f"{_list_calls(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
+            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
+        )
+    if model in within:
+        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
+    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+
+
+def make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
+    return ModelFailed(
+        f"{_list_calls(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that "
+        "it is made within: give one of these models a larger max_concurrency, or do not let them call each other"
+    )
+
+
+def _list_calls(model: Model, within: Sequence[Model]) -> str:
+    return " calls ".join(repr(holder.name) for holder in [*within, model])
+
+
+def make_unloaded_error(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: it was unloaded")
+
+
+def make_stopping_error(model: Model) -> NotReady:
+    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
+
+
+def convert_host_error(error: BaseException) -> InferenceError | None:
+    """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any other exception."""
+    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
+    found = next((name for name in names if name in _HOST_ERRORS), None)
+    if found is None:
+        return None
+    status = _HOST_ERRORS[found] or getattr(error, "status_code", None) or getattr(error, "code", None)
+    if not isinstance(status, int) or not 400 <= status <= 599 or getattr(error, "response", None) is not None:
+        return None
+    headers = getattr(error, "headers", None)
+    text = _read_text(error, status)
+    if isinstance(headers, Mapping):
+        with suppress(ValueError):  # its headers belong to a body that is not sent
+            return InferenceError(text, status=status, headers=headers)
+    return InferenceError(text, status=status)
+
+
+def _read_text(error: BaseException, status: int) -> str:
+    detail: Any = getattr(error, "detail", None) or getattr(error, "description", None) or next(iter(error.args), None)
+    if detail and not isinstance(detail, str):
+        try:
+            return msgspec.json.encode(detail).decode()
+        except (TypeError, ValueError, RecursionError):
+            detail = None
+    return detail or f"status {status}"
+
+
+def find_hint(error: BaseException, model: Model) -> str:
+    """Find the text that the log adds to a model's failure: how to fix a common mistake. Empty if it is no common one."""
+    text = error_text(error)
+    if isinstance(error, ValueError) and "read-only" in text and not model.options.writable:
+        return _WRITABLE_HINT
+    if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
+        return _RAISE_HINT
+    return ""
+
+
+def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:
+    """Make the error for the client if the model asked the request's data frame for a column that the request does not have."""
+    if names is None or not isinstance(error, KeyError) or not error.args:
+        return None
+    frame = _find_frame(error)
+    if frame is None:
+        return None
+    columns = {str(column) for column in frame.columns}
+    asked = error.args[0]
+    if not isinstance(asked, str) or not columns.issuperset(names) or asked in columns:
+        return None
+    several = _MISSING_COLUMNS.search(asked)
+    missing = show(asked) if several is None else _unquote(several[1] or several[2])
+    there = list_names(names) or "no inputs"
+    return InvalidRequest(f"{model} needs the column {missing}, which the request does not have: its inputs are {there}")
+
+
+def _unquote(text: str) -> str:
+    return show(text)[1:-1].replace("\\n", " ").replace("\\'", "'")
+
+
+def _find_frame(error: BaseException) -> Any:
+    """Find the data frame whose method raised. None if something else raised."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pandas":
+            asked = frame.f_locals.get("self")
+            return asked if is_frame(asked) else None
+    return None
+
+
+def log_own_fault(error: Exception) -> InferenceError:
+    """Log a fault of this package, and return the error for the client."""
+    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
+    return InferenceError("internal error: see the server's log", status=500)
