@@ -178,7 +178,7 @@ class OIPApp:
     def _install_openapi(self, app: Any, path: str) -> None:
         server, engine = self._server, self._server._inside.engine
         host_openapi = getattr(app, "openapi", None)  # FastAPI has it
-        if host_openapi is None or engine.read_page is None:
+        if host_openapi is None or not engine.options.docs:
             return
         made_of: list[object] | None = None
         ours: dict[str, Any] = {}

@@ -133,12 +133,12 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
         page = _PAGES.get(registry)
         if page is None:
             page = _PAGES[registry] = _make_page(registry)
-        if engine.name in page.engines:
+        if engine.options.name in page.engines:
             raise ValueError(
-                f"a server named {engine.name!r} is in this registry already: give each a name, InferenceServer(name=...), "
+                f"a server named {engine.options.name!r} is in this registry already: give each a name, InferenceServer(name=...), "
                 "or pass another registry"
             )
-        page.engines[engine.name] = engine
+        page.engines[engine.options.name] = engine
         if page.instruments is not None:
             _watch(engine, page.instruments)
 
@@ -201,14 +201,14 @@ def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
         for model in engine.models:
             if model not in watched:
                 watched.add(model)
-                labels = engine.name, model.name, model.version or ""
+                labels = engine.options.name, model.name, model.version or ""
                 observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
                 # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready
                 for state in ("waiting", "running"):
                     instruments[_IN_PROGRESS].labels(*labels, state)
                 model.statistics.observers.append(observer)
 
-    engine.unknown.observers.append(_Observer(instruments, (engine.name, "", ""), _read_unknown, tuple))
+    engine.unknown.observers.append(_Observer(instruments, (engine.options.name, "", ""), _read_unknown, tuple))
     engine.watchers.append(watch)
     watch()
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, Unpack
 import msgspec
 
 from . import _docs
-from ._codecs.registry import AnyCodec, Codecs
+from ._codecs.registry import Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -23,7 +23,7 @@ from ._models.callables import kind_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.options import ModelKeywords, ModelOptions
-from ._options import ServerOptions
+from ._options import ServerKeywords, ServerOptions
 from ._protocol.effects import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
@@ -32,7 +32,6 @@ from ._runtime.blocking import Driver, drive, pieces
 from ._runtime.drive import drive_async, pieces_async
 from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
-from ._runtime.shared_memory import SharedMemory
 from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values, stream_values
@@ -76,51 +75,19 @@ class InferenceServer:
     Specification: Server Metadata.
     """
 
-    def __init__(
-        self,
-        name: str = "oip_asgi",
-        version: str | None = None,
-        *,
-        max_body_bytes: int | None = 134_217_728,
-        max_json_bytes: int | None = 33_554_432,
-        ready_when_empty: bool = False,
-        debug: bool = False,
-        worker_threads: int = 40,
-        shutdown_timeout: float = 10.0,
-        codecs: Sequence[AnyCodec] = (),
-        model_control: bool = False,
-        docs: bool = True,
-        shared_memory: SharedMemory | None = None,
-    ) -> None:
-        options = ServerOptions(
-            name=name,
-            version=version,
-            max_body_bytes=max_body_bytes,
-            max_json_bytes=max_json_bytes,
-            ready_when_empty=ready_when_empty,
-            debug=debug,
-            worker_threads=worker_threads,
-            shutdown_timeout=shutdown_timeout,
-            codecs=codecs,
-            model_control=model_control,
-            docs=docs,
-            shared_memory=shared_memory,
-        )
+    def __init__(self, name: str = "oip_asgi", version: str | None = None, **options: Unpack[ServerKeywords]) -> None:
+        check_names(options, ServerOptions, "InferenceServer: ")
+        checked = ServerOptions(name, version, **options)
         engine = Engine(
-            options.name,
-            __version__ if options.version is None else options.version,
-            max_body_bytes=options.max_body_bytes,
-            max_json_bytes=options.max_json_bytes,
-            ready_when_empty=options.ready_when_empty,
-            debug=options.debug,
-            codecs=Codecs(options.codecs, has_pandas=find_spec("pandas") is not None),
-            model_control=options.model_control,
-            read_page=_read_page if options.docs else None,
-            regions=Regions(options.shared_memory, options.max_body_bytes),
+            checked,
+            version=__version__ if version is None else version,
+            codecs=Codecs(checked.codecs, has_pandas=find_spec("pandas") is not None),
+            read_page=_read_page,
+            regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
         )
-        self._inside = Inside(engine, Runtime(options.worker_threads))
-        self._shutdown_timeout = options.shutdown_timeout
+        self._inside = Inside(engine, Runtime(checked.worker_threads))
+        self._shutdown_timeout = checked.shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
         self._ending: Signal | None = None
@@ -439,7 +406,7 @@ class InferenceServer:
 
     def __repr__(self) -> str:
         engine = self._inside.engine
-        return f"<InferenceServer {engine.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
+        return f"<InferenceServer {engine.options.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
 
     def _begin(self) -> Signal | None:
         """Count one more start. Return the signal for the end of a stop that is under way; None if there is none."""

@@ -24,7 +24,7 @@ def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
     """The document of a server and all its models."""
     operations, model_paths = _make_operations(engine, prefix), _list_model_paths(engine.models.all())
     paths = operations.server()
-    if engine.model_control:
+    if engine.options.model_control:
         keys = {at.model.name: at.key for at in reversed(model_paths)}
         for name, key in keys.items():
             paths.update(operations.control(name, key))
@@ -72,7 +72,7 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
         paths.update(operations.model(at))
     return {
         "openapi": "3.1.0",
-        "info": {"title": engine.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
+        "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
         "tags": tags,
         "paths": paths,
         "components": operations.components(),

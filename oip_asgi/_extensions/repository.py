@@ -161,7 +161,7 @@ def wait_until_unloaded(models: list[Model]) -> Steps[None]:
 
 
 def _check_control(engine: Engine) -> None:
-    if not engine.model_control:
+    if not engine.options.model_control:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 

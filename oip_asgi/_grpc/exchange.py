@@ -61,7 +61,7 @@ def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
-    if method.name != "RepositoryModelLoad" or not engine.model_control:
+    if method.name != "RepositoryModelLoad" or not engine.options.model_control:
         raise InvalidRequest(f"the request has {len(body)} bytes: expected {MAX_QUESTION} at most")
     if has_more_fields(body, _MAX_FIELDS):
         raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")

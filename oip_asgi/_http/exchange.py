@@ -72,7 +72,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
         head: The request's head.
         body: All of its body, if that was there at once, and `head.may_be_read_first`.
     """
-    wire = RestFormat(head, engine.max_body_bytes, engine.max_json_bytes, body)
+    wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
         answer = _call_handler(engine, wire)
     except Exception as error:
@@ -101,7 +101,7 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
     model = engine.models.by_path.get(head.path.removesuffix("/infer"))
     if model is not None and head.method == "POST" and head.path.endswith("/infer"):  # as nearly always
         return infer(engine, model, wire, answer_once)
-    match = (_WITHOUT_PAGES if engine.read_page is None else _WITH_PAGES).match(head.path)
+    match = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).match(head.path)
     if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
         raise unknown_path(head.path, head.mount(head))
     handler = match.handlers.get(head.method)

@@ -65,9 +65,7 @@ def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
 
 
 def _read(request: Exchange, name: str) -> Steps[bytes]:
-    read = request.engine.read_page
-    assert read is not None  # without it there are no such routes
-    body: bytes = yield Run(partial(read, name), "conversion", for_client=True)
+    body: bytes = yield Run(partial(request.engine.read_page, name), "conversion", for_client=True)
     return body
 
 

@@ -46,7 +46,7 @@ class Field(NamedTuple):
     name: str
     option: Option
     type: str
-    default: str
+    default: Any
     may_be_none: bool
 
 
@@ -92,9 +92,8 @@ def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
         if get_origin(hint) is not Annotated:
             continue
         base, option = get_args(hint)
-        default = "" if info.required else repr(info.default)
         text = _MODULES.sub("", base.__name__ if isinstance(base, type) and not get_args(base) else str(base))
-        found[info.name] = Field(info.name, option, text, default, type(None) in get_args(base))
+        found[info.name] = Field(info.name, option, text, info.default, type(None) in get_args(base))
     return found
 
 
@@ -117,12 +116,20 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """Replace "{options}" in a docstring by the options of a struct, for `help()`."""
+    """For `help()`: replace "{options}" in a docstring by the options of a struct, and `**options` in the signature."""
 
     def fill_in(documented: T) -> T:
-        text = documented.__doc__
-        if text is not None:  # it is None with python -OO
-            documented.__doc__ = inspect.cleandoc(text).replace(_PLACE, describe(struct))
+        written = documented.__doc__
+        if written is not None:  # it is None with python -OO
+            documented.__doc__ = inspect.cleandoc(written).replace(_PLACE, describe(struct))
+        signature = inspect.signature(documented)  # type: ignore[arg-type]
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters += [
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            for field in list_fields(struct).values()
+            if field.name not in signature.parameters
+        ]
+        documented.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return documented
 
     return fill_in
@@ -132,8 +139,7 @@ def describe(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as docstrings name arguments."""
     entries = []
     for field in list_fields(struct).values():
-        default = f", default {field.default}" if field.default else ""
-        entry = f"{field.name} ({field.type}{default}): {field.option.says}"
+        entry = f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}"
         entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
     return "\n".join(entries)
 
@@ -141,5 +147,5 @@ def describe(struct: type[msgspec.Struct]) -> str:
 def tabulate(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as a table of Markdown."""
     lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default}` | {field.option.says} |" for field in list_fields(struct).values() if field.default]
+    lines += [f"| `{field.name}=` | `{field.default!r}` | {field.option.says} |" for field in list_fields(struct).values()]
     return "\n".join(lines)

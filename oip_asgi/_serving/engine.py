@@ -19,6 +19,7 @@ from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
+from .options import EngineOptions
 from .record import Tracer, record_unknown
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
@@ -34,35 +35,25 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 class Engine:
-    """The protocol without any transport. Its arguments are those of `InferenceServer`."""
+    """The protocol without any transport."""
 
     def __init__(
         self,
-        name: str,
-        version: str,
+        options: EngineOptions,
         *,
-        max_body_bytes: int | None,
-        max_json_bytes: int | None,
-        ready_when_empty: bool,
-        debug: bool,
+        version: str,
         codecs: Codecs,
-        model_control: bool,
-        read_page: Callable[[str], bytes] | None,
+        read_page: Callable[[str], bytes],
         regions: Regions,
         call_here: Callable[[Callable[[], Any]], Any],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = name
+        self.options = options
         self.version = version
-        self.max_body_bytes = max_body_bytes
-        self.max_json_bytes = max_json_bytes
-        limits = [limit for limit in (max_body_bytes, max_json_bytes) if limit is not None]
+        limits = [limit for limit in (options.max_body_bytes, options.max_json_bytes) if limit is not None]
         self.short_body = min([LOOP_BYTES, *limits])
         """A body of so many bytes may be read before anything is decided: no limit refuses it."""
-        self.ready_when_empty = ready_when_empty
-        self.debug = debug
         self.codecs = codecs
-        self.model_control = model_control
         self.read_page = read_page
         self.regions = regions
         self.call_here = call_here
@@ -95,7 +86,7 @@ class Engine:
     def list_extensions(self) -> list[str]:
         """Return the names of the extensions that this server supports, given its options."""
         names = list(_EXTENSIONS)
-        if self.model_control:
+        if self.options.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
         if self.regions.parameters:
             names.append("system_shared_memory")
@@ -103,7 +94,7 @@ class Engine:
 
     def describe(self) -> schemas.ServerMetadata:
         """Return the server's metadata, with its extensions."""
-        return schemas.ServerMetadata(self.name, self.version, self.list_extensions())
+        return schemas.ServerMetadata(self.options.name, self.version, self.list_extensions())
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
         """Return a model's metadata, with every version of its name."""
@@ -115,7 +106,7 @@ class Engine:
             return False
         models = list(self.models)
         if not models:
-            return self.ready_when_empty
+            return self.options.ready_when_empty
         for model in models:
             if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
                 self._log_not_ready(model)

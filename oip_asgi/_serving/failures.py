@@ -98,7 +98,9 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
-    return ModelFailed(f"{model} failed: {error_text(error, repr)}" if call.engine.debug else f"{model} failed: see the server's log")
+    return ModelFailed(
+        f"{model} failed: {error_text(error, repr)}" if call.engine.options.debug else f"{model} failed: see the server's log"
+    )
 
 
 def _list_columns(decoded: Decoded) -> list[str] | None:

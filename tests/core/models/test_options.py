@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from oip_asgi import InferenceServer
-from tests.support.inside.models import ModelKeywords, ModelOptions, ServerOptions
+from tests.support.inside.models import ModelKeywords, ModelOptions, ServerKeywords, ServerOptions
 from tests.support.inside.values import list_fields, tabulate
 
 TABLES = Path(__file__).parents[3] / "examples" / "guide" / "options.md"
@@ -23,10 +23,24 @@ def test_the_keywords_of_register_are_the_options_of_a_model() -> None:
     assert get_type_hints(ModelKeywords) == options
 
 
-def test_the_signature_of_a_server_has_its_options() -> None:
-    parameters = inspect.signature(InferenceServer).parameters
-    options = {field.name: field.default for field in msgspec.structs.fields(ServerOptions)}
-    assert {name: parameter.default for name, parameter in parameters.items()} == options
+def test_the_keywords_of_a_server_are_its_options() -> None:
+    hints = get_type_hints(ServerOptions, include_extras=True)
+    options = {name: get_args(hint)[0] for name, hint in hints.items() if name not in ("name", "version")}
+    assert get_type_hints(ServerKeywords) == options
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_the_signature_shows_each_option(struct: type[msgspec.Struct]) -> None:
+    parameters = inspect.signature(InferenceServer if struct is ServerOptions else InferenceServer.register).parameters
+    options = {field.name: field.default for field in msgspec.structs.fields(struct) if not field.required}
+    assert {name: parameters[name].default for name in options} == options
+    assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def test_a_misspelled_option_of_a_server_is_told_the_right_one() -> None:
+    misspelled: dict[str, Any] = {"max_body_byte": 1}
+    with pytest.raises(TypeError, match=r"InferenceServer: max_body_byte= is not an option: did you mean max_body_bytes=\?"):
+        InferenceServer(**misspelled)
 
 
 @pytest.mark.parametrize("struct", STRUCTS)
@@ -34,7 +48,7 @@ def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
     documented: Any = InferenceServer if struct is ServerOptions else InferenceServer.register
     text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
     for field in list_fields(struct).values():
-        assert f"{field.name} ({field.type}, default {field.default}): {field.option.says}" in text
+        assert f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}" in text
 
 
 @pytest.mark.parametrize("struct", STRUCTS)
