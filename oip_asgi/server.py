@@ -117,10 +117,11 @@ class InferenceServer:
 
         Specification: Model Metadata; Content Types.
         """
-        engine = self._inside.engine
+        engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
-        model_options = ModelOptions(name=name, function=function, **options)
-        engine.add(Model(model_options, engine.codecs, _calls_at_once))
+        replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs, _calls_at_once))
+        if replaced is not None:
+            drive(repository.retire(replaced), runtime)
 
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
         """`register` as a decorator, which returns the function unchanged. The arguments are the same.
@@ -403,6 +404,14 @@ class InferenceServer:
             TypeError: Always.
         """
         raise TypeError('an InferenceServer is no application: write app.mount("/v2", OIPApp(server)), or OIPWSGIApp(server) for WSGI')
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("an InferenceServer has threads and cannot be pickled: make it in each process, in the module that makes the app")
 
     def __repr__(self) -> str:
         engine = self._inside.engine

@@ -139,10 +139,16 @@ def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Mod
     return (yield from _unload(engine.models.remove(name, version), "unregister"))
 
 
-def _unload(models: list[Model], event: Literal["unload", "unregister"]) -> Steps[list[Model]]:
+def retire(model: Model) -> Steps[list[Model]]:
+    """`unregister` a model that another one has replaced: its waiting requests are answered too."""
+    return (yield from _unload([model], "unregister", refuses_waiting=False))
+
+
+def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
     for model in models:
         unloading = model.lifecycle.unload(event)
-        model.limiter.refuse_waiting(is_unloaded=True)
+        if refuses_waiting:
+            model.limiter.refuse_waiting(is_unloaded=True)
         if unloading is not None:
             yield unloading
             unloading.ended.then(model.statistics.clear)

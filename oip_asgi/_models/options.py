@@ -41,6 +41,7 @@ class ModelKeywords(TypedDict, total=False):
     max_batch_delay: float
     preferred_batch_sizes: Sequence[int]
     retry_alone: bool
+    replace: bool
 
 
 def _are_specs(value: Any) -> bool:
@@ -195,6 +196,14 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Option(
             "Whether each request of a batch is tried alone after the function raised, so that one bad input costs no other request its "
             "answer. The function then sees the same rows twice.",
+            BOOLEAN,
+        ),
+    ] = False
+    replace: Annotated[
+        bool,
+        Option(
+            "Whether it takes the place of a model with its name and version, if there is one: for notebooks, and code that is reloaded. "
+            "Calls that wait or run end with the old model, then its `unload=` is called.",
             BOOLEAN,
         ),
     ] = False

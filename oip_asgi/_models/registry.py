@@ -5,6 +5,7 @@ Models may come and go while requests look them up, in any thread. So lists and 
 
 from __future__ import annotations
 
+import difflib
 import re
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from .._protocol.errors import NotFound, list_names, show
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
+
+_MOST_COMPARED: Final = 100
+"""Names, and characters of an unknown one: to compare them costs a millisecond then."""
 
 UNVERSIONED: Final = "1"
 """What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
@@ -35,16 +39,17 @@ class Registry:
         self.changes = 0
         """How often a model has come or gone."""
 
-    def add(self, model: Model) -> None:
-        """Take a model in. Raises ValueError if it is there, or its name is there both with versions and without."""
+    def add(self, model: Model) -> Model | None:
+        """Take a model in, and return the one that it replaces. Raises ValueError if it may not replace one, or only some have versions."""
         with self._lock:
             models = self._models.get(model.name, [])
-            versions = [other.version for other in models]
-            if model.version in versions:
-                raise ValueError(f"{model} is registered already: give this one another name or version")
-            if versions and (model.version is None or None in versions):
+            old = next((other for other in models if other.version == model.version), None)
+            if old is not None and not model.options.replace:
+                raise ValueError(f"{model} is registered already: give this one another name or version, or write replace=True")
+            if old is None and models and None in (model.version, models[0].version):
                 raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
-            self._replace(model.name, [*models, model])
+            self._replace(model.name, [*models, model] if old is None else [model if other is old else other for other in models])
+            return old
 
     def remove(self, name: str, version: str | None) -> list[Model]:
         """Take a model out, and return it; all versions of the name if none is given. Raises NotFound."""
@@ -99,9 +104,7 @@ class Registry:
         if model is not None:
             return model
         if version is None or name not in self:
-            names = self.names()
-            known = f"expected {list_names(names)}" if names else "no model is registered, as server.model and server.register do it"
-            raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
+            raise NotFound(f"Request for unknown model: {show(name)} is not found: {_describe_known(name, self.names())}")
         numbers = self.list_versions(name)
         known = f"expected {list_names(numbers)}" if numbers else "it has no versions"
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
@@ -112,6 +115,14 @@ class Registry:
 def _path_of(name: str, version: str | None) -> str:
     path = f"/models/{quote(name, safe='')}"
     return path if version is None else f"{path}/versions/{quote(version, safe='')}"
+
+
+def _describe_known(name: str, names: list[str]) -> str:
+    """What to ask for in the place of a name that is unknown."""
+    if not names:
+        return "no model is registered, as server.model and server.register do it"
+    near = difflib.get_close_matches(name, names[:_MOST_COMPARED], 1) if len(name) <= _MOST_COMPARED and len(names) > 1 else []
+    return f"expected {list_names(names)}{f'; did you mean {show(near[0])}?' if near else ''}"
 
 
 def _choose_default(models: list[Model]) -> Model:

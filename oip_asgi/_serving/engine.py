@@ -69,11 +69,12 @@ class Engine:
         """The last OpenAPI document, and what it was made from."""
         self._blocker: Model | None = None
 
-    def add(self, model: Model) -> None:
-        """Add a model, and call the watchers."""
-        self.models.add(model)
+    def add(self, model: Model) -> Model | None:
+        """Add a model, call the watchers, and return the model that it replaces."""
+        replaced = self.models.add(model)
         for watcher in self.watchers:
             watcher()
+        return replaced
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""

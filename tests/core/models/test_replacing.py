@@ -1,0 +1,103 @@
+"""A model that takes the place of another one, and what is said to those who need that or a name: `replace=True`, "did you mean"."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp
+from tests.support.asking import ask, error, get, outputs
+from tests.support.inside.models import ModelOptions
+from tests.support.inside.values import list_fields
+from tests.support.talk import Talk, until
+
+
+def test_a_model_takes_the_place_of_another() -> None:
+    server = InferenceServer()
+    unloaded = threading.Event()
+    server.register("m", lambda: 1, version="1", load=lambda: None, unload=unloaded.set)
+    server.register("m", lambda: 2, version="2")
+    assert outputs(ask(server, "m/versions/1")) == {"output_0": [1]}
+    with pytest.raises(ValueError, match=r"model 'm' version '1' is registered already: .*, or write replace=True"):
+        server.register("m", lambda: 3, version="1")
+    server.register("m", lambda: 3, version="1", replace=True)
+    assert unloaded.wait(20)
+    assert [outputs(ask(server, f"m/versions/{version}")) for version in "12"] == [{"output_0": [3]}, {"output_0": [2]}]
+    assert get(server, "/models/m")[1]["versions"] == ["1", "2"]
+    server.register("new", lambda: 4, replace=True)
+    assert outputs(ask(server, "new")) == {"output_0": [4]}
+
+
+def test_a_model_that_cannot_be_one_replaces_none() -> None:
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    with pytest.raises(TypeError, match="cannot be called"):
+        server.register("m", 5, replace=True)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="both with a version and without"):
+        server.register("m", lambda: 2, version="1", replace=True)
+    assert outputs(ask(server, "m")) == {"output_0": [1]}
+
+
+def test_calls_that_run_or_wait_end_with_the_old_model() -> None:
+    server = InferenceServer()
+    entered, leave, unloaded = threading.Event(), threading.Event(), threading.Event()
+
+    def old() -> int:
+        entered.set()
+        assert leave.wait(20)
+        return 1
+
+    server.register("m", old, max_concurrency=1, unload=unloaded.set)
+
+    async def main() -> list[Any]:
+        running, waiting = Talk(server), Talk(server)
+        await until(lambda: entered.is_set() and waiting.asked == 1)
+        await asyncio.sleep(0.05)
+        server.register("m", lambda: 2, replace=True)  # also where an event loop runs, as in a notebook
+        assert (await Talk(server).answer())[1]["outputs"][0]["data"] == [2]
+        assert not unloaded.is_set()
+        leave.set()
+        answers = [await talk.answer() for talk in (running, waiting)]
+        await asyncio.to_thread(unloaded.wait, 20)
+        return answers
+
+    assert [(status, body["outputs"][0]["data"]) for status, body in asyncio.run(main())] == [(200, [1]), (200, [1])]
+    assert unloaded.is_set()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("irs", "expected 'double', 'iris'; did you mean 'iris'?"),
+        ("Iris", "expected 'double', 'iris'; did you mean 'iris'?"),
+        ("zzz", "expected 'double', 'iris'"),
+        ("iris" * 1000, "expected 'double', 'iris'"),
+    ],
+)
+def test_who_asks_for_an_unknown_model_is_told_the_nearest(name: str, text: str) -> None:
+    server = InferenceServer()
+    server.register("double", lambda x: x)
+    server.register("iris", lambda x: x)
+    status, told = error(ask(server, name, x=np.zeros(1)))
+    assert (status, told.startswith("Request for unknown model: '")) == (404, True)
+    assert told.endswith(f" is not found: {text}")
+
+
+@pytest.mark.parametrize("option", list_fields(ModelOptions))
+def test_each_misspelled_option_is_told_the_right_one(option: str) -> None:
+    misspelled: dict[str, Any] = {option[:-1]: 1}
+    with pytest.raises(TypeError, match=rf"model 'm': {option[:-1]}= is not an option: did you mean {option}=\?"):
+        InferenceServer().register("m", lambda x: x, **misspelled)
+
+
+@pytest.mark.parametrize("taken", [lambda server: server, OIPApp], ids=["server", "application"])
+def test_a_server_is_made_in_each_process(taken: Any) -> None:
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="an InferenceServer has threads and cannot be pickled: make it in each process"):
+            copied(taken(InferenceServer()))
