@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar, Unpack
+from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from . import _docs
 from ._codecs.registry import Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
@@ -19,7 +17,6 @@ from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts import check_mounts
 from ._http.request import prefix_of
-from ._models.callables import kind_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.options import ModelKeywords, ModelOptions
@@ -38,12 +35,6 @@ from ._serving.python_calls import PythonFormat, infer_values, stream_values
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_ASYNC_AT_ONCE: Final = 256
-"""Coroutines mostly wait for others; this many cost memory alone."""
-
-_BLOCKING_AT_ONCE: Final = 40
-"""As many as Starlette and FastAPI run at once in threads."""
 
 
 class Inside(NamedTuple):
@@ -82,7 +73,6 @@ class InferenceServer:
             checked,
             version=__version__ if version is None else version,
             codecs=Codecs(checked.codecs, has_pandas=find_spec("pandas") is not None),
-            read_page=_read_page,
             regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
         )
@@ -119,7 +109,7 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
-        replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs, _calls_at_once))
+        replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
         if replaced is not None:
             drive(repository.retire(replaced), runtime)
 
@@ -438,13 +428,3 @@ class InferenceServer:
         with self._lock:
             self._ending = None
         ended.set()
-
-
-def _calls_at_once(function: Callable[..., Any]) -> int:
-    """How many calls of a function run at once, if `max_concurrency=` does not say it."""
-    return _ASYNC_AT_ONCE if kind_of(function, "thread") in ("async", "async stream") else _BLOCKING_AT_ONCE
-
-
-def _read_page(name: str) -> bytes:
-    """Read a file of the page, also if the package is in an archive."""
-    return files(_docs).joinpath("static", name).read_bytes()

@@ -1,1 +1,1 @@
-"""Documents for people: the OpenAPI document, and the page that shows the models. Knows no requests, no HTTP and no files."""
+"""Documents for people: the OpenAPI document, and the page that shows the models. Knows no requests and no HTTP."""

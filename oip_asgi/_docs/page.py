@@ -1,4 +1,4 @@
-"""The files of the page that shows the models, and the headers that a browser needs. Knows no requests and does not read them.
+"""The files of the page that shows the models, in the folder `static`, and the headers that a browser needs. Knows no requests.
 
 The page's own script asks the same paths as any client, relative to its own address, so it works with each prefix and proxy.
 """
@@ -6,6 +6,7 @@ The page's own script asks the same paths as any client, relative to its own add
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
@@ -30,6 +31,11 @@ POLICY: Final = (
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
 _BASE: Final = b"{base}"
+
+
+def read(name: str) -> bytes:
+    """One of the files, also if the package is in an archive."""
+    return files(__package__).joinpath("static", name).read_bytes()
 
 
 def render(template: bytes, base: str) -> bytes:

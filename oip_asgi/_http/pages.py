@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY, render
+from .._docs.page import FILES, PAGE, POLICY, read, render
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
@@ -54,18 +54,18 @@ def _respond_document(head: Head, document: bytes) -> Response:
 
 
 def _answer_page(request: Exchange) -> Steps[Response]:
-    template = yield from _read(request, PAGE)
+    template = yield from _read(PAGE)
     body = render(template, "../" if request.wire.head.path.endswith("/") else "")
     policy = (b"content-security-policy", POLICY.encode())
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
 def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
-    return _respond_file(request.wire.head, FILES[name], (yield from _read(request, name)))
+    return _respond_file(request.wire.head, FILES[name], (yield from _read(name)))
 
 
-def _read(request: Exchange, name: str) -> Steps[bytes]:
-    body: bytes = yield Run(partial(request.engine.read_page, name), "conversion", for_client=True)
+def _read(name: str) -> Steps[bytes]:
+    body: bytes = yield Run(partial(read, name), "conversion", for_client=True)
     return body
 
 

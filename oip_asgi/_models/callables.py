@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 from .._protocol.errors import ModelFault
 
 Kind: TypeAlias = Literal["thread", "inline", "async", "stream", "async stream"]
-"""How a model's function runs: a `def` in a worker thread or inline, a coroutine function, a generator, an async generator."""
+"""How a model's function runs. A `def` runs in a worker thread: on the event loop it would hold up all other requests and health probes.
+It runs there, inline, only if its user says so. The others are a coroutine function, a generator and an async generator."""
 
 
 STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from .._codecs.registry import Codecs
 from .._extensions.cache import Cache
@@ -17,19 +16,16 @@ from .handler import Handler
 from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
-from .options import NO_TIMEOUT, ModelOptions
+from .options import CONCURRENCY, NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
 
 _logger: Final = logging.getLogger("oip_asgi")
-
-AtOnce: TypeAlias = Callable[[Callable[..., Any]], int]
-"""How many calls of a function may run at once if its user does not say it."""
 
 
 class Model:
     """One version of a model."""
 
-    def __init__(self, options: ModelOptions, codecs: Codecs, at_once: AtOnce) -> None:
+    def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self.options = options
         self.name = to_plain_name(options.name, options)
         self.version = options.version
@@ -47,7 +43,6 @@ class Model:
         self.documented = DocumentedInputs(self.inputs, is_open=not self.inputs)
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
-        self._at_once = at_once
         self.batching = options.batching()
         bounds = options.max_concurrency or 1, options.max_queue
         if self.batching is None:
@@ -76,7 +71,7 @@ class Model:
         self.takes_columns = handler.binding.request_reader is not None and self.documented.is_open
         self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.required
         if self.options.max_concurrency is None and self.batching is None:
-            self.limiter.set_max_concurrency(self._at_once(handler.function))
+            self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 
     def _warn_of_queue(self, most: int) -> None:
         limiter = self.limiter

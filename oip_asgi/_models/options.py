@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
@@ -14,6 +15,9 @@ from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, Option, check
 from .._protocol.tensors import to_plain, to_plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
+
+CONCURRENCY: Final[Mapping[Kind, int]] = MappingProxyType({"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256})
+"""`max_concurrency` if it is left out. Starlette runs as many in threads; coroutines mostly wait for others, and cost memory alone."""
 
 NO_TIMEOUT: Final = 10**6
 """Seconds from which a timeout counts as none: the clocks of operating systems do not take every number."""

@@ -43,7 +43,6 @@ class Engine:
         *,
         version: str,
         codecs: Codecs,
-        read_page: Callable[[str], bytes],
         regions: Regions,
         call_here: Callable[[Callable[[], Any]], Any],
         clock: Callable[[], float] = time.monotonic,
@@ -54,7 +53,6 @@ class Engine:
         self.short_body = min([LOOP_BYTES, *limits])
         """A body of so many bytes may be read before anything is decided: no limit refuses it."""
         self.codecs = codecs
-        self.read_page = read_page
         self.regions = regions
         self.call_here = call_here
         self.clock = clock
