@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +31,9 @@ from .binding import (
 )
 from .callables import STREAMS, kind_of
 from .specs import TensorSpec
+
+_OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
+"""Parameters that take more of a request than its tensors."""
 
 
 def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
@@ -183,23 +186,13 @@ class _Signature:
 
     def _add(self, parameter: _Parameter, name: str) -> Argument | None:
         """Add a parameter. Returns how its value is made; None if it always has its default."""
-        keyword = None if self._goes_by_position(parameter.given) else parameter.given.name
         given, annotation, request_codec, reader = parameter
-        wanted, spec = annotation.wanted, annotation.declared if self._declared and request_codec is None else annotation.spec(name)
-        is_untyped = wanted in UNTYPED and annotation.request_codec is None
-        is_single = is_untyped or (request_codec is None and wanted not in (InferenceContext, InferenceRequest))
-        if spec is not None and is_single:
-            if self._declared:
-                raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
-            name = spec.name
-            entry = self._inputs.setdefault(name, Input(name))
-            entry.spec, entry.content_type = spec, self._find_declared_type(spec)
-        elif spec is not None and not self._declared:
-            raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+        keyword, wanted = None if self._goes_by_position(given) else given.name, annotation.wanted
+        name = self._declare(parameter, name)
         if request_codec is not None:
             self._add_all(request_codec, wanted)
             return Argument(keyword, take_unnamed)
-        if wanted in (InferenceContext, InferenceRequest):
+        if wanted in _OF_ONE_REQUEST:
             if self._of_one_request is not InferenceRequest:
                 self._of_one_request = wanted
             return Argument(keyword, take_context if wanted is InferenceContext else take_request)
@@ -219,6 +212,23 @@ class _Signature:
         if self._declared and annotation.datatype is not None:
             self._check_datatype(entry, [annotation.datatype], parameter.text)
         return self._add_tensor(keyword, entry, self._apply_declaration(entry, reader), given.default)
+
+    def _declare(self, parameter: _Parameter, name: str) -> str:
+        """Take over what the annotation of a parameter declares. Returns the name of its tensor."""
+        given, annotation, request_codec, _ = parameter
+        spec = annotation.declared if self._declared and request_codec is None else annotation.spec(name)
+        if spec is None:
+            return name
+        is_untyped = annotation.wanted in UNTYPED and annotation.request_codec is None
+        if not is_untyped and (request_codec is not None or annotation.wanted in _OF_ONE_REQUEST):
+            if self._declared:
+                return name
+            raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+        if self._declared:
+            raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
+        entry = self._inputs.setdefault(spec.name, Input(spec.name))
+        entry.spec, entry.content_type = spec, self._find_declared_type(spec)
+        return spec.name
 
     def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._request_reader is not None or self._rest:

@@ -278,6 +278,30 @@ def test_unloading_refuses_what_waits_and_lets_finish_what_runs() -> None:
     assert (events, state(server)) == (["ended", "unload"], ("unloaded", "unloaded"))
 
 
+def test_a_body_that_stalls_holds_up_neither_an_unload_nor_a_reload() -> None:
+    server, factory = InferenceServer(), Factory()
+    server.register("m", load=factory.load, unload=factory.unload)
+
+    async def main() -> None:
+        await server.load("m")
+        body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}'
+        slow = [Talk(server, body=body[:9], ends=False) for _ in range(3)]
+        await until(lambda: all(talk.asked == 2 for talk in slow))
+        await asyncio.wait_for(server.load("m"), 20)
+        await until(lambda: factory.let_go == [1])
+        slow[0].say(body[9:])
+        assert (await slow[0].answer())[1]["outputs"][0]["data"] == [3]
+        await asyncio.wait_for(server.unload("m"), 20)
+        assert factory.let_go == [1, 2]
+        slow[1].say(body[9:])
+        assert await slow[1].answer() == (503, {"error": "model 'm' is not ready: it was unloaded"})
+        await server.unregister("m")
+        slow[2].say(body[9:])
+        assert await slow[2].answer() == (404, {"error": "model 'm' is not found: it was unregistered"})
+
+    asyncio.run(main())
+
+
 def test_a_thread_that_goes_on_after_its_timeout_keeps_what_it_began_with() -> None:
     entered, leave = threading.Event(), threading.Event()
     let_go: list[int] = []
