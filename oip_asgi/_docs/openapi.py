@@ -59,7 +59,7 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 def basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
     return [
-        (model.name, model.version, model.documented, model.inputs, model.outputs, model.streams, model is default)
+        (model.name, model.version, model.binding.documented, model.inputs, model.outputs, model.streams, model is default)
         for default, versions in engine.models.all()
         for model in versions
     ]

@@ -210,15 +210,15 @@ class Operations:
         return response
 
     def _add_schemas(self, at: ModelPath) -> None:
-        model, required = at.model, at.model.documented.required
-        named = (*required, *model.documented.optional)
+        model, required = at.model, at.model.binding.documented.required
+        named = (*required, *model.binding.documented.optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._describe_undeclared(spec.name) for spec in named]
         outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
         taken: Schema = {"type": "array", "minItems": len(required)}
-        if model.documented.is_open:
+        if model.binding.documented.is_open:
             taken["items"] = any_tensor
         else:
             taken.update(maxItems=len(inputs), items=schemas.one_of(inputs) if inputs else any_tensor)
@@ -251,13 +251,13 @@ class Operations:
 
 def _may_be_flat(model: Model) -> bool:
     """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
-    inputs, outputs = (*model.documented.required, *model.documented.optional), model.outputs
+    inputs, outputs = (*model.binding.documented.required, *model.binding.documented.optional), model.outputs
     return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
 
 
 def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
     """The inputs of an example: those that a request must have, or a guess if it may have any."""
-    required, optional, is_open = model.documented
+    required, optional, is_open = model.binding.documented
     return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
 
 

@@ -92,12 +92,10 @@ class ModelConfig(msgspec.Struct):
 
 def describe_config(model: Model) -> ModelConfig:
     """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
-    options, batching = model.options, model.batching
+    options, batching, required = model.options, model.batching, model.binding.required
     first = 0 if batching is None else 1
     inputs = [
-        ModelInput(
-            spec.name, _name_datatype(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name in model.optional
-        )
+        ModelInput(spec.name, _name_datatype(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name not in required)
         for spec in model.inputs
     ]
     return ModelConfig(

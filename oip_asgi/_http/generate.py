@@ -98,13 +98,13 @@ class DocumentFormat:
         length = self._rest.header_length
         flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
-        if generate.is_inference_request(flat, declared.keys() | model.named):
+        if generate.is_inference_request(flat, declared.keys() | model.binding.named):
             return None
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         # a model that takes a data frame accepts columns of any name
-        columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.takes_columns else set()
-        return generate.decode_request(flat, declared, model.named | columns)
+        columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.binding.takes_columns else set()
+        return generate.decode_request(flat, declared, model.binding.named | columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:

@@ -181,6 +181,8 @@ class Binding:
         needed = [entry for entry in entries if entry.is_needed]
         optional = [entry for entry in entries if not entry.is_needed]
         self.documented = DocumentedInputs(tuple(map(Input.describe, needed)), tuple(map(Input.describe, optional)), is_open)
+        self.takes_columns = request_reader is not None and is_open
+        """Whether one parameter, such as a data frame, takes inputs of any name."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.required = frozenset(entry.name for entry in needed if not entry.is_scalar)
@@ -299,6 +301,22 @@ class Binding:
                 if name not in self.named:
                     kwargs[name] = self.rest(tensor, content_type)
         return args, kwargs
+
+
+def bind_none(declared: Sequence[TensorSpec], codecs: Codecs) -> Binding:
+    """What is known of a function that `load=` has not returned yet."""
+    return Binding(
+        [Input(spec.name, spec, content_type=spec.content_type) for spec in declared],
+        (),
+        codecs,
+        rest=None,
+        request_reader=None,
+        of_one_request=None,
+        reserved=frozenset(),
+        is_open=not declared,
+        is_untyped=False,
+        returned=Returned(),
+    )
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec) -> InvalidRequest:

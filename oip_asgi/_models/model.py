@@ -8,9 +8,8 @@ from typing import Final
 
 from .._codecs.registry import Codecs
 from .._extensions.cache import Cache
-from .._protocol.tensors import to_plain_name
 from .batches import Batches
-from .binding import DocumentedInputs
+from .binding import bind_none
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle
@@ -27,20 +26,13 @@ class Model:
 
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self.options = options
-        self.name = to_plain_name(options.name, options)
+        self.name = options.name
         self.version = options.version
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
-        self.undeclared: tuple[str, ...] = ()
-        """The inputs of which only the name is known, from its parameters."""
-        self.named: frozenset[str] = frozenset()
-        """The inputs that parameters of the function are named after."""
-        self.takes_columns = False
-        """Whether one parameter, such as a data frame, takes inputs of any name."""
-        self.optional: frozenset[str] = frozenset()
-        """The inputs that a request may leave out."""
-        self.documented = DocumentedInputs(self.inputs, is_open=not self.inputs)
+        self.binding = bind_none(self.inputs, codecs)
+        """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
         self.batching = options.batching()
@@ -64,12 +56,8 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
+        self.binding, self.streams = handler.binding, handler.streams
         self.inputs, self.outputs = handler.inputs, handler.outputs
-        self.undeclared = handler.binding.undeclared
-        self.named, self.streams = handler.binding.named, handler.streams
-        self.documented = handler.binding.documented
-        self.takes_columns = handler.binding.request_reader is not None and self.documented.is_open
-        self.optional = frozenset(spec.name for spec in handler.inputs) - handler.binding.required
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 

@@ -200,8 +200,8 @@ def _describe_model(model: Model, versions: list[str]) -> schemas.ModelMetadata:
     parameters: schemas.Parameters = {}
     if options.content_type is not None:
         parameters["content_type"] = options.content_type
-    if model.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
-        parameters[_UNDECLARED] = ", ".join(model.undeclared)
+    if model.binding.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
+        parameters[_UNDECLARED] = ", ".join(model.binding.undeclared)
     if parameters:
         document.parameters = parameters
     if versions:
