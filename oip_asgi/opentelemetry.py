@@ -18,7 +18,7 @@ except ImportError as error:
     raise make_import_error(error, "opentelemetry", "otel") from error
 
 from ._models.model import Model
-from ._models.statistics import Record
+from ._models.statistics import Outcome, Timings
 from ._protocol.errors import InferenceError, error_text
 from ._serving.record import Span
 from .server import InferenceServer
@@ -88,17 +88,18 @@ class _Span:
         used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
         return used
 
-    def end(self, record: Record, request_id: str | None, error: BaseException | None) -> None:
+    def end(self, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
         span = self.span
-        span.set_attribute("oip.outcome", record.outcome)
-        if request_id is not None:
-            span.set_attribute("oip.request.id", request_id)
-        if record.queue is not None:
-            span.set_attribute("oip.queue.seconds", record.queue)
+        span.set_attribute("oip.outcome", outcome)
+        if request is not None:
+            if request.id is not None:
+                span.set_attribute("oip.request.id", request.id)
+            if request.called:
+                span.set_attribute("oip.queue.seconds", request.started - request.entered)
         if isinstance(error, Exception):
             cause = error.__cause__ or error
             span.set_attribute("error.type", type(cause).__qualname__)
-            if record.outcome not in _REFUSED:
+            if outcome not in _REFUSED:
                 with suppress(Exception):  # a user's class makes the text
                     span.record_exception(cause)
                 span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)

@@ -1,7 +1,7 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-Each request makes one `Record` at its end, which feeds statistics, Prometheus, spans and the log. Executions, which may answer several
-requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
+Each request leaves one row of numbers at its end, and many rows are summed at once. Executions, which may answer several requests, and the
+single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import chain
+from math import nan
+from operator import add
 from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
+import numpy as np
+
+from .._protocol.datatypes import Array
 
 Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
 """How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after its timeout; its client gone;
 by an error of the model or the server."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+_PLACES: Final[dict[Outcome, int]] = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 
 ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
@@ -31,8 +37,8 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
-_MOST_RECORDS: Final = 100
-"""So many records wait to be summed, which is quicker for many at once. They take 30 KB."""
+_MOST_ROWS: Final = 500
+"""So many requests wait to be summed, in 150 KB. To sum them takes half a millisecond."""
 
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
@@ -52,27 +58,23 @@ class Timings(msgspec.Struct, eq=False):
     id: str | None = None  # None if it has none, or is not decoded
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One request at its end: how it ended, and its `Timings` then. All are 0.0 if it was refused before its body was there.
+Row: TypeAlias = tuple[float, ...]
+"""One request at its end, as `make_row` makes it."""
 
-    Whoever makes one reads the moments in this order, the last one first: a thread may still run, and reach another stage meanwhile.
+
+def make_row(outcome: Outcome, request: Timings | None, ended: float) -> Row:
+    """Make the row of a request, NaN for None. It has no timings if it was refused before its body was there.
+
+    The last moment is read first: a thread that still runs may reach another stage meanwhile.
     """
-
-    outcome: Outcome
-    ended: float = 0.0
-    returned: float = 0.0
-    called: float = 0.0
-    started: float = 0.0
-    entered: float = 0.0
-    since: float = 0.0
-    lookup: float | None = None
-    is_hit: bool = False
-    rows: int | None = None
-
-    @property
-    def queue(self) -> float | None:
-        """How long it waited for a slot; None if the function was not called."""
-        return self.started - self.entered if self.called else None
+    place = _PLACES[outcome]
+    if request is None:
+        return place, ended, 0.0, 0.0, 0.0, 0.0, 0.0, nan, False, nan
+    lookup, rows = request.lookup, request.rows
+    return (
+        place, ended, request.returned, request.called, request.started, request.entered, request.since,
+        nan if lookup is None else lookup, request.is_hit, nan if rows is None else rows,
+    )  # fmt: skip
 
 
 class Duration(msgspec.Struct):
@@ -81,9 +83,9 @@ class Duration(msgspec.Struct):
     count: int = 0
     seconds: float = 0.0
 
-    def add(self, values: Sequence[float]) -> None:
+    def add(self, values: Array) -> None:
         self.count += len(values)
-        self.seconds += sum(values)
+        self.seconds += float(values.sum())
 
 
 class Histogram(msgspec.Struct):
@@ -96,10 +98,10 @@ class Histogram(msgspec.Struct):
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
-    def add(self, values: Sequence[float]) -> None:
-        for place in map(partial(bisect_left, self.bounds), values):
-            self.counts[place] += 1
-        self.sum += sum(values)
+    def add(self, values: Array) -> None:
+        counts = np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
+        self.counts = list(map(add, self.counts, counts.tolist()))
+        self.sum += float(values.sum())
 
 
 class Numbers(msgspec.Struct):
@@ -133,48 +135,41 @@ class Numbers(msgspec.Struct):
     first_responses: Histogram = msgspec.field(default_factory=Histogram)  # how long streams took until the first
     rows: Histogram = msgspec.field(default_factory=lambda: Histogram(ROWS))  # of each call
 
-    def add_requests(self, records: Sequence[Record]) -> None:
+    def add_requests(self, rows: Sequence[Row]) -> None:
         """Add requests that have ended."""
-        for record in records:
-            self.outcomes[record.outcome] += 1
-        answered = [each for each in records if each.outcome == "ok"]
-        if answered:
-            self.last_answered = answered[-1].ended
-        failed = [each for each in records if each.outcome != "ok" and each.entered and (each.called or each.outcome != "invalid")]
-        for total, ended in ((self.success, answered), (self.fail, failed)):
-            durations = [each.ended - each.since for each in ended]
-            total.add(durations)
-            self.durations.add(durations)
-        looked_up = [(each.lookup, each.is_hit and each.outcome == "ok") for each in records if each.lookup is not None]
-        hits = [seconds for seconds, is_hit in looked_up if is_hit]
-        self.cache_hit.add(hits)
-        self.cache_miss.add([seconds for seconds, is_hit in looked_up if not is_hit])
-        self.queue.count += len(hits)
-        called = [each for each in records if each.called]
-        self._add_calls([each for each in called if each.rows is None], are_alone=True)
-        self._add_calls([each for each in called if each.rows is not None], are_alone=False)
-
-    def _add_calls(self, records: Sequence[Record], *, are_alone: bool) -> None:
-        """Add requests whose function was called, each for itself if they `are_alone`."""
-        queue = [each.started - each.entered for each in records]
+        outcome, ended, returned, called, started, entered, since, lookup, is_hit, size = (
+            np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1).T
+        )
+        counts = np.bincount(outcome.astype(np.int64), minlength=len(OUTCOMES)).tolist()
+        self.outcomes = {name: self.outcomes[name] + count for name, count in zip(OUTCOMES, counts, strict=True)}
+        is_ok, is_called = outcome == _PLACES["ok"], called > 0
+        if is_ok.any():
+            self.last_answered = float(ended[is_ok][-1])
+        has_failed = ~is_ok & (entered > 0) & (is_called | (outcome != _PLACES["invalid"]))
+        duration = ended - since
+        self.success.add(duration[is_ok])
+        self.fail.add(duration[has_failed])
+        self.durations.add(duration[is_ok | has_failed])
+        is_looked_up = ~np.isnan(lookup)
+        is_found = is_looked_up & is_ok & (is_hit > 0)
+        self.cache_hit.add(lookup[is_found])
+        self.cache_miss.add(lookup[is_looked_up & ~is_found])
+        queue = (started - entered)[is_called]
         self.queue.add(queue)
+        self.queue.count += int(is_found.sum())  # they did not wait
         self.queues.add(queue)
-        compute_input = [each.entered - each.since + each.called - each.started for each in records]
-        compute_infer = [each.returned - each.called for each in records if each.returned]
-        answered = [each for each in records if each.outcome == "ok"]
-        compute_output = [each.ended - each.returned for each in answered]
-        self.compute_input.add(compute_input)
-        self.compute_infer.add(compute_infer)
-        self.compute_output.add(compute_output)
-        if are_alone:
-            self.inference_count += len(answered)
-            self.add_executions(1, compute_input, compute_infer, compute_output)
-        else:
-            self.inference_count += sum(each.rows or 0 for each in answered)
+        is_alone = np.isnan(size)
+        stages = [
+            (entered - since + called - started, is_called),
+            (returned - called, is_called & (returned > 0)),
+            (ended - returned, is_called & is_ok),
+        ]
+        for total, (seconds, has_stage) in zip((self.compute_input, self.compute_infer, self.compute_output), stages, strict=True):
+            total.add(seconds[has_stage])
+        self.inference_count += int(np.where(is_alone, 1, size)[is_called & is_ok].sum())
+        self.add_executions(1, *(seconds[has_stage & is_alone] for seconds, has_stage in stages))
 
-    def add_executions(
-        self, rows: int, compute_input: Sequence[float], compute_infer: Sequence[float], compute_output: Sequence[float]
-    ) -> None:
+    def add_executions(self, rows: int, compute_input: Array, compute_infer: Array, compute_output: Array) -> None:
         """Add calls of the function, each for `rows` rows. Those that raised have only the first time."""
         count = len(compute_input)
         if not count:
@@ -201,7 +196,7 @@ class Numbers(msgspec.Struct):
             duration.count += 1
             duration.seconds += seconds
         if index == 0 and outcome == "success":
-            self.first_responses.add([since])
+            self.first_responses.add(np.array([since]))
 
 
 class Observer(Protocol):
@@ -226,14 +221,14 @@ class Statistics:
         self.observers: list[Observer] = []
         self._lock = threading.Lock()
         self._numbers = Numbers()
-        self._records: list[Record] = []
+        self._rows: list[Row] = []
         """Requests that have ended, and are not in the numbers yet."""
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
-            self._records = []
+            self._rows = []
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
@@ -242,25 +237,28 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum(self) -> None:
-        self._numbers.add_requests(self._records)
-        self._records = []
+        if self._rows:
+            self._numbers.add_requests(self._rows)
+            self._rows = []
 
-    def record(self, record: Record) -> None:
-        """Count a request that has ended."""
+    def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
+        """Count a request that has ended, as `make_row` has it."""
+        row = make_row(outcome, request, ended)
         with self._lock:
-            self._records.append(record)
-            if len(self._records) == _MOST_RECORDS:
+            self._rows.append(row)
+            if len(self._rows) == _MOST_ROWS:
                 self._sum()
         if self.observers:
-            self._tell(lambda numbers: numbers.add_requests([record]))
+            self._tell(lambda numbers: numbers.add_requests([row]))
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
-        returned = ([], []) if compute_infer is None else ([compute_infer], [compute_output])
+        returned = [] if compute_infer is None else [compute_infer]
+        stages = np.array([compute_input]), np.array(returned), np.array([compute_output][: len(returned)])
         with self._lock:
-            self._numbers.add_executions(rows, [compute_input], *returned)
+            self._numbers.add_executions(rows, *stages)
         if self.observers:
-            self._tell(lambda numbers: numbers.add_executions(rows, [compute_input], *returned))
+            self._tell(lambda numbers: numbers.add_executions(rows, *stages))
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream, `since` seconds after the request."""

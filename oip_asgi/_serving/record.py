@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from .._models.model import Model
-from .._models.statistics import Outcome, Record, Statistics, Timings
+from .._models.statistics import Outcome, Statistics, Timings
 from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
 from .._protocol.log import escape, log_fields
 
@@ -23,7 +23,7 @@ class Span(Protocol):
     def active(self) -> AbstractContextManager[object]:
         """Make it the current span of this thread or task, while the function runs."""
 
-    def end(self, record: Record, request_id: str | None, error: BaseException | None) -> None:
+    def end(self, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
         """End it, with what was raised: no `Exception` if its client went, or its host ends it; None if it was answered."""
 
 
@@ -53,27 +53,20 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
 def record_end(model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
     """Note the end of a request, once, however it ends. There is no request if it was refused before its body was there."""
     outcome = "ok" if error is None else outcome_of(error, has_entered=request is not None and request.entered > 0)
-    if request is None:
-        record = Record(outcome, ended)
-    else:  # the last moment first, as `Record` says
-        record = Record(
-            outcome, ended, request.returned, request.called, request.started, request.entered, request.since,
-            request.lookup, request.is_hit, request.rows,
-        )  # fmt: skip
-    model.statistics.record(record)
-    request_id = None if request is None else request.id
+    model.statistics.record(outcome, request, ended)
     if span is not None:
-        span.end(record, request_id, error)
+        span.end(outcome, request, error)
     if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
         if _logger.isEnabledFor(level):
-            fields = log_fields(model.name, model.version, request_id, ended - record.since if record.since else 0.0)
+            request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
+            fields = log_fields(model.name, model.version, request_id, seconds)
             _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error)), extra=fields)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
     """Note a request for a model that nobody knows, in the numbers of all such requests: its name is the client's."""
-    statistics.record(Record("invalid"))
+    statistics.record("invalid", None, 0.0)
     if _logger.isEnabledFor(logging.DEBUG):
         _logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))

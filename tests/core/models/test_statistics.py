@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Numbers, Outcome, Record, Statistics
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Numbers, Outcome, Statistics, Timings
 
 
 def batch(*durations: Duration) -> dict[str, Duration]:
@@ -17,17 +17,17 @@ def batch(*durations: Duration) -> dict[str, Duration]:
     return dict(zip(("compute_input", "compute_infer", "compute_output"), durations, strict=True))
 
 
-ALL = Record("ok", 4.75, 4.5, 2.5, 2.25, 1.25, 1.0)  # quarters of a second, which floats hold exactly
+ALL = Timings(1.0, 1.25, 2.25, 2.5, 4.5)  # quarters of a second, which floats hold exactly
 IN_QUEUE = replace(ALL, started=0.0, called=0.0, returned=0.0)
 RAISED = replace(ALL, returned=0.0)
 
 
-def answer(statistics: Statistics, record: Record = ALL, ended: float = 4.75) -> None:
-    statistics.record(replace(record, ended=ended))
+def answer(statistics: Statistics, request: Timings = ALL, ended: float = 4.75) -> None:
+    statistics.record("ok", request, ended)
 
 
-def fail(statistics: Statistics, outcome: Outcome, record: Record | None, ended: float = 0.0) -> None:
-    statistics.record(Record(outcome) if record is None else replace(record, outcome=outcome, ended=ended))
+def fail(statistics: Statistics, outcome: Outcome, request: Timings | None, ended: float = 0.0) -> None:
+    statistics.record(outcome, request, ended)
 
 
 def test_an_answer_counts_in_every_stage() -> None:
