@@ -1,9 +1,9 @@
 """How many instructions of the processor one small request takes: `python -m tests.bench.instructions`. It wants valgrind.
 
-valgrind counts instructions, which are the same however busy the machine is. An application is called directly, a few hundred times in a
-loop; the same loop around an application that does nothing is taken off. `--check` compares with the file beside this module, and fails
-where a row has grown by more than 3 %; `--write` writes that file again. Counts of another Python are other counts: the file says of which
-it is, and `--check` says so instead of comparing.
+valgrind counts instructions, which are the same however busy the machine is. An application is called directly, a hundred times in a loop;
+the same loop around an application that does nothing is taken off. `--check` compares with the file beside this module, and fails where a
+row has grown by more than 3 %; `--write` writes that file again. Other versions of Python and of what the package is built on have other
+counts: the file says which they are, and where one differs `--check` says so instead of comparing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,36 +47,52 @@ MOST_GROWTH: Final = 0.03
 
 _REQUESTS: Final = 100
 _WARM: Final = 50
+_TURNS: Final = 7
+"""Threads wake each other when they like, so a row that has them is the least of so many."""
 _BEGIN: Final = "getppid"
 _END: Final = "getpgrp"
 """Functions of libc that nobody else calls: callgrind begins to count at the first, and writes its counts at the second."""
 
-
+_DEPENDENCIES: Final = ("numpy", "msgspec", "protobuf", "orjson", "pysimdjson")
 _STEADY: Final = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The threads of a BLAS library spin while they wait, which is counted too."""
+_SAME_ADDRESSES: Final = ("setarch", "--addr-no-randomize")
+"""Addresses are the hashes of most objects."""
 
 
-def python() -> str:
-    return f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}"
+def versions() -> dict[str, str]:
+    """What decides about the counts, but for the package itself."""
+    python = f"{platform.python_implementation()} {platform.python_version()}, {platform.python_compiler()}, on {platform.machine()}"
+    return {"python": python, "libc": " ".join(platform.libc_ver()), **{name: _version(name) for name in _DEPENDENCIES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "none"
 
 
 def count() -> dict[str, int]:
     """The instructions of each row, for one request.
 
     Raises:
-        RuntimeError: valgrind is not there, or the loop failed in it.
+        RuntimeError: the loop failed in valgrind.
     """
-    if shutil.which("valgrind") is None:
-        raise RuntimeError("valgrind is not installed: apt-get install valgrind")
     with tempfile.TemporaryDirectory() as folder:
-        counts = ["--tool=callgrind", f"--callgrind-out-file={folder}/counts", f"--zero-before={_BEGIN}", f"--dump-before={_END}"]
-        command = ["valgrind", "-q", *counts, "--", sys.executable, "-m", "tests.bench.instructions", "--run-rows"]
+        counts = ["--tool=callgrind", f"--callgrind-out-file={folder}/%p", f"--zero-before={_BEGIN}", f"--dump-before={_END}"]
+        valgrind = [*(_SAME_ADDRESSES if shutil.which("setarch") else ()), "valgrind", "-q", "--fair-sched=yes", *counts]
+        command = [*valgrind, "--", sys.executable, "-m", "tests.bench.instructions", "--run-rows"]
         ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **_STEADY}, check=False)
         if ran.returncode:
             raise RuntimeError(f"the loop failed under valgrind:\n{ran.stderr}")
-        totals = [_total(Path(folder) / f"counts.{place}") for place in range(1, len(ROWS) + 3)]
-    _, empty, *full = totals
-    return {name: round((total - empty) / _REQUESTS) for name, total in zip(ROWS, full, strict=True)}
+        found: dict[str, int] = {}
+        for line in ran.stdout.splitlines():
+            process, _, name = line.partition(" ")
+            empty, full = (_total(Path(folder) / f"{process}.{place}") for place in (1, 2))
+            each = round((full - empty) / _REQUESTS)
+            found[name] = min(found.get(name, each), each)
+    return found
 
 
 def _total(dump: Path) -> int:
@@ -83,36 +100,51 @@ def _total(dump: Path) -> int:
 
 
 def run_rows() -> None:
-    """What runs under valgrind: the empty application first, then each row."""
-    plain, *_ = rows(["JSON 1x4"])
+    """What runs under valgrind: each row in a process of its own, which begins as this one is here. Prints the process of each row."""
+    gc.collect()
+    for name in (name for name, (_, how) in ROWS.items() for _ in range(_TURNS if how == "thread" else 1)):
+        process = os.fork()
+        if not process:
+            run_row(name)
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        if status:
+            sys.exit(f"{name} failed")
+        print(process, name)
 
-    async def run(app: Any, row: Any) -> None:
-        await ask_often(app, row, _WARM)
+
+def run_row(name: str) -> None:
+    """The application that does nothing first, then the row."""
+    [row] = rows([ROWS[name][0]])
+    server = make_server(ROWS[name][1])
+    app = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
+
+    async def run(app: Any) -> None:
+        await ask_often(app, over_http(row), _WARM)
         gc.collect()
         gc.disable()  # when it runs next depends on what was imported
         os.getppid()
-        await ask_often(app, row, _REQUESTS)
+        await ask_often(app, over_http(row), _REQUESTS)
         os.getpgrp()
         gc.enable()
 
-    asyncio.run(run(answer_at_once, plain))  # not counted: the first section holds what the process does once
-    asyncio.run(run(answer_at_once, plain))
-    for name, how in ROWS.values():
-        [row] = rows([name])
-        server = make_server(how)
-        app = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
-        server.start()
-        asyncio.run(run(app, over_http(row)))
-        server.stop()
+    server.start()
+    asyncio.run(run(answer_at_once))
+    asyncio.run(run(app))
+    server.stop()
 
 
-def compare(found: dict[str, int], kept: dict[str, Any]) -> list[str]:
+def differences(kept: Mapping[str, str]) -> list[str]:
+    """Which versions the kept counts are of that this process does not have."""
+    return [f"{name} is {now}, and was {kept.get(name)}" for name, now in versions().items() if now != kept.get(name)]
+
+
+def compare(found: Mapping[str, int], kept: Mapping[str, int]) -> list[str]:
     """The rows that have grown too much, each as a sentence."""
-    before = kept["instructions"]
     return [
-        f"{name}: {found[name]:,} instructions, {found[name] / before[name] - 1:+.1%} of the {before[name]:,} in {KEPT.name}"
-        for name in before
-        if found[name] > before[name] * (1 + MOST_GROWTH)
+        f"{name}: {found[name]:,} instructions, {found[name] / before - 1:+.1%} of the {before:,} in {KEPT.name}"
+        for name, before in kept.items()
+        if found[name] > before * (1 + MOST_GROWTH)
     ]
 
 
@@ -126,16 +158,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.run_rows:
         run_rows()
         return
-    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {"python": "", "instructions": {}}
-    if parsed.check and kept["python"] != python():
-        print(f"nothing to compare with: {KEPT.name} has the counts of {kept['python']}, and this is {python()}")
+    kept = json.loads(KEPT.read_text())
+    reasons = differences(kept["versions"])
+    if shutil.which("valgrind") is None:
+        reasons.append("valgrind is not installed: apt-get install valgrind")
+    if parsed.check and reasons:
+        print(f"nothing is compared with {KEPT.name}:", *reasons, sep="\n  ")
         return
     found = count()
-    lines = [[name, f"{instructions:,}", f"{kept['instructions'].get(name, 0):,}"] for name, instructions in found.items()]
-    print(python(), table(["one request", "instructions", "kept"], lines), sep="\n")
+    lines = [
+        [name, f"{now:,}", f"{kept['instructions'][name]:,}", f"{now / kept['instructions'][name] - 1:+.1%}"] for name, now in found.items()
+    ]
+    print(table(["one request", "instructions", "kept", "grown by"], lines), *reasons, sep="\n")
     if parsed.write:
-        KEPT.write_text(json.dumps({"python": python(), "instructions": found}, indent=2) + "\n")
-    if parsed.check and (grown := compare(found, kept)):
+        KEPT.write_text(json.dumps({"versions": versions(), "instructions": found}, indent=2) + "\n")
+    if parsed.check and (grown := compare(found, kept["instructions"])):
         sys.exit("\n".join(grown))
 
 

@@ -218,12 +218,22 @@ def test_a_small_request_makes_few_calls(name: str) -> None:
 
 
 def test_instructions_that_have_grown_are_named() -> None:
-    kept = {"python": "3", "instructions": {"small": 100_000, "large": 400_000}}
+    kept = {"small": 100_000, "large": 400_000}
     assert instructions.compare({"small": 103_000, "large": 300_000}, kept) == []
     [text] = instructions.compare({"small": 103_001, "large": 300_000}, kept)
     assert text == "small: 103,001 instructions, +3.0% of the 100,000 in instructions.json"
 
 
-def test_the_loops_of_instructions_run() -> None:
+def test_instructions_of_other_versions_are_not_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert instructions.differences(instructions.versions()) == []
+    [text] = instructions.differences({**instructions.versions(), "msgspec": "0.1"})
+    assert text.endswith(", and was 0.1")
+    monkeypatch.setenv("PATH", "")  # without valgrind
+    instructions.main(["--check"])
+    assert "valgrind is not installed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", instructions.ROWS)
+def test_the_loops_of_instructions_run(name: str) -> None:
     """Without valgrind: that each row is answered with success."""
-    instructions.run_rows()
+    instructions.run_row(name)
