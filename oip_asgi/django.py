@@ -36,7 +36,7 @@ from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start, finish
 from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import wait_until_set
+from ._runtime.waiting import Patrol, wait_until_set
 from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
@@ -181,13 +181,20 @@ class _RequestThread:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.patrol = Patrol()
 
-    async def run(self, effect: Run) -> Any:
+    def here(self) -> _RequestThread:
+        return self
+
+    def begin(self, effect: Run) -> asyncio.Future[Any]:
         if effect.deadline != math.inf:  # then one of our threads runs it, which may be abandoned: Django waits for its own threads
-            return await self._runtime.run(effect)
+            return self._runtime.here().begin(effect)
+        return asyncio.ensure_future(self._run(effect))
+
+    async def _run(self, effect: Run) -> Any:
         if effect.after is not None:
             await wait_until_set(effect.after)
-        return await asyncio.ensure_future(sync_to_async(effect.function)())
+        return await sync_to_async(effect.function)()
 
 
 def _make_head(request: HttpRequest, path: str) -> Head:

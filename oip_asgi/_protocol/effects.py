@@ -162,12 +162,9 @@ class DeadlinePassed(Exception):
     """Thrown into a generator whose effect took longer than its deadline."""
 
 
-class CancelledWithin(Exception):
-    """Thrown into a generator whose coroutine was cancelled by something that it awaited, not by its driver."""
-
-
 class QuitWithin(Exception):
-    """Thrown into a generator whose function raised what ends threads and processes, such as `SystemExit`, which is its cause."""
+    """Thrown into a generator whose function or coroutine raised what is no `Exception`, which is its cause: `SystemExit`, or the
+    cancellation of something that it awaited."""
 
 
 class Stopped(Exception):

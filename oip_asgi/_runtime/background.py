@@ -9,9 +9,8 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
-from .._protocol.effects import CancelledWithin, QuitWithin, Stopped
+from .._protocol.effects import QuitWithin, Stopped
 from .threads import call_after_fork
-from .waiting import Watch
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -68,7 +67,7 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Finish a coroutine on the loop, and return its result."""
         loan = self.lend_thread()
-        future = self.begin(_borrow(loan, Watch(None).attend(coroutine)))
+        future = self.begin(_borrow(loan, coroutine))
         try:
             loan.wait(future)
             return result_of(future)
@@ -197,14 +196,18 @@ def result_of(future: Future[T]) -> T:
 
 
 async def _contain(work: Awaitable[T]) -> T:
+    """Await what must not end the event loop, and must not look as if the loop had ended it."""
+    task = asyncio.current_task()
+    assert task is not None  # this runs in one
     try:
         return await work
-    except CancelledError as error:  # asyncio would take it for its own on its way to the caller
-        raise CancelledWithin from error
-    except (Exception, asyncio.CancelledError):
-        raise
     except BaseException as error:
+        is_ours = isinstance(error, asyncio.CancelledError) and task.cancelling()
+        if is_ours or (isinstance(error, Exception) and not isinstance(error, CancelledError)):
+            raise
         raise QuitWithin from error
+    finally:
+        del task
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

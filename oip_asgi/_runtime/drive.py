@@ -35,16 +35,25 @@ from .._protocol.effects import (
 )
 from .background import BackgroundLoop
 from .faults import as_failure, is_for_the_host
-from .waiting import ClientGone, Gone, Watch, give_way, running_loop, wait_until_set
+from .waiting import ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
 
 T = TypeVar("T")
 
 
-class Threads(Protocol):
-    """Worker threads that an event loop may wait for."""
+class ForLoop(Protocol):
+    """Worker threads, as the event loop that runs in this thread uses them."""
 
-    async def run(self, effect: Run, /) -> Any:
-        """Run a function in one of them. It goes on if this is cancelled."""
+    patrol: Patrol
+
+    def begin(self, effect: Run, /) -> asyncio.Future[Any]:
+        """Run a function in one of them. It goes on if nobody waits for the future any more."""
+
+
+class Threads(Protocol):
+    """Worker threads."""
+
+    def here(self) -> ForLoop:
+        """Return them as the event loop that runs in this thread uses them."""
 
 
 async def drive_async(
@@ -79,13 +88,13 @@ async def advance_async(
         error: What to throw into `steps` instead.
         background: The loop that this runs on, if it is not the host's. If it is stopped, `steps` may go on elsewhere.
     """
+    here: ForLoop | None = None
     watch: Watch | None = None
     since = 0.0
     try:
         if effect is None:
             effect = next(steps) if error is None else steps.throw(error)
         while True:
-            is_piece = False
             try:
                 if type(effect) is Read:
                     assert read is not None  # only requests have bodies
@@ -97,29 +106,27 @@ async def advance_async(
                     _spawn(effect, threads)
                     value = None
                 else:
+                    if here is None:
+                        here = threads.here()
                     if watch is None:
-                        watch = Watch(gone)
-                    if type(effect) is Start or type(effect) is Send:
-                        if write is None:
-                            return effect
-                        is_piece = True
+                        watch = Watch(gone, here.patrol)
+                    if type(effect) is Run:
+                        value = await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
+                    elif type(effect) is Wait:
+                        value = await watch.limit(begin_waiting(effect.signal), effect.deadline, for_client=effect.for_client)
+                    elif type(effect) is Await:
+                        value = await watch.attend(effect.function(), effect.deadline, for_client=effect.for_client)
+                    elif write is None:
+                        return effect
+                    else:
                         watch.begin()
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
                         since = await give_way(since or time.monotonic())
-                    else:
-                        work: Coroutine[Any, Any, Any]
-                        if type(effect) is Run:
-                            work = threads.run(effect)
-                        elif type(effect) is Wait:
-                            work = wait_until_set(effect.signal)
-                        else:
-                            work = effect.function()
-                        value = await watch.attend(work, effect.deadline, for_client=effect.for_client)
             except BaseException as raised:
                 if background is not None and isinstance(raised, CancelledError) and background.is_stopped():
                     raise
                 # what `write` raises is the host's, and not for `steps`
-                if _ends(raised, steps, background) or (is_piece and not isinstance(raised, DeadlinePassed)):
+                if _ends(raised, steps, background) or (isinstance(effect, PIECES) and not isinstance(raised, DeadlinePassed)):
                     await abandon_async(steps, threads)
                     raise
                 effect = steps.throw(as_failure(raised))
@@ -154,12 +161,12 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
         while True:
             try:
                 if type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins
-                    value = await asyncio.shield(threads.run(effect))
+                    value = await asyncio.shield(threads.here().begin(effect))
                 elif type(effect) is Await:
-                    value = await Watch(None).attend(effect.function())
+                    value = await Watch().attend(effect.function())
                 else:
                     assert type(effect) is Wait  # nothing else cleans up
-                    value = await Watch(None).attend(wait_until_set(effect.signal), effect.deadline)
+                    value = await Watch().attend(wait_until_set(effect.signal), effect.deadline)
             except BaseException as error:
                 if isinstance(error, (CancelledError, GeneratorExit)) or is_for_the_host(error):
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -16,12 +17,16 @@ from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, running_loop, wait_for
+from .waiting import ClientGone, Patrol, running_loop, wait_for
 
 
 @final
 class Runtime:
-    """What runs user code and large conversions for callers that block and callers that await."""
+    """What runs user code and large conversions for callers that block and callers that await.
+
+    A `def` of a model runs in a worker thread of an event loop's caller, as it would stop everything else on the loop. A caller that blocks
+    runs it in its own thread, unless it has a deadline: nobody can end a function, only leave it behind in its thread.
+    """
 
     def __init__(self, worker_threads: int) -> None:
         # more threads for conversions would only take the interpreter from the event loop
@@ -30,48 +35,42 @@ class Runtime:
             "hook": WorkerThreads(worker_threads),
             "conversion": WorkerThreads(cpus()),
         }
-        self._inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Inbox] = weakref.WeakKeyDictionary()
+        self._of_thread = threading.local()
         self.background = BackgroundLoop()
+
+    def here(self) -> LoopThreads:
+        """The worker threads for the event loop that runs in this thread."""
+        loop = running_loop()
+        found: LoopThreads | None = getattr(self._of_thread, "found", None)
+        if found is None or found.loop() is not loop:
+            found = self._of_thread.found = LoopThreads(loop, self._pools)
+        return found
 
     async def run(self, effect: Run) -> Any:
         """Run a function in a worker thread, and await its result. If this is cancelled, the function goes on."""
-        loop = running_loop()
-        inbox = self._inboxes.get(loop)
-        if inbox is None:
-            inbox = self._inboxes[loop] = Inbox(loop)
-        future: asyncio.Future[Any] = loop.create_future()
-        job, pool = _LoopJob(effect, future, inbox), self._pools[effect.work]
-        if effect.after is None:
-            inbox.submit(pool, effect.function, job)
-        else:
-            # with the context variables of this request, whichever thread sets the signal
-            effect.after.then(partial(copy_context().run, pool.submit, effect.function, job))
-        try:
-            return await future
-        finally:
-            del future, job  # what it raises knows this frame: together they would live until the next garbage collection
+        return await self.here().begin(effect)
 
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one."""
-        future, ended = _Outcome(), Signal()
-        future.add_done_callback(lambda _: ended.set())
-        self._pools[effect.work].submit(effect.function, future)
+        outcome, ended = _Outcome(effect.function), Signal()
+        outcome.add_done_callback(lambda _: ended.set())
+        self._pools[effect.work].submit(outcome)
         try:
             wait_for(ended, effect.deadline, gone)
         except (DeadlinePassed, ClientGone):
-            if not future.cancel() and effect.late is not None:
-                future.add_done_callback(partial(_tell, effect.late))
+            if not outcome.cancel() and effect.late is not None:
+                outcome.add_done_callback(partial(_tell, effect.late))
             raise
         try:
-            return future.result()
+            return outcome.result()
         finally:
-            del future  # as in `run`
+            del outcome  # what it raises knows this frame: together they would live until the next garbage collection
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal after it. What it raises is nobody's."""
-        future = _Outcome()
-        future.add_done_callback(lambda _: ended.set())
-        self._pools["hook"].submit(function, future)
+        outcome = _Outcome(function)
+        outcome.add_done_callback(lambda _: ended.set())
+        self._pools["hook"].submit(outcome)
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
@@ -81,73 +80,81 @@ class Runtime:
 
 
 @final
-class Inbox:
-    """Results on their way from worker threads to one event loop: one queue, and at most one wake-up under way."""
+class LoopThreads:
+    """The worker threads as one event loop uses them. Results on their way to it share one queue and at most one wake-up."""
 
-    __slots__ = ("__weakref__", "_is_woken", "_loop", "_outcomes", "_waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # a weak reference, as the runtime keeps this as long as the loop
-        self._loop = weakref.ref(loop)
-        self._outcomes: deque[tuple[_LoopJob, Any, BaseException | None]] = deque()
-        self._is_woken = False
+    def __init__(self, loop: asyncio.AbstractEventLoop, pools: dict[Work, WorkerThreads]) -> None:
+        self.loop = weakref.ref(loop)  # a thread keeps this longer than its loop
+        self._pools = pools
+        self._ended: deque[_Job] = deque()
+        self._wake_up = threading.Lock()  # held while a wake-up is under way
         self._waiting: set[WorkerThreads] = set()
+        self.patrol = Patrol()
 
-    def submit(self, pool: WorkerThreads, function: Callable[[], Any], job: _LoopJob) -> None:
-        """Give a job to a pool, and see to it that it starts soon if all threads turn out to be busy for long."""
-        if pool.submit(function, job, is_patient=True) and pool not in self._waiting:
+    def begin(self, effect: Run) -> asyncio.Future[Any]:
+        """Run a function, and return the future of its result. It never begins if the future is done before, and goes on if it is after."""
+        pool, future = self._pools[effect.work], asyncio.get_running_loop().create_future()
+        job = _Job(effect, future, self)
+        if effect.after is not None:
+            effect.after.then(partial(pool.submit, job))
+        elif pool.submit(job, is_patient=True) and pool not in self._waiting:
             self._waiting.add(pool)
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
+        return future
 
     def _hurry(self, pool: WorkerThreads) -> None:
+        """See to it that jobs start soon if all threads turn out to be busy for long."""
         if pool.hurry():
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
         else:
             self._waiting.discard(pool)
 
-    def put(self, job: _LoopJob, result: Any, error: BaseException | None) -> None:
-        """Bring an outcome to the loop; called by worker threads."""
-        self._outcomes.append((job, result, error))
-        if self._is_woken:
+    def put(self, job: _Job) -> None:
+        """Bring a job that has ended to the loop; called by worker threads."""
+        self._ended.append(job)
+        if not self._wake_up.acquire(blocking=False):
             return
-        self._is_woken = True
-        loop = self._loop()
+        loop = self.loop()
         if loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
                 loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        self._is_woken = False  # before the queue is emptied: what comes from here on may need a wake-up of its own
-        while self._outcomes:
-            job, result, error = self._outcomes.popleft()
-            job.finish(result, error)
-            del job, result, error
+        self._wake_up.release()  # before the queue is emptied: what comes from here on may need a wake-up of its own
+        while self._ended:
+            self._ended.popleft().finish()
 
 
 @final
-class _LoopJob:
-    """A job that an event loop waits for."""
+class _Job:
+    """A function that runs for a future of an event loop."""
 
-    __slots__ = ("_effect", "_future", "_inbox")
+    __slots__ = ("_effect", "_error", "_future", "_result", "_run", "_threads")
 
-    def __init__(self, effect: Run, future: asyncio.Future[Any], inbox: Inbox) -> None:
+    def __init__(self, effect: Run, future: asyncio.Future[Any], threads: LoopThreads) -> None:
+        self._run = copy_context().run
         self._effect = effect
         self._future = future
-        self._inbox = inbox
+        self._threads = threads
+        self._result: Any = None
+        self._error: Exception | None = None
 
-    def is_gone(self) -> bool:
-        return self._future.done()
-
-    def receive(self, result: Any, error: BaseException | None) -> None:
-        failure = None if error is None else as_failure(error)
+    def run(self) -> None:
+        if self._future.done():
+            return
+        try:
+            self._result = self._run(self._effect.function)
+        except BaseException as error:
+            self._error = as_failure(error)
         if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
-            self.finish(result, failure)
+            self.finish()
         else:
-            self._inbox.put(self, result, failure)
+            self._threads.put(self)
 
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        """Give the outcome to the coroutine that waits, on its event loop; in any thread if none waits any more."""
-        future = self._future
+    def finish(self) -> None:
+        """Give the outcome to the future, on its event loop; in any thread if nobody waits for it any more."""
+        future, result, error = self._future, self._result, self._error
+        self._result = self._error = None  # what was raised knows this, by the frame of `run`
         if future.done():
             if error is not None and self._effect.late is not None:
                 self._effect.late(error)
@@ -155,20 +162,28 @@ class _LoopJob:
             future.set_result(result)
         else:
             future.set_exception(error)
+            del self._future
 
 
 @final
 class _Outcome(Future[Any]):
-    """The outcome of a job that a thread waits for, or nobody."""
+    """A function that runs in a worker thread, and its outcome, for a thread that waits for it, or for nobody."""
 
-    def is_gone(self) -> bool:
-        return not self.set_running_or_notify_cancel()
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self._run = copy_context().run
+        self._function = function
 
-    def receive(self, result: Any, error: BaseException | None) -> None:
-        if error is None:
-            self.set_result(result)
-        else:
+    def run(self) -> None:
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._run(self._function)
+        except BaseException as error:
             self.set_exception(as_failure(error))
+            del self  # what was raised knows this frame: together they would live until the next garbage collection
+        else:
+            self.set_result(result)
 
 
 def _tell(late: Callable[[BaseException], None], future: Future[Any]) -> None:

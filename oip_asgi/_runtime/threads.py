@@ -1,7 +1,7 @@
 """Worker threads for user code and large conversions. Decides nothing about what they do.
 
 A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs share them: while a thread
-is awake, further jobs wait for it a millisecond before another thread is woken, and an `Inbox` brings several results back at once.
+is awake, further jobs wait for it a millisecond before another thread is woken, and `LoopThreads` brings several results back at once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
@@ -27,14 +26,11 @@ _END_SECONDS: Final = 1.0
 """How long the end of threads is waited for. Calls have had their time by then."""
 
 
-class Receiver(Protocol):
-    """Where the outcome of a job goes."""
+class Job(Protocol):
+    """What a worker thread does for somebody who waits for its outcome."""
 
-    def is_gone(self) -> bool:
-        """Whether nobody waits for it any more, so that it need not start."""
-
-    def receive(self, result: Any, error: BaseException | None) -> None:
-        """Take the outcome, in the thread of the job."""
+    def run(self) -> None:
+        """Do it, unless nobody waits any more. Never raises."""
 
 
 @final
@@ -48,51 +44,47 @@ class WorkerThreads:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: deque[tuple[Callable[..., Any], Callable[[], Any], Receiver]] = deque()
+        self._jobs: deque[Job] = deque()
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
+        self._last: _Worker | None = None  # the last to be woken, or to take a job
         self._is_stopping = False
         self._waiting = 0
 
-    def submit(self, function: Callable[[], Any], receiver: Receiver, *, is_patient: bool = False) -> bool:
-        """Run a function, with the context variables of the caller."""
-        now = time.monotonic()
-        run = copy_context().run
+    def submit(self, job: Job, *, is_patient: bool = False) -> bool:
+        """Have a job done. True if it waits for a thread that is awake, which only a patient job does."""
         with self._lock:
             self._is_stopping = False
-            self._jobs.append((run, function, receiver))
-            if is_patient and self._has_time(now):
+            self._jobs.append(job)
+            if is_patient and self._has_time():
                 return True
             self._add_thread()
             return False
 
     def hurry(self) -> bool:
         """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
-        now = time.monotonic()
         with self._lock:
-            if self._jobs and not self._has_time(now):
+            if self._jobs and not self._has_time():
                 for _ in range(len(self._jobs)):
                     self._add_thread()
             return bool(self._jobs)
 
-    def _has_time(self, now: float) -> bool:
-        """Whether a thread is awake that has not been at its job for long."""
-        for worker in self._workers:  # noqa: SIM110  (a generator costs more than all of it)
-            if worker.is_awake and now - worker.since < PATIENCE:
-                return True
-        return False
+    def _has_time(self) -> bool:
+        """True if the last thread that was woken or took a job is awake, and has not been at it for long."""
+        last = self._last
+        return last is not None and last.is_awake and time.monotonic() - last.since < PATIENCE
 
     def _add_thread(self) -> None:
         if self._idle:
             worker = self._idle.pop()
-            worker.is_awake = True
-            worker.since = time.monotonic()
+            worker.is_awake, worker.since, self._last = True, time.monotonic(), worker
             worker.wake.release()
         elif len(self._workers) < self._most + self._waiting:
             worker = _Worker(self)
             try:
                 worker.start()  # it takes a job when the lock is free
                 self._workers.add(worker)
+                self._last = worker
             except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
                 if not self._workers:
                     self._jobs.pop()
@@ -114,30 +106,24 @@ class WorkerThreads:
     def work(self, worker: _Worker) -> None:
         """Do jobs, in the thread of a worker."""
         while True:
-            receiver: Receiver | None = None
+            job: Job | None = None
             with self._lock:
                 if self._jobs:
-                    run, function, receiver = self._jobs.popleft()
+                    job = self._jobs.popleft()
                     worker.since = time.monotonic()
+                    self._last = worker
                 elif self._is_stopping:
                     self._workers.discard(worker)
+                    worker.is_awake = False
                     return
                 else:
                     self._idle.append(worker)
                     worker.is_awake = False
-            if receiver is None:
-                if not worker.wake.acquire(True, _IDLE_SECONDS) and self._retire(worker):
-                    return
-                continue
-            if not receiver.is_gone():
-                try:
-                    result = run(function)
-                except BaseException as error:
-                    receiver.receive(None, error)
-                else:
-                    receiver.receive(result, None)
-                    del result
-            del run, function, receiver  # an idle thread holds no request's arrays, and what was raised knows this frame
+            if job is not None:
+                job.run()
+            elif not worker.wake.acquire(True, _IDLE_SECONDS) and self._retire(worker):
+                return
+            del job  # an idle thread holds no request's arrays
 
     def _retire(self, worker: _Worker) -> bool:
         """Let go of a thread that nobody has woken for long. False if somebody has just now."""

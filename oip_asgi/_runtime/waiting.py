@@ -1,6 +1,6 @@
 """Waiting, no longer than a deadline and a client allow: on an event loop, or in a thread. Knows no effects but the signal.
 
-On an event loop, what takes too long is cancelled once, so that it can clean up, and awaited to its end.
+On an event loop, a coroutine that takes too long is cancelled once, so that it can clean up, and awaited to its end.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from .._protocol.effects import CancelledWithin, DeadlinePassed, Signal
+from .._protocol.effects import DeadlinePassed, QuitWithin, Signal
 from .._protocol.interpreter import yield_interpreter
 
 T = TypeVar("T")
@@ -27,7 +26,7 @@ _TURN_SECONDS: Final = 0.003
 as it takes several steps. To let others run costs a thirtieth of a turn."""
 
 _UNWATCHED_SECONDS: Final = 0.03
-"""How long a call may take before its client is watched: most calls are shorter, and pay nothing."""
+"""How long a request may take before its client is watched, or twice as long: most requests are shorter, and pay nothing."""
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """How long until a server is asked again that does not wait with its answer."""
@@ -38,7 +37,11 @@ class ClientGone(Exception):
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that runs in this thread."""
+    """Return the event loop that runs in this thread.
+
+    Raises:
+        RuntimeError: It is none of asyncio's, such as trio's.
+    """
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -67,10 +70,8 @@ def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = N
         raise ClientGone if is_in_time else DeadlinePassed
 
 
-async def wait_until_set(signal: Signal) -> bool:
-    """Wait on this event loop until a signal is set, by whatever thread. As a `Gone`, it says that the client has gone."""
-    if signal.is_set():
-        return True
+def begin_waiting(signal: Signal) -> asyncio.Future[None]:
+    """Return a future of this event loop that is done when a signal is set, by whatever thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
@@ -80,14 +81,19 @@ async def wait_until_set(signal: Signal) -> bool:
 
     def wake() -> None:
         with suppress(RuntimeError):
-            if asyncio.get_running_loop() is loop and not future.done():
-                future.set_result(None)  # to wake the loop would cost two system calls and a round of it
+            if asyncio.get_running_loop() is loop:
+                finish()  # to wake the loop would cost two system calls and a round of it
                 return
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(finish)
 
     signal.then(wake)
-    await future
+    return future
+
+
+async def wait_until_set(signal: Signal) -> bool:
+    """Wait on this event loop until a signal is set. As a `Gone`, it says that the client has gone."""
+    await begin_waiting(signal)
     return True
 
 
@@ -103,45 +109,49 @@ async def give_way(since: float) -> float:
 
 @final
 class Watch:
-    """Ends what a task awaits at a deadline, or when the client has gone. Watches the client from the first wait for it until `end`."""
+    """Ends what a request waits for on an event loop, at a deadline or when its client has gone. Watches the client until `end`.
 
-    __slots__ = ("_gone", "_has_gone", "_reason", "_task", "_timer", "_watcher")
+    A future raises then `DeadlinePassed` or `ClientGone`. A coroutine, which runs in the request's own task, is cancelled.
+    """
 
-    def __init__(self, gone: Gone | None) -> None:
+    __slots__ = ("_deadline", "_for_client", "_gone", "_has_gone", "_patrol", "_reason", "_timer", "_waits", "_watcher")
+
+    def __init__(self, gone: Gone | None = None, patrol: Patrol | None = None) -> None:
         self._gone = gone
+        self._patrol = None if gone is None else patrol
         self._has_gone = False
+        self._waits: asyncio.Future[Any] | None = None
+        self._for_client = False
         self._reason: Any = None  # ClientGone or DeadlinePassed
-        self._task: asyncio.Task[Any] | None = None
+        self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
+    def limit(self, future: asyncio.Future[T], deadline: float, *, for_client: bool) -> asyncio.Future[T]:
+        """Return a future, which is ended if it takes too long, or if nobody needs it once the client has gone."""
+        self._waits, self._for_client, self._reason = future, for_client, None
+        if deadline != self._deadline:
+            self._set_timer(deadline)
+        if for_client:
+            if self._has_gone:
+                self._stop(ClientGone)
+            elif self._watcher is None and self._patrol is not None:
+                self._patrol.add(self)
+        return future
+
     async def attend(self, work: Coroutine[Any, Any, T], deadline: float = math.inf, *, for_client: bool = False) -> T:
-        """The result of `work`, unless that takes too long, or nobody needs it once the client has gone, and it has."""
-        if self._has_gone and for_client:
+        """`limit`, for a coroutine, which is awaited to its end."""
+        if for_client and self._has_gone:
             work.close()
             raise ClientGone
         task = asyncio.current_task()
         assert task is not None  # a coroutine of ours is always some task's
+        cancelled_before = task.cancelling()
         raised: BaseException | None = None
-        timer: asyncio.TimerHandle | None = None
         try:
+            self.limit(task, deadline, for_client=for_client)
             try:
-                rest = _rest(work, work.send(None))
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            for_client = for_client and self._gone is not None
-            if deadline == math.inf and not for_client:
-                return await rest
-            # not by `asyncio.timeout`, which costs each short call two microseconds
-            loop, cancelled_before = asyncio.get_running_loop(), task.cancelling()
-            if deadline != math.inf:
-                timer = loop.call_later(max(0.0, deadline - time.monotonic()), self._stop, task, DeadlinePassed)
-            if for_client and self._timer is None:
-                self._timer = loop.call_later(_UNWATCHED_SECONDS, self.begin)
-            self._reason, self._task = None, task if for_client else None
-            try:
-                result = await rest
+                result = await work
                 if self._reason is None or task.uncancel() > cancelled_before:
                     return result
             except (Exception, asyncio.CancelledError) as error:
@@ -153,18 +163,31 @@ class Watch:
         except asyncio.CancelledError as error:
             if task.cancelling():
                 raise
-            raise CancelledWithin from error
+            raise QuitWithin from error
         finally:
-            self._task = None
-            if timer is not None:
-                timer.cancel()
+            self._waits = None
             # what it ends with knows this frame, and they know that: together they would live until the next garbage collection
             del task, raised
 
-    def _stop(self, task: asyncio.Task[Any], reason: type[ClientGone | DeadlinePassed]) -> None:
-        if self._reason is None:
-            self._reason = reason
-            task.cancel()
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deadline, self._timer = deadline, None
+        if deadline != math.inf:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        self._deadline, self._timer = math.inf, None
+        self._stop(DeadlinePassed)
+
+    def _stop(self, reason: type[ClientGone | DeadlinePassed]) -> None:
+        if self._waits is None or self._reason is not None or self._waits.done():
+            return
+        self._reason = reason
+        if isinstance(self._waits, asyncio.Task):
+            self._waits.cancel()
+        else:
+            self._waits.set_exception(reason())
 
     def begin(self) -> None:
         """Watch the client from now on."""
@@ -174,22 +197,51 @@ class Watch:
     async def _watch(self, gone: Gone) -> None:
         await until_gone(gone)
         self._has_gone = True
-        if self._task is not None:
-            self._stop(self._task, ClientGone)
+        if self._for_client:
+            self._stop(ClientGone)
 
     async def end(self) -> None:
         """Watch no longer."""
+        self._waits = None  # what it raised knows who awaited it, and that knows this
         if self._timer is not None:
             self._timer.cancel()
+        if self._patrol is not None:
+            self._patrol.new.discard(self)
+            self._patrol.old.discard(self)
         if self._watcher is not None:
             watcher, self._watcher = self._watcher, None  # its end knows this: otherwise a cycle
             watcher.cancel()
             await asyncio.wait([watcher])
 
 
+@final
+class Patrol:
+    """Has the clients of an event loop's requests watched when these have taken long. One timer for all costs each next to nothing."""
+
+    def __init__(self) -> None:
+        self.new: set[Watch] = set()
+        self.old: set[Watch] = set()
+        self._is_under_way = False
+
+    def add(self, watch: Watch) -> None:
+        self.new.add(watch)
+        if not self._is_under_way:
+            self._is_under_way = True
+            asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
+
+    def _go_round(self) -> None:
+        for watch in self.old:
+            watch.begin()
+        self.old, self.new = self.new, set()
+        self._is_under_way = bool(self.old)
+        if self._is_under_way:
+            asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
+
+
 async def attend(work: Coroutine[Any, Any, T], deadline: float, gone: Gone) -> T:
     """`Watch.attend`, for work that is all that its client waits for."""
     watch = Watch(gone)
+    watch.begin()
     try:
         return await watch.attend(work, deadline, for_client=True)
     finally:
@@ -206,23 +258,3 @@ async def until_gone(gone: Gone) -> None:
         if task is not None and task.cancelling():  # and `gone` took that for something else
             raise asyncio.CancelledError
         await asyncio.sleep(_ASKED_AGAIN_SECONDS)
-
-
-@coroutine
-def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """What is left of a coroutine that has been begun, and waits for what it yielded to the event loop."""
-    while True:
-        thrown: BaseException | None = None
-        try:
-            sent = yield waits_for
-        except BaseException as error:
-            thrown = error
-        waits_for = None  # it may keep what it raises, and that knows this frame: otherwise a cycle
-        # not in the handler: what the work raises from here on has nothing to do with what it was thrown, if it took that
-        try:
-            waits_for = work.send(sent) if thrown is None else work.throw(thrown)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            del thrown

@@ -18,7 +18,7 @@ from .._models.batches import Batches, Place
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.options import Batching
-from .._protocol.effects import Await, CancelledWithin, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
+from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse
@@ -31,7 +31,7 @@ from .record import Tracer
 
 T = TypeVar("T")
 
-_ENDS: Final = (DeadlinePassed, Stopped, CancelledWithin, QuitWithin)
+_ENDS: Final = (DeadlinePassed, Stopped, QuitWithin)
 """What ends a call from outside the function."""
 
 

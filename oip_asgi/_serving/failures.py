@@ -17,7 +17,7 @@ import msgspec
 
 from .._codecs.pandas import is_frame
 from .._models.model import Model
-from .._protocol.effects import CancelledWithin, DeadlinePassed, QuitWithin, Stopped
+from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (
     Busy,
     InferenceError,
@@ -61,7 +61,7 @@ _MISSING_COLUMNS: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|N
 """How pandas reports missing columns if the model asked for several."""
 
 
-FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin, CancelledWithin)
+FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 """What a call ends with that is no error for the client yet."""
 
 

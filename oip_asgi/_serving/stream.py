@@ -19,7 +19,6 @@ from .._models.statistics import ResponseOutcome
 from .._protocol.effects import (
     Abandoned,
     Await,
-    CancelledWithin,
     DeadlinePassed,
     QuitWithin,
     Run,
@@ -334,7 +333,7 @@ class _ItemReader(Generic[T]):
             return
         try:
             yield Await(self._close_async) if self._call.handler.kind == "async stream" else Run(self._close_in_thread, "model")
-        except (CancelledWithin, QuitWithin) as error:  # raised by the model itself, such as by a task that it awaits
+        except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
 
     def _close_in_thread(self) -> None:

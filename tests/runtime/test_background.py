@@ -17,7 +17,6 @@ from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import background_of
 from tests.support.inside.runtime import (
     BackgroundLoop,
-    CancelledWithin,
     QuitWithin,
     Stopped,
 )
@@ -129,8 +128,8 @@ async def raises(error: BaseException) -> None:
         (ValueError("no"), ValueError),
         (SystemExit(), QuitWithin),
         (KeyboardInterrupt(), QuitWithin),
-        (asyncio.CancelledError(), CancelledWithin),
-        (CancelledError(), CancelledWithin),
+        (asyncio.CancelledError(), QuitWithin),
+        (CancelledError(), QuitWithin),
     ],
     ids=repr,
 )

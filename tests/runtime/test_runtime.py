@@ -8,12 +8,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, Inbox, Run, Runtime, Signal, Watch
+from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, LoopThreads, QuitWithin, Run, Runtime, Signal, Watch
 
 
 @pytest.fixture
@@ -29,31 +30,31 @@ class Job:
     def __init__(self) -> None:
         self.found: list[Any] = []
 
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        self.found.append((result, error, threading.get_ident()))
+    def finish(self) -> None:
+        self.found.append(threading.get_ident())
 
 
 def test_results_of_many_threads_reach_their_loop_exactly_once() -> None:
     jobs: list[Any] = [Job() for _ in range(8000)]
 
     async def main() -> None:
-        inbox = Inbox(asyncio.get_running_loop())
+        threads = LoopThreads(asyncio.get_running_loop(), {})
 
         def put(some: range) -> None:
             for number in some:
-                inbox.put(jobs[number], number, None)
+                threads.put(jobs[number])
 
-        threads = [threading.Thread(target=put, args=[range(start, 8000, 8)]) for start in range(8)]
-        for thread in threads:
+        putting = [threading.Thread(target=put, args=[range(start, 8000, 8)]) for start in range(8)]
+        for thread in putting:
             thread.start()
-        while any(thread.is_alive() for thread in threads):
+        while any(thread.is_alive() for thread in putting):
             await asyncio.sleep(0)
         async with asyncio.timeout(20):
             while not all(job.found for job in jobs):
                 await asyncio.sleep(0)
 
     asyncio.run(main())
-    assert [job.found for job in jobs] == [[(number, None, threading.get_ident())] for number in range(8000)]
+    assert [job.found for job in jobs] == [[threading.get_ident()]] * 8000
 
 
 def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +63,7 @@ def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.Monke
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        inbox = Inbox(loop)
+        threads = LoopThreads(loop, {})
         wake = loop.call_soon_threadsafe
 
         def noted(callback: Any) -> Any:
@@ -71,7 +72,7 @@ def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.Monke
 
         def put() -> None:
             for job in jobs:
-                inbox.put(job, None, None)
+                threads.put(job)
 
         with monkeypatch.context() as patch:
             patch.setattr(loop, "call_soon_threadsafe", noted)
@@ -89,12 +90,12 @@ def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.Monke
 def test_a_result_for_a_loop_that_has_ended_is_dropped() -> None:
     job: Any = Job()
     loop = asyncio.new_event_loop()
-    inbox = Inbox(loop)
+    threads = LoopThreads(loop, {})
     loop.close()
-    inbox.put(job, 1, None)
+    threads.put(job)
     del loop
     gc.collect()
-    inbox.put(job, 2, None)
+    threads.put(job)
     assert job.found == []
 
 
@@ -171,9 +172,10 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
 
 
 async def attended(runtime: Runtime, effect: Run, gone: Gone | None = None) -> Any:
-    watch = Watch(gone)
+    here = runtime.here()
+    watch = Watch(gone, here.patrol)
     try:
-        return await watch.attend(runtime.run(effect), effect.deadline, for_client=effect.for_client)
+        return await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
     finally:
         await watch.end()
 
@@ -210,3 +212,49 @@ def test_a_client_that_goes_ends_the_waiting(runtime: Runtime, way: str) -> None
     with pytest.raises(ClientGone):
         asyncio.run(attended(runtime, effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
     leave.set()
+
+
+def run_alone(runtime: Runtime, way: str, effect: Run) -> Any:
+    return asyncio.run(attended(runtime, effect)) if way == "loop" else runtime.call(effect)
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_what_nobody_waits_for_never_starts(way: str) -> None:
+    runtime = Runtime(1)
+    entered, leave = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def blocks() -> None:
+        entered.set()
+        assert leave.wait(20)
+
+    blocking = threading.Thread(target=runtime.call, args=[Run(blocks, "model")])
+    blocking.start()
+    assert entered.wait(20)
+    with pytest.raises(DeadlinePassed):
+        run_alone(runtime, way, Run(partial(ran.append, "left"), "model", deadline=time.monotonic() + 0.01))
+    leave.set()
+    blocking.join(20)
+    runtime.call(Run(partial(ran.append, "waited"), "model"))
+    assert ran == ["waited"]
+    runtime.stop()
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), KeyboardInterrupt()])
+def test_what_a_function_raises_is_its_outcome_and_the_thread_goes_on(runtime: Runtime, way: str, error: BaseException) -> None:
+    def raises() -> None:
+        raise error
+
+    for _ in range(2):
+        with pytest.raises(ValueError if isinstance(error, ValueError) else QuitWithin) as raised:
+            run_alone(runtime, way, Run(raises, "model"))
+        assert error in (raised.value, raised.value.__cause__)
+    assert run_alone(runtime, way, Run(lambda: 7, "model")) == 7
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_a_function_sees_the_context_variables_of_its_caller(runtime: Runtime, way: str) -> None:
+    variable: ContextVar[int] = ContextVar("variable")
+    variable.set(7)
+    assert run_alone(runtime, way, Run(variable.get, "model")) == 7

@@ -6,8 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,16 @@ from tests.support.inside.runtime import threads as threads_module
 
 
 class Outcome:
-    """Where the outcome of one job arrives."""
+    """A job, and how often it has run."""
 
-    def __init__(self, *, is_left: bool = False) -> None:
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
         self.has_come = threading.Event()
         self.result: Any = None
-        self.error: BaseException | None = None
         self.times = 0
-        self._is_left = is_left
 
-    def is_gone(self) -> bool:
-        return self._is_left
-
-    def receive(self, result: Any, error: BaseException | None) -> None:
-        self.result, self.error = result, error
+    def run(self) -> None:
+        self.result = self._function()
         self.times += 1
         self.has_come.set()
 
@@ -56,8 +51,8 @@ class Blocked:
     def __init__(self, pool: WorkerThreads) -> None:
         self.leave = threading.Event()
         self._entered = threading.Event()
-        self.outcome = Outcome()
-        pool.submit(self._block, self.outcome)
+        self.outcome = Outcome(self._block)
+        pool.submit(self.outcome)
         assert self._entered.wait(20)
 
     def _block(self) -> None:
@@ -85,8 +80,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_job_waits_for_a_thread_that_is_awake_no_longer_than_its_patience(pool: WorkerThreads, clock: Clock) -> None:
     blocked = Blocked(pool)
     threads = set(threading.enumerate())
-    outcomes = [Outcome() for _ in range(3)]
-    assert [pool.submit(lambda: 7, outcome, is_patient=True) for outcome in outcomes] == [True] * 3
+    outcomes = [Outcome(lambda: 7) for _ in range(3)]
+    assert [pool.submit(outcome, is_patient=True) for outcome in outcomes] == [True] * 3
     assert pool.hurry()
     assert set(threading.enumerate()) <= threads
     clock.now += PATIENCE
@@ -100,8 +95,8 @@ def test_a_job_waits_for_a_thread_that_is_awake_no_longer_than_its_patience(pool
 def test_a_job_does_not_wait_for_a_thread_that_is_known_to_block(pool: WorkerThreads, clock: Clock) -> None:
     blocked = Blocked(pool)
     clock.now += PATIENCE
-    outcome = Outcome()
-    assert pool.submit(lambda: 7, outcome, is_patient=True) is False
+    outcome = Outcome(lambda: 7)
+    assert pool.submit(outcome, is_patient=True) is False
     assert outcome.wait() == 7
     assert not blocked.outcome.has_come.is_set()
     blocked.leave.set()
@@ -110,17 +105,17 @@ def test_a_job_does_not_wait_for_a_thread_that_is_known_to_block(pool: WorkerThr
 def test_short_jobs_share_the_thread_that_is_awake(pool: WorkerThreads, clock: Clock) -> None:
     """That is what patience buys: one wake-up for all of them."""
     blocked = Blocked(pool)
-    outcomes = [Outcome() for _ in range(100)]
+    outcomes = [Outcome(threading.get_ident) for _ in range(100)]
     for outcome in outcomes:
-        assert pool.submit(threading.get_ident, outcome, is_patient=True)
+        assert pool.submit(outcome, is_patient=True)
     blocked.leave.set()
     assert len({outcome.wait() for outcome in outcomes}) == 1
 
 
 def test_a_job_without_patience_starts_at_once(pool: WorkerThreads) -> None:
     blocked = Blocked(pool)
-    outcome = Outcome()
-    assert pool.submit(lambda: 7, outcome) is False
+    outcome = Outcome(lambda: 7)
+    assert pool.submit(outcome) is False
     assert outcome.wait() == 7
     assert not blocked.outcome.has_come.is_set()
     blocked.leave.set()
@@ -129,11 +124,11 @@ def test_a_job_without_patience_starts_at_once(pool: WorkerThreads) -> None:
 @pytest.mark.parametrize("is_patient", [True, False])
 def test_forty_jobs_that_block_run_at_once_and_no_more(pool: WorkerThreads, is_patient: bool) -> None:
     all_in = threading.Barrier(41)
-    outcomes = [Outcome() for _ in range(40)]
+    outcomes = [Outcome(partial(all_in.wait, 20)) for _ in range(40)]
     for outcome in outcomes:
-        pool.submit(partial(all_in.wait, 20), outcome, is_patient=is_patient)
-    one_more = Outcome()
-    pool.submit(lambda: 7, one_more, is_patient=is_patient)
+        pool.submit(outcome, is_patient=is_patient)
+    one_more = Outcome(lambda: 7)
+    pool.submit(one_more, is_patient=is_patient)
     for _ in range(2000):
         if all_in.n_waiting == 40:
             break
@@ -143,45 +138,7 @@ def test_forty_jobs_that_block_run_at_once_and_no_more(pool: WorkerThreads, is_p
     assert not one_more.has_come.is_set()
     all_in.wait(20)
     assert one_more.wait() == 7
-    assert [outcome.wait() is not None and outcome.error for outcome in outcomes] == [None] * 40
-
-
-def test_what_nobody_waits_for_never_starts() -> None:
-    pool = WorkerThreads(1)
-    blocked = Blocked(pool)
-    ran: list[str] = []
-    left, waited = Outcome(is_left=True), Outcome()
-    pool.submit(partial(ran.append, "left"), left)
-    pool.submit(partial(ran.append, "waited"), waited)
-    blocked.leave.set()
-    waited.wait()
-    assert ran == ["waited"]
-    assert left.times == 0
-    pool.stop()
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), KeyboardInterrupt()])
-def test_what_a_job_raises_is_its_outcome_and_the_thread_goes_on(pool: WorkerThreads, error: BaseException) -> None:
-    def raises() -> None:
-        raise error
-
-    for _ in range(2):
-        outcome = Outcome()
-        pool.submit(raises, outcome)
-        assert outcome.wait() is None
-        assert outcome.error is error
-    behind = Outcome()
-    pool.submit(lambda: 7, behind)
-    assert behind.wait() == 7
-
-
-def test_a_job_sees_the_context_variables_of_its_caller(pool: WorkerThreads) -> None:
-    variable: ContextVar[int] = ContextVar("variable")
-    variable.set(7)
-    outcome = Outcome()
-    pool.submit(variable.get, outcome)
-    variable.set(8)
-    assert outcome.wait() == 7
+    assert sorted(outcome.wait() for outcome in outcomes) == list(range(40))
 
 
 def test_each_of_many_jobs_of_many_callers_runs_once(pool: WorkerThreads) -> None:
@@ -190,9 +147,9 @@ def test_each_of_many_jobs_of_many_callers_runs_once(pool: WorkerThreads) -> Non
 
     def submit(own: list[Outcome]) -> None:
         for number in range(500):
-            outcome = Outcome()
+            outcome = Outcome(partial(counter.append, number))
             own.append(outcome)
-            pool.submit(partial(counter.append, number), outcome, is_patient=number % 2 == 0)
+            pool.submit(outcome, is_patient=number % 2 == 0)
 
     callers = [threading.Thread(target=submit, args=[own]) for own in outcomes]
     for caller in callers:
@@ -210,8 +167,8 @@ def test_each_of_many_jobs_of_many_callers_runs_once(pool: WorkerThreads) -> Non
 
 def test_threads_that_were_stopped_start_again(pool: WorkerThreads) -> None:
     for _ in range(3):
-        outcome = Outcome()
-        pool.submit(threading.current_thread, outcome)
+        outcome = Outcome(threading.current_thread)
+        pool.submit(outcome)
         thread = outcome.wait()
         pool.stop()
         assert not thread.is_alive()
@@ -219,12 +176,12 @@ def test_threads_that_were_stopped_start_again(pool: WorkerThreads) -> None:
 
 def test_a_thread_that_nobody_needs_for_long_ends(pool: WorkerThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads_module, "_IDLE_SECONDS", 0.01)
-    outcome = Outcome()
-    pool.submit(threading.current_thread, outcome)
+    outcome = Outcome(threading.current_thread)
+    pool.submit(outcome)
     outcome.wait().join(20)
     assert not outcome.result.is_alive()
-    again = Outcome()
-    pool.submit(lambda: 7, again)
+    again = Outcome(lambda: 7)
+    pool.submit(again)
     assert again.wait() == 7
 
 
@@ -239,9 +196,9 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: p
         patch.setattr(threading.Thread, "start", refuse)
         for _ in range(3):
             with pytest.raises(RuntimeError, match="can't start"):
-                pool.submit(partial(ran.append, "refused"), Outcome())
-    outcome = Outcome()
-    pool.submit(partial(ran.append, "first"), outcome)
+                pool.submit(Outcome(partial(ran.append, "refused")))
+    outcome = Outcome(partial(ran.append, "first"))
+    pool.submit(outcome)
     outcome.wait()
     assert ran == ["first"]
     pool.stop()
@@ -254,10 +211,10 @@ def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    outcome = Outcome()
+    outcome = Outcome(lambda: 7)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        pool.submit(lambda: 7, outcome)
+        pool.submit(outcome)
     blocked.leave.set()
     assert outcome.wait() == 7
     pool.stop()

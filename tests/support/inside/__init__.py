@@ -20,7 +20,7 @@ from tests.support.inside.http import Head, Response, http_exchange, join_header
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, documents, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Run, Work, drive, drive_async
+from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
 from tests.support.inside.values import Buffer
 
 T = TypeVar("T")
@@ -217,10 +217,14 @@ class _Noted:
     def __init__(self, server: InferenceServer) -> None:
         self._runtime = server._inside.runtime
         self.trips: list[Work] = []
+        self.patrol = Patrol()
 
-    async def run(self, effect: Run) -> Any:
+    def here(self) -> _Noted:
+        return self
+
+    def begin(self, effect: Run) -> asyncio.Future[Any]:
         self.trips.append(effect.work)
-        return await self._runtime.run(effect)
+        return self._runtime.here().begin(effect)
 
 
 # Where a test steps in
