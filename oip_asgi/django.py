@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -72,7 +71,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
         path = _find_path_below(request, path)
-        answer, body = wsgi.answer(server, _make_head(request, path), partial(wsgi.read, _choose_stream(request)))
+        answer, body = wsgi.answer(server, _make_head(request, path), _choose_stream(request))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
         return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
@@ -81,7 +80,7 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         path = _find_path_below(request, path)
 
         async def read(body: Fed) -> Any:
-            return await sync_to_async(wsgi.read)(request, body)
+            return await sync_to_async(wsgi.feed)(request, body)
 
         steps, threads = finish(exchange(engine, _make_head(request, path))), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)

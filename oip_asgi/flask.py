@@ -44,7 +44,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
         head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
-        response, body = wsgi.answer(server, head, _read)
+        response, body = wsgi.answer(server, head, _Stream(), _feed)
         if type(response) is Start:
             return Response(stream_with_context(body), response.status, wsgi.headers(response))
         made = Response(list(body), response.status, wsgi.headers(response))
@@ -84,9 +84,9 @@ class _Stream:
         return chunk or (request.get_data() if was_new else b"")
 
 
-def _read(body: Fed) -> Any:
+def _feed(stream: wsgi.Stream, body: Fed) -> Any:
     try:
-        return wsgi.read(_Stream(), body)
+        return wsgi.feed(stream, body)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
     except ClientDisconnected:

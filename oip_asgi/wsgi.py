@@ -1,13 +1,15 @@
 """The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
 Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`
-and `read`.
+and `feed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -19,7 +21,7 @@ from ._hosts import check_server, check_wsgi
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import Response
-from ._protocol.effects import Fed, Start, finish
+from ._protocol.effects import Fed, Piece, Start, Steps
 from ._protocol.errors import InvalidRequest
 from ._runtime.blocking import Driver, pieces
 from .server import InferenceServer
@@ -55,7 +57,7 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
-        response, body = answer(self._server, head(environ, path, environ), partial(read, environ["wsgi.input"]))
+        response, body = answer(self._server, head(environ, path, environ), environ["wsgi.input"])
         start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
         return body
 
@@ -115,21 +117,26 @@ def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
     return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
-def answer(server: InferenceServer, head: Head, read: Callable[[Fed], Any]) -> tuple[Response | Start, Iterator[bytes]]:
+def answer(
+    server: InferenceServer, head: Head, stream: Stream, read: Callable[[Stream, Fed], Any] | None = None
+) -> tuple[Response | Start, Iterator[bytes]]:
     """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks take it.
 
     If the head is a `Start`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it at the
     end, and when the client has gone.
     """
     engine, runtime = server._inside
-    driver = Driver(finish(exchange(engine, head)), runtime, read)
-    answer = driver.advance()
-    if type(answer) is Response:
-        return answer, (message for message, _ in answer.messages())
-    assert type(answer) is Start  # before any piece
-    body = pieces(driver, answer)
-    next(body)  # the head
-    return answer, body
+    body = _read_at_once(stream, head.fields) if head.may_be_read_first(engine.short_body) else None
+    answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
+    if isinstance(answer, GeneratorType):
+        driver = Driver(answer, runtime, partial(read or feed, stream))
+        answer = driver.advance()
+        if type(answer) is Start:
+            pieces_of_body = pieces(driver, answer)
+            next(pieces_of_body)  # the head
+            return answer, pieces_of_body
+    assert type(answer) is Response  # a stream begins with its head
+    return answer, (message for message, _ in answer.messages())
 
 
 def headers(response: Response | Start) -> list[tuple[str, str]]:
@@ -142,7 +149,16 @@ def has_type(response: Response | Start) -> bool:
     return b"content-type" in dict(response.headers)
 
 
-def read(stream: Stream, body: Fed) -> Any:
+def _read_at_once(stream: Stream, fields: Mapping[bytes, bytes]) -> bytes | None:
+    """All of a short body, or what there is of it. None if it cannot be read, which `feed` finds again, and says why."""
+    length, body = int(fields[b"content-length"]), b""
+    with suppress(Exception):
+        while len(body) < length and (chunk := stream.read(length - len(body))):
+            body += chunk
+    return body or None
+
+
+def feed(stream: Stream, body: Fed) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Raises:
