@@ -207,10 +207,10 @@ def _refuse(name: str, content_type: str, error: Exception) -> InvalidRequest:
 
 
 def _check_name(name: Any) -> str:
-    if isinstance(name, str):
-        with suppress(UnicodeEncodeError):
-            return to_plain(name)
-    raise ModelFault(f"an output is called {show(name)}: expected a string without lone surrogates")
+    try:
+        return to_plain(name)
+    except (TypeError, AttributeError, UnicodeEncodeError):
+        raise ModelFault(f"an output is called {show(name)}: expected a string without lone surrogates") from None
 
 
 def _check_parameters(where: str, parameters: Parameters) -> Parameters:

@@ -181,5 +181,10 @@ Steps: TypeAlias = Generator[Effect, Any, T]
 
 
 def finish(answer: Any) -> Steps[Any]:
-    """What a function returned that returns its result, or the steps that are left if it must wait for something."""
-    return (yield from answer) if isinstance(answer, GeneratorType) else answer
+    """The steps of a function that returns its result, or the steps that are left if it must wait for something."""
+    return answer if isinstance(answer, GeneratorType) else _return(answer)
+
+
+def _return(result: Any) -> Steps[Any]:
+    yield from ()
+    return result

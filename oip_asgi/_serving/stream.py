@@ -69,7 +69,7 @@ class Stream(Generic[T]):
 
     def run(self) -> Steps[None]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
-        return finish(infer(self._engine, self._model, self._wire, self._answer))
+        return infer(self._engine, self._model, self._wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[None]:
         self.has_many = call.handler.streams
