@@ -1,7 +1,7 @@
 """How many instructions of the processor one small request takes: `python -m tests.bench.instructions`. It wants valgrind.
 
-valgrind counts instructions, which are the same however busy the machine is. An application is called directly, a hundred times in a loop;
-the same loop around an application that does nothing is taken off. `--check` compares with the file beside this module, and fails where a
+valgrind counts instructions, which are the same however busy the machine is. An application is called directly, 500 times in a loop; the
+same loop around an application that does nothing is taken off. `--check` compares with the file beside this module, and fails where a
 row has grown by more than 3 %; `--write` writes that file again. Other versions of Python and of what the package is built on have other
 counts: the file says which they are, and where one differs `--check` says so instead of comparing.
 """
@@ -45,9 +45,10 @@ KEPT: Final = Path(__file__).parent / "instructions.json"
 MOST_GROWTH: Final = 0.03
 """What a new release of a dependency may move by itself."""
 
-_REQUESTS: Final = 100
+_REQUESTS: Final = 500
+"""What ended requests leave is summed once for so many, which belongs to their cost."""
 _WARM: Final = 50
-_TURNS: Final = 7
+_TURNS: Final = 3
 """Threads wake each other when they like, so a row that has them is the least of so many."""
 _BEGIN: Final = "getppid"
 _END: Final = "getpgrp"
