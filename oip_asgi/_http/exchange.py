@@ -27,7 +27,7 @@ from .._serving.engine import Engine
 from .._serving.failures import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from . import pages
-from .generate import answer_with_document, answer_with_events
+from .events import answer_with_document, answer_with_events
 from .infer import RestFormat
 from .request import Head
 from .response import JSON, Response, encode_json, refuse, respond, respond_json

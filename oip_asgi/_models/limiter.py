@@ -1,4 +1,4 @@
-"""How many calls of one model run at once, and how many wait for a slot. Counts and hands out slots; waits for nothing itself.
+"""How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from any thread.
 """

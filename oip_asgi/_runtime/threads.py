@@ -1,4 +1,4 @@
-"""Worker threads for user code and large conversions. Decides nothing about what they do.
+"""Worker threads: a `def` runs in one, so that it does not block the event loop. Decides nothing about what they do.
 
 A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs share them: while a thread
 is awake, further jobs wait for it a millisecond before another thread is woken, and `LoopThreads` brings several results back at once.

@@ -1,4 +1,4 @@
-"""Responses as JSON documents or server-sent events: `generate`, `generate_stream` and `infer_stream`. Knows no routes.
+"""Server-sent events, their headers, and JSON documents: what answers `generate`, `generate_stream` and `infer_stream`. Knows no routes.
 
 The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later failure is one more event.
 
