@@ -27,8 +27,8 @@ from ._hosts import (
     is_framework,
     iterate_applications,
 )
-from ._http.exchange import exchange
 from ._http.events import STREAMED
+from ._http.exchange import exchange
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps

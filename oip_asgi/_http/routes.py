@@ -1,4 +1,4 @@
-"""How a path is looked up in a table of routes, also with a slash in a model's name. The table is in `exchange`. Knows no headers or bodies.
+"""How a path is looked up in a table of routes, with a slash in a model's name too. The table is in `exchange`. Knows no headers or bodies.
 
 A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
