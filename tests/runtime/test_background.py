@@ -193,9 +193,11 @@ def test_a_stream_leaves_nothing_to_the_garbage_collector(takes: int) -> None:
     ask()
     gc.collect()
     gc.disable()
+    left: list[int] = []
     try:
-        ask()
-        assert gc.collect() == 0
+        while len(left) < 3 and 0 not in left:  # what a stream leaves comes each time; what a thread of an earlier test leaves does not
+            ask()
+            left.append(gc.collect())
     finally:
         gc.enable()
-    server.stop()
+    assert 0 in left
