@@ -113,7 +113,7 @@ class WorkerThreads:
                     worker.since = time.monotonic()
                     self._last = worker
                 elif self._is_stopping:
-                    self._workers.discard(worker)
+                    self._forget(worker)
                     worker.is_awake = False
                     return
                 else:
@@ -132,8 +132,13 @@ class WorkerThreads:
                 worker.wake.acquire()
                 return False
             self._idle.remove(worker)
-            self._workers.discard(worker)
+            self._forget(worker)
             return True
+
+    def _forget(self, worker: _Worker) -> None:
+        self._workers.discard(worker)
+        if self._last is worker:  # it knows this: together they would live until the next garbage collection
+            self._last = None
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -183,6 +185,24 @@ def test_a_thread_that_nobody_needs_for_long_ends(pool: WorkerThreads, monkeypat
     again = Outcome(lambda: 7)
     pool.submit(again)
     assert again.wait() == 7
+
+
+def test_a_pool_whose_threads_have_ended_leaves_nothing_to_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "_IDLE_SECONDS", 0.01)
+    before = set(threading.enumerate())
+    pool = WorkerThreads(40)
+    outcome = Outcome(int)
+    pool.submit(outcome)
+    outcome.wait()
+    while set(threading.enumerate()) - before:
+        time.sleep(0.01)
+    kept = weakref.ref(pool)
+    gc.disable()
+    try:
+        del pool
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_a_thread_that_the_system_refuses_takes_no_place_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
