@@ -102,7 +102,7 @@ class OIPApp:
         head = Head(scope["method"], path, headers, join_headers(headers), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
-        if head.may_be_read_first(engine.short_body):
+        if head.find_short_length(engine.short_body) is not None:
             first = await receive()
             if first["type"] == "http.request" and not first.get("more_body", False):
                 body = first.get("body", b"")

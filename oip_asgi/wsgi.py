@@ -6,7 +6,7 @@ and `feed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from types import GeneratorType
@@ -126,7 +126,8 @@ def answer(
     end, and when the client has gone.
     """
     engine, runtime = server._inside
-    body = _read_at_once(stream, head.fields) if head.may_be_read_first(engine.short_body) else None
+    length = head.find_short_length(engine.short_body)
+    body = None if length is None else _read_at_once(stream, length)
     answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
     if isinstance(answer, GeneratorType):
         driver = Driver(answer, runtime, partial(read or feed, stream))
@@ -149,9 +150,9 @@ def has_type(response: Response | Start) -> bool:
     return b"content-type" in dict(response.headers)
 
 
-def _read_at_once(stream: Stream, fields: Mapping[bytes, bytes]) -> bytes | None:
+def _read_at_once(stream: Stream, length: int) -> bytes | None:
     """All of a short body, or what there is of it. None if it cannot be read, which `feed` finds again, and says why."""
-    length, body = int(fields[b"content-length"]), b""
+    body = b""
     with suppress(Exception):
         while len(body) < length and (chunk := stream.read(length - len(body))):
             body += chunk

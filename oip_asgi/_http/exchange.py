@@ -70,7 +70,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     Args:
         engine: The server.
         head: The request's head.
-        body: All of its body, if that was there at once, and `head.may_be_read_first`.
+        body: All of its body, if that was there at once, and has the `head.find_short_length`.
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:

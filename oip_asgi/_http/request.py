@@ -48,13 +48,14 @@ class Head(msgspec.Struct):
     transport: Any
     mount: Callable[[Head], str] = _unmounted
 
-    def may_be_read_first(self, most: int) -> bool:
-        """True if the body may be read before the path is looked at: it is short, not compressed, and sent without 100 Continue."""
+    def find_short_length(self, most: int) -> int | None:
+        """The length of a body that may be read before anything is decided. None if it is long, compressed, or sent after 100 Continue."""
         fields = self.fields
-        length = fields.get(b"content-length", b"")
-        if self.method != "POST" or not length.isdigit() or len(length) > _MAX_DIGITS or not 0 < int(length) <= most:
-            return False
-        return b"expect" not in fields and b"content-encoding" not in fields
+        given = fields.get(b"content-length", b"")
+        if self.method != "POST" or not given.isdigit() or len(given) > _MAX_DIGITS or b"expect" in fields or b"content-encoding" in fields:
+            return None
+        length = int(given)
+        return length if 0 < length <= most else None
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""

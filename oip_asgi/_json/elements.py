@@ -132,7 +132,7 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
         _check_nested(value, "", len(wanted.shape), wanted)
         with suppress(Unusual):
             return flatten(value, wanted.shape)
-        raise _uneven(value, wanted)
+        raise _make_uneven_error(value, wanted)
     for index, element in enumerate(value):
         _check(element, f"[{index}]", wanted)
     if len(value) != wanted.size:
@@ -161,7 +161,7 @@ def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
     return level
 
 
-def _uneven(nested: Any, wanted: Wanted) -> InvalidRequest:
+def _make_uneven_error(nested: Any, wanted: Wanted) -> InvalidRequest:
     """The error of lists that nest as deep as the shape, but are not as long."""
     level, axis = [nested], 0
     while all(len(item) == wanted.shape[axis] for item in level):

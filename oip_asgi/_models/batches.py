@@ -68,8 +68,7 @@ class Batches(Limiter):
             group.due += place.is_due
             place.group, place.request = group, request
             turns = self._give_turns()
-        for turn in turns:
-            turn.set()
+        set_all(turns)
         return not place.is_waiting
 
     def hold_back_no_longer(self, *slots: Slot) -> None:

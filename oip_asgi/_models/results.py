@@ -38,7 +38,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
         if array is not None and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
             try:
                 return InferenceResponse([Tensor("output_0" if spec is None else spec.name, array)])
-            except (TypeError, ValueError):  # which is told below
+            except (TypeError, ValueError):  # the error below says so
                 pass
     result = refuse_coroutine(result)
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)

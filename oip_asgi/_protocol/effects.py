@@ -163,8 +163,8 @@ class DeadlinePassed(Exception):
 
 
 class QuitWithin(Exception):
-    """Thrown into a generator whose function or coroutine raised what is no `Exception`, which is its cause: `SystemExit`, or the
-    cancellation of something that it awaited."""
+    """Thrown into a generator if its function or coroutine raised something that is no `Exception`. Its cause is what was raised:
+    `SystemExit`, or a cancellation if something that it awaited was cancelled."""
 
 
 class Stopped(Exception):

@@ -40,7 +40,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop that runs in this thread.
 
     Raises:
-        RuntimeError: It is none of asyncio's, such as trio's.
+        RuntimeError: No event loop of asyncio runs here. Trio has another kind.
     """
     try:
         return asyncio.get_running_loop()

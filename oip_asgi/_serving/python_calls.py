@@ -107,8 +107,8 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[InferenceResponse]:
     """Answer one call from Python."""
     try:
-        answer = infer(engine, engine.find_for_inference(name, version), wire, answer_once)
-        return answer if type(answer) is InferenceResponse else (yield from finish(answer))
+        response: InferenceResponse = yield from finish(infer(engine, engine.find_for_inference(name, version), wire, answer_once))
+        return response
     except InferenceError:
         raise
     except Exception as error:

@@ -39,7 +39,7 @@ class Queue:
         return turn.is_set()
 
     def begin(self, first: str) -> list[str]:
-        """Begin the call of requests of which one has a slot. Returns them, who are the same whoever begins."""
+        """Begin the call of some requests, one of which has a slot. Returns the requests: any of them may begin the call."""
         [starter] = [slot for slot in self.slots.values() if self.is_about_to_start(slot) and slot.group is self.slots[first].group]
         collected = self.limiter.collect(starter, "itself")
         assert collected[0] == first
