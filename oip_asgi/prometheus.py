@@ -238,7 +238,7 @@ class _Observer:
             elif value:
                 instrument.inc(value)
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         with self._lock:  # else a thread could set what it read before another one did
             for metric, labels, value in self._read_gauges():
                 self._instrument(metric, *labels).set(value)

@@ -119,7 +119,7 @@ class Lifecycle:
         action, self.state = transition(self.state, event)
         self.reload_failed = action == "serve as before"
         for observer in self.observers:
-            observer.changed()
+            observer.note_change()
         return action
 
     @property

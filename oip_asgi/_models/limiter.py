@@ -60,7 +60,7 @@ class Slot(msgspec.Struct, eq=False):
         for signal in signals:
             signal.set()
         for observer in self.limiter.observers:
-            observer.changed()
+            observer.note_change()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
@@ -74,7 +74,7 @@ class Slot(msgspec.Struct, eq=False):
         for signal in signals:
             signal.set()
         for observer in self.limiter.observers:
-            observer.changed()
+            observer.note_change()
 
 
 class Limiter:
@@ -184,7 +184,7 @@ class Limiter:
                 signals += [slot.turn, *self.take_back(slot)]
         set_all(signals)
         for observer in self.observers:
-            observer.changed()
+            observer.note_change()
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""

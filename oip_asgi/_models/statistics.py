@@ -205,7 +205,7 @@ class Observer(Protocol):
     def count(self, numbers: Numbers) -> None:
         """Add the numbers of one event. Each histogram has one value at most."""
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """The lifecycle has another state; or a request waits for a slot, has it, or gave it back."""
 
 

@@ -151,7 +151,7 @@ class Engine:
             for model in self.models:
                 yield from model.lifecycle.wait_until_loaded(at_start=True)
                 for observer in model.statistics.observers:
-                    observer.changed()
+                    observer.note_change()
         except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()
@@ -164,7 +164,7 @@ class Engine:
         for model in self.models:
             model.limiter.hold_back_no_longer()
             for observer in model.statistics.observers:
-                observer.changed()
+                observer.note_change()
         for model in self.models:
             try:
                 yield Wait(model.limiter.idle(), deadline)

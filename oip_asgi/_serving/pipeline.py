@@ -149,7 +149,7 @@ def _enter(call: Call[Any]) -> None:
         raise make_circle_error(model, within)
     call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
-        observer.changed()
+        observer.note_change()
 
 
 def answer_once(call: Call[T]) -> T | Steps[T]:

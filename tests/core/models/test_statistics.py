@@ -169,7 +169,7 @@ def test_an_observer_hears_the_numbers_of_every_event() -> None:
         def count(self, numbers: Numbers) -> None:
             heard.append(numbers)
 
-        def changed(self) -> None:
+        def note_change(self) -> None:
             """Nothing here changes a gauge."""
 
     statistics = Statistics()
