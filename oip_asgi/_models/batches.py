@@ -68,8 +68,9 @@ class Batches(Limiter):
             group.due += place.is_due
             place.group, place.request = group, request
             turns = self._give_turns()
+            has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
         set_all(turns)
-        return not place.is_waiting
+        return has_turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
         with self.lock:

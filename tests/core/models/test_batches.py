@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 from tests.support.inside import in_use
 from tests.support.inside.models import Batches, Place
@@ -62,6 +63,35 @@ class Queue:
 
     def counts(self) -> tuple[int, int]:
         return self.limiter.running, self.limiter.waiting
+
+
+class ReleasedTo:
+    """A lock, and what another thread does as soon as it is released for the first time."""
+
+    def __init__(self, lock: Any, work: Callable[[], object]) -> None:
+        self._lock = lock
+        self._work: Callable[[], object] | None = work
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+
+def test_a_request_that_another_takes_along_as_it_joins_has_no_turn() -> None:
+    queue = Queue()
+    queue.enter("first")
+    place = queue.slots["second"] = queue.place(may_run=False)
+    place.key, place.rows, place.due = "key", 1, 2.0
+    taken: list[str] = []
+    queue.limiter.lock = ReleasedTo(queue.limiter.lock, lambda: taken.extend(queue.begin("first")))  # type: ignore[assignment]
+    assert not queue.limiter.share(place, "second")
+    assert taken == ["first", "second"]
+    assert place.is_left
 
 
 def test_what_queued_while_the_slot_was_taken_goes_together() -> None:
