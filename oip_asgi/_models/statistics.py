@@ -1,17 +1,17 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-Each request leaves one row of numbers at its end, and many rows are summed at once. Executions, which may answer several requests, and the
-single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
+Each request leaves one row at its end, which says what it counts for, and many rows are summed at once. Executions, which may answer
+several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations
 
+import operator
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from math import nan
-from operator import add
+from math import isnan, nan
 from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
@@ -41,6 +41,7 @@ _MOST_ROWS: Final = 500
 """So many requests wait to be summed, in 150 KB. To sum them takes half a millisecond."""
 
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
+_DURATIONS: Final = ("success", "fail", "queue", *_COMPUTE, "cache_hit", "cache_miss")
 
 
 class Timings(msgspec.Struct, eq=False):
@@ -59,22 +60,26 @@ class Timings(msgspec.Struct, eq=False):
 
 
 Row: TypeAlias = tuple[float, ...]
-"""One request at its end, as `make_row` makes it."""
+"""What one request counts for: the place of its outcome, when it ended, its rows of a batch, and its seconds for each of `_DURATIONS`. NaN
+if it does not count for one, or has a call of its own."""
 
 
 def make_row(outcome: Outcome, request: Timings | None, ended: float) -> Row:
-    """Make the row of a request, NaN for None. It has no timings if it was refused before its body was there.
-
-    The last moment is read first: a thread that still runs may reach another stage meanwhile.
-    """
+    """Decide what a request counts for at its end. It has no timings if it was refused before its body was there."""
     place = _PLACES[outcome]
     if request is None:
-        return place, ended, 0.0, 0.0, 0.0, 0.0, 0.0, nan, False, nan
-    lookup, rows = request.lookup, request.rows
-    return (
-        place, ended, request.returned, request.called, request.started, request.entered, request.since,
-        nan if lookup is None else lookup, request.is_hit, nan if rows is None else rows,
-    )  # fmt: skip
+        return place, ended, nan, nan, nan, nan, nan, nan, nan, nan, nan
+    # the last moment first: a thread that still runs may reach another stage meanwhile
+    returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
+    is_ok, lookup, rows = outcome == "ok", request.lookup, request.rows
+    success = ended - since if is_ok else nan
+    fail = ended - since if not is_ok and entered and (called or outcome != "invalid") else nan
+    hit, miss = (nan, nan) if lookup is None else (lookup, nan) if is_ok and request.is_hit else (nan, lookup)
+    size = nan if rows is None else rows
+    if not called:
+        return place, ended, size, success, fail, nan, nan, nan, nan, hit, miss
+    infer, output = returned - called if returned else nan, ended - returned if is_ok else nan
+    return place, ended, size, success, fail, started - entered, entered - since + called - started, infer, output, hit, miss
 
 
 class Duration(msgspec.Struct):
@@ -83,9 +88,9 @@ class Duration(msgspec.Struct):
     count: int = 0
     seconds: float = 0.0
 
-    def add(self, values: Array) -> None:
-        self.count += len(values)
-        self.seconds += float(values.sum())
+    def add(self, count: int, seconds: float) -> None:
+        self.count += count
+        self.seconds += seconds
 
 
 class Histogram(msgspec.Struct):
@@ -98,9 +103,13 @@ class Histogram(msgspec.Struct):
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
-    def add(self, values: Array) -> None:
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def add_all(self, values: Array) -> None:
         counts = np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
-        self.counts = list(map(add, self.counts, counts.tolist()))
+        self.counts = list(map(operator.add, self.counts, counts.tolist()))
         self.sum += float(values.sum())
 
 
@@ -136,52 +145,58 @@ class Numbers(msgspec.Struct):
     rows: Histogram = msgspec.field(default_factory=lambda: Histogram(ROWS))  # of each call
 
     def add_requests(self, rows: Sequence[Row]) -> None:
-        """Add requests that have ended."""
-        outcome, ended, returned, called, started, entered, since, lookup, is_hit, size = (
-            np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1).T
-        )
-        counts = np.bincount(outcome.astype(np.int64), minlength=len(OUTCOMES)).tolist()
-        self.outcomes = {name: self.outcomes[name] + count for name, count in zip(OUTCOMES, counts, strict=True)}
-        is_ok, is_called = outcome == _PLACES["ok"], called > 0
+        """Add requests that have ended, many at once."""
+        table = np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1)
+        places, ended, sizes, times = table[:, 0], table[:, 1], table[:, 2], table[:, 3:]
+        has_time, is_alone = ~np.isnan(times), np.isnan(sizes)
+        for outcome, count in zip(OUTCOMES, np.bincount(places.astype(np.int64), minlength=len(OUTCOMES)).tolist(), strict=True):
+            self.outcomes[outcome] += count
+        for name, count, seconds in _sum_columns(times, has_time, _DURATIONS):
+            getattr(self, name).add(count, seconds)
+        is_ok, is_called, is_returned, is_found = (has_time[:, _DURATIONS.index(name)] for name in ("success", *_COMPUTE[:2], "cache_hit"))
+        self.queue.count += int(is_found.sum())  # they did not wait
         if is_ok.any():
             self.last_answered = float(ended[is_ok][-1])
-        has_failed = ~is_ok & (entered > 0) & (is_called | (outcome != _PLACES["invalid"]))
-        duration = ended - since
-        self.success.add(duration[is_ok])
-        self.fail.add(duration[has_failed])
-        self.durations.add(duration[is_ok | has_failed])
-        is_looked_up = ~np.isnan(lookup)
-        is_found = is_looked_up & is_ok & (is_hit > 0)
-        self.cache_hit.add(lookup[is_found])
-        self.cache_miss.add(lookup[is_looked_up & ~is_found])
-        queue = (started - entered)[is_called]
-        self.queue.add(queue)
-        self.queue.count += int(is_found.sum())  # they did not wait
-        self.queues.add(queue)
-        is_alone = np.isnan(size)
-        stages = [
-            (entered - since + called - started, is_called),
-            (returned - called, is_called & (returned > 0)),
-            (ended - returned, is_called & is_ok),
-        ]
-        for total, (seconds, has_stage) in zip((self.compute_input, self.compute_infer, self.compute_output), stages, strict=True):
-            total.add(seconds[has_stage])
-        self.inference_count += int(np.where(is_alone, 1, size)[is_called & is_ok].sum())
-        self.add_executions(1, *(seconds[has_stage & is_alone] for seconds, has_stage in stages))
+            self.inference_count += int(np.where(is_alone, 1, sizes)[is_ok & is_called].sum())
+        self.durations.add_all(times[:, :2][has_time[:, :2]])
+        self.queues.add_all(times[is_called, 2])
+        is_alone &= is_called
+        if is_alone.any():
+            self.executions.add_all(times[is_alone & is_returned, 4])
+            self._add_executions(1, _sum_columns(times[is_alone, 3:6], has_time[is_alone, 3:6], _COMPUTE))
 
-    def add_executions(self, rows: int, compute_input: Array, compute_infer: Array, compute_output: Array) -> None:
-        """Add calls of the function, each for `rows` rows. Those that raised have only the first time."""
-        count = len(compute_input)
-        if not count:
-            return
-        self.execution_count += count
-        self.rows.counts[bisect_left(ROWS, rows)] += count
-        self.rows.sum += rows * count
-        self.executions.add(compute_infer)
+    def add_request(self, row: Row) -> None:
+        """`add_requests`, for one by itself: numpy would take ten times as long."""
+        place, ended, size, *times = row
+        self.outcomes[OUTCOMES[int(place)]] += 1
+        found = {name: seconds for name, seconds in zip(_DURATIONS, times, strict=True) if not isnan(seconds)}
+        for name, seconds in found.items():
+            getattr(self, name).add(1, seconds)
+        self.queue.count += "cache_hit" in found
+        if "success" in found:
+            self.last_answered = ended
+            self.inference_count += 0 if "compute_input" not in found else 1 if isnan(size) else int(size)
+        for histogram, names in ((self.durations, ("success", "fail")), (self.queues, ("queue",))):
+            for name in found.keys() & names:
+                histogram.add(found[name])
+        if isnan(size) and "compute_input" in found:
+            self.add_execution(1, {name: found[name] for name in _COMPUTE if name in found})
+
+    def add_execution(self, rows: int, stages: Mapping[str, float]) -> None:
+        """Add a call of the function for `rows` rows: its seconds in each stage that it reached."""
+        if "compute_infer" in stages:
+            self.executions.add(stages["compute_infer"])
+        self._add_executions(rows, [(stage, 1, seconds) for stage, seconds in stages.items()])
+
+    def _add_executions(self, rows: int, stages: Iterable[tuple[str, int, float]]) -> None:
         size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
-        stages = self.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
-        for stage, values in zip(_COMPUTE, (compute_input, compute_infer, compute_output), strict=True):
-            stages[stage].add(values)
+        durations = self.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
+        for stage, count, seconds in stages:
+            durations[stage].add(count, seconds)
+            if stage == "compute_input":  # which each has
+                self.execution_count += count
+                self.rows.counts[bisect_left(ROWS, rows)] += count
+                self.rows.sum += rows * count
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Add one response of a stream."""
@@ -196,7 +211,7 @@ class Numbers(msgspec.Struct):
             duration.count += 1
             duration.seconds += seconds
         if index == 0 and outcome == "success":
-            self.first_responses.add(np.array([since]))
+            self.first_responses.add(since)
 
 
 class Observer(Protocol):
@@ -249,16 +264,17 @@ class Statistics:
             if len(self._rows) == _MOST_ROWS:
                 self._sum()
         if self.observers:
-            self._tell(lambda numbers: numbers.add_requests([row]))
+            self._tell(lambda numbers: numbers.add_request(row))
 
     def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
         """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
-        returned = [] if compute_infer is None else [compute_infer]
-        stages = np.array([compute_input]), np.array(returned), np.array([compute_output][: len(returned)])
+        stages = {"compute_input": compute_input}
+        if compute_infer is not None:
+            stages.update(compute_infer=compute_infer, compute_output=compute_output)
         with self._lock:
-            self._numbers.add_executions(rows, *stages)
+            self._numbers.add_execution(rows, stages)
         if self.observers:
-            self._tell(lambda numbers: numbers.add_executions(rows, *stages))
+            self._tell(lambda numbers: numbers.add_execution(rows, stages))
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream, `since` seconds after the request."""
@@ -272,3 +288,8 @@ class Statistics:
         add(numbers)
         for observer in self.observers:
             observer.count(numbers)
+
+
+def _sum_columns(times: Array, has_time: Array, names: Sequence[str]) -> Iterator[tuple[str, int, float]]:
+    """By name of a column: how many times it has, and their sum."""
+    return zip(names, has_time.sum(0).tolist(), np.where(has_time, times, 0.0).sum(0).tolist(), strict=True)

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.support.inside.models import BUCKETS, MOST_ENTRIES, Duration, Numbers, Outcome, Statistics, Timings
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, Row, Statistics, Timings, make_row
 
 
 def batch(*durations: Duration) -> dict[str, Duration]:
@@ -245,3 +247,26 @@ def test_any_numbers_of_rows_take_bounded_room() -> None:
     assert list(taken.batches) == [*range(1, MOST_ENTRIES + 1), 1024, 2048, 4096, 8192]
     assert taken.batches[4096] == batch(Duration(2048, 1024.0), Duration(2048, 2048.0), Duration(2048, 512.0))
     assert (taken.execution_count, taken.rows.sum) == (4999, sum(range(1, 5000)))
+
+
+_MOMENTS = st.sampled_from([0.0, 1.0, 2.5])
+_REQUESTS = st.builds(
+    Timings,
+    since=st.just(1.0),
+    entered=_MOMENTS,
+    started=_MOMENTS,
+    called=_MOMENTS,
+    returned=_MOMENTS,
+    lookup=st.none() | st.just(0.25),
+    is_hit=st.booleans(),
+    rows=st.none() | st.integers(0, 9),
+)
+
+
+@given(st.lists(st.builds(make_row, st.sampled_from(OUTCOMES), st.none() | _REQUESTS, st.just(4.0)), min_size=1, max_size=20))
+def test_many_requests_count_as_each_by_itself_does(rows: list[Row]) -> None:
+    at_once, one_by_one = Numbers(), Numbers()
+    at_once.add_requests(rows)
+    for row in rows:
+        one_by_one.add_request(row)
+    assert at_once == one_by_one
