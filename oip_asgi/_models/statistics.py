@@ -190,7 +190,9 @@ class Numbers(msgspec.Struct):
 
     def _add_executions(self, rows: int, stages: Iterable[tuple[str, int, float]]) -> None:
         size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
-        durations = self.batches.setdefault(size, {stage: Duration() for stage in _COMPUTE})
+        durations = self.batches.get(size)
+        if durations is None:
+            durations = self.batches[size] = {stage: Duration() for stage in _COMPUTE}
         for stage, count, seconds in stages:
             durations[stage].add(count, seconds)
             if stage == "compute_input":  # which each has
