@@ -10,8 +10,8 @@ Specification: Content Types (and Codecs).
 """
 
 from ._codecs.base import InputCodec, RequestCodec
-from ._codecs.datetime import DatetimeCodec
-from ._codecs.pandas import PandasCodec
+from ._codecs.dataframes import PandasCodec
+from ._codecs.dates import DatetimeCodec
 from ._codecs.plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
 from ._codecs.torch import TorchCodec
 

@@ -1,53 +1,93 @@
-"""A tensor <-> a column of a data frame. Python code runs for single cells only if they are Python objects, or dates of different forms.
+"""A tensor <-> a column of a data frame, whose dtype and categories are parameters if the values do not show them.
+
+Python code runs for single cells only if they are Python objects. The parameter `pd_categories` is the text of a JSON object that describes
+categories as a tensor: `datatype`, `data` and, if there are any, its parameters `content_type` and `pd_dtype`, here called `dtype`.
+`ordered` says whether their order has a meaning. The column itself is sent as its values, so that others can read it.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 
-from .._protocol.datatypes import Array
+from .._json.data import from_json, to_value
+from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import bytes_of, rows_of
-from .datetime import DatetimeCodec, are_between, are_in_calendar, read_points
-from .pandas_dtypes import (
-    CATEGORIES,
-    DTYPE,
-    DTYPES,
-    MASKED,
-    MOST_CATEGORIES,
-    find_default_dtype,
-    has_fixed_zone,
-    has_known_zone,
-    has_str_dtype,
-    is_datetime,
-    is_zoned,
-    name_zoned_dtype,
-    read_categories,
-    write_categories,
-)
+from .dates import FIRST_NANOSECOND_YEAR, DatetimeCodec, are_in_calendar, reach_nanoseconds, read_points
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIRST_YEAR: Final = np.datetime64("1678", "Y")
-_LAST_YEAR: Final = np.datetime64("2261", "Y")
-"""The first and the last whole year that 64 bits of nanoseconds reach."""
-
-_TEXTS: Final = {"s": "S19", "us": "S26", "ns": "S29"}
-"""The dtypes of the texts of dates, by the unit of the dates."""
-
 Decode: TypeAlias = Callable[[Tensor], Any]
+
+DTYPE: Final = "pd_dtype"
+"""Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor read it."""
+
+CATEGORIES: Final = "pd_categories"
+"""Parameter with the categories of a column whose `pd_dtype` is `category`."""
+
+_MASKED: Final = {
+    "boolean": np.dtype("?"),
+    **{f"{sign}Int{bits}": np.dtype(f"{kind}{bits // 8}") for sign, kind in (("", "i"), ("U", "u")) for bits in (8, 16, 32, 64)},
+    "Float32": np.dtype("f4"),
+    "Float64": np.dtype("f8"),
+}
+"""pandas' nullable dtypes, and the numpy dtypes of their values."""
+
+_DTYPES: Final = (*_MASKED, "string", "str", "object", "category")
+"""What `pd_dtype` may be, beside the names of dates' dtypes."""
+
+_MOST_BYTES: Final = 2**16
+"""The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
+
+_MOST_CATEGORIES: Final = _MOST_BYTES // 2
+"""No text holds more categories: each takes one byte at least, and a comma."""
+
+_DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
+_FIXED_ZONE: Final = re.compile("UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]")
+"""UTC or an offset. With the colon: pandas reads +0545 as 05:05."""
+
+
+def has_str_dtype() -> bool:
+    """Whether strings are of the dtype `str` by default, as since pandas 3."""
+    import pandas as pd
+
+    return not pd.__version__.startswith("2.")
+
+
+def find_default_dtype(content_type: object) -> str | None:
+    """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
+    if content_type in (None, DatetimeCodec.content_type):
+        return None
+    return "str" if has_str_dtype() and content_type != Base64Codec.content_type else "object"
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _is_known(zone: str) -> bool:
+    """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any file that a zone names."""
+    return _FIXED_ZONE.fullmatch(zone) is not None or zone in _zones()
+
+
+# Tensors -> columns
 
 
 def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
@@ -71,16 +111,16 @@ def read_column(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
     """Decode a column with a user's codec."""
-    rows = len(rows_of(tensor, "pd"))
-    here = f"column {show(tensor.name)}"
+    rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
     try:
         made = decode(tensor)
     except ValueError as error:
         raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
-    try:
-        values = list(made)
-    except TypeError as error:
-        raise InvalidRequest(f"{here}: its content_type {show(content_type)} does not make a list of it: {error}") from None
+    if not isinstance(made, Iterable):
+        raise InvalidRequest(
+            f"{here}: its content_type {show(content_type)} does not make a list of it: {type(made).__name__!r} object is not iterable"
+        )
+    values = list(made)
     if len(values) != rows:
         raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
     return _make_objects(values)
@@ -110,12 +150,12 @@ def _read_json(tensor: Tensor) -> Any:
 
     values = PandasJSONCodec.decode_input(tensor)
     dtype, classes = tensor.parameters.get(DTYPE), set(map(type, values))
-    if dtype in MASKED and classes <= {bool if dtype == "boolean" else int, type(None)}:
+    if dtype in _MASKED and classes <= {bool if dtype == "boolean" else int, NoneType}:
         try:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype != "object" and classes <= {str, type(None)} else _make_objects(values)
+    return pd.Series(values) if values and dtype != "object" and classes <= {str, NoneType} else _make_objects(values)
 
 
 def _read_datetimes(tensor: Tensor) -> Any:
@@ -123,17 +163,10 @@ def _read_datetimes(tensor: Tensor) -> Any:
     import pandas as pd
 
     points, are_zoned = read_points(tensor)
-    if not has_str_dtype():
-        points = points.astype("M8[ns]" if are_for_nanoseconds(points) else "M8[us]")
-    elif np.datetime_data(points.dtype)[0] == "s":
-        points = points.astype("M8[us]")
+    if not has_str_dtype() and reach_nanoseconds(points):
+        points = points.astype("M8[ns]")
     series: pd.Series[Any] = pd.Series(points)
     return series.dt.tz_localize("UTC") if are_zoned else series
-
-
-def are_for_nanoseconds(points: Array) -> bool:
-    """Whether 64 bits of nanoseconds reach all dates that are not missing."""
-    return are_between(points, _FIRST_YEAR, _LAST_YEAR)
 
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
@@ -152,9 +185,11 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
 
     dtype: Any = tensor.parameters[DTYPE]
     here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
-    if dtype not in DTYPES and not (isinstance(dtype, str) and is_datetime(dtype)):
-        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected one of {', '.join(DTYPES)}, or datetime64[...]")
-    if not has_known_zone(dtype):
+    dates = _DATETIME.fullmatch(dtype) if isinstance(dtype, str) else None
+    if dates is None and dtype not in _DTYPES:
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected one of {', '.join(_DTYPES)}, or datetime64[...]")
+    zone = dates[1] if dates else None
+    if zone is not None and not _is_known(zone):
         raise InvalidRequest(
             f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
         )
@@ -166,12 +201,12 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     if not _can_become(series, dtype):
         raise InvalidRequest(f"{cannot}: its values are {series.dtype}")
     try:
-        if ", " in dtype:
-            series = _localize(series, dtype)
+        if zone is not None:
+            series = _localize(series, zone)
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"
-        if is_datetime(dtype) and ((converted != series) & series.notna()).any():
+        if dates and ((converted != series) & series.notna()).any():
             raise ValueError("its values are finer than that")
     except (TypeError, ValueError, KeyError, ImportError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{cannot}: {error}") from None
@@ -182,29 +217,53 @@ def _can_become(series: pd.Series[Any], dtype: str) -> bool:
     """Whether a column of this dtype is sent as the values that came."""
     import pandas as pd
 
-    if dtype in MASKED:
-        return bool(series.dtype == MASKED[dtype])
+    if dtype in _MASKED:
+        return bool(series.dtype == _MASKED[dtype])
     if dtype in ("str", "string"):
         return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
-    return series.dtype.kind == "M" if is_datetime(dtype) else True
+    return series.dtype.kind == "M" or not dtype.startswith("datetime64")
 
 
-def _localize(series: pd.Series[Any], dtype: str) -> pd.Series[Any]:
-    """Dates in UTC, after a check that they can be converted to the zone of a dtype."""
+def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
+    """Dates in UTC, after a check that they can be converted to a zone."""
     zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
     points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
-    if not dtype.endswith(", UTC]") and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
+    if zone != "UTC" and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
-    if not has_str_dtype() and not has_fixed_zone(dtype) and (points < _FIRST_YEAR).any():
+    if not has_str_dtype() and not _FIXED_ZONE.fullmatch(zone) and (points < FIRST_NANOSECOND_YEAR).any():
         raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
     return zoned
+
+
+class _Categories(msgspec.Struct, omit_defaults=True):
+    datatype: str
+    data: msgspec.Raw
+    content_type: str | None = None
+    dtype: str | None = None
+    ordered: bool = False
+
+
+def _read_categories(text: object, name: str) -> tuple[Tensor, bool]:
+    """The categories that the parameter of a column describes, and whether they are ordered. Their values are not checked."""
+    try:
+        if not isinstance(text, str):
+            raise ValueError("expected the text of a JSON object")
+        described = msgspec.json.decode(text, type=_Categories)
+        if described.dtype == "category":
+            raise ValueError("categories cannot have the dtype category")
+        number = len(msgspec.json.decode(described.data, type=list[Any]))
+        array = from_json(described.data, dtype_of(described.datatype), (number,))
+    except (ValueError, msgspec.MsgspecError, RecursionError, InvalidRequest) as error:
+        raise InvalidRequest(f"column {show(name)} has the {CATEGORIES} {show(text)}, which is not valid: {error}") from None
+    parameters = {"content_type": described.content_type, DTYPE: described.dtype}
+    return Tensor(name, array, {key: value for key, value in parameters.items() if value is not None}), described.ordered
 
 
 def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
     """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
     import pandas as pd
 
-    described, ordered = read_categories(tensor.parameters[CATEGORIES], tensor.name)
+    described, ordered = _read_categories(tensor.parameters[CATEGORIES], tensor.name)
     values = read_column(described, described.parameters.get("content_type"), decoders)
     try:
         categories = pd.Index(values, dtype=values.dtype)
@@ -232,6 +291,9 @@ def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
     return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
 
 
+# Columns -> tensors
+
+
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     """A column as a tensor of shape `[N]`."""
     dtype = str(series.dtype)
@@ -243,13 +305,13 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     if dtype in ("str", "string", "object"):
         tensor = _write_objects(name, series)
         is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
-        return tensor if is_clear else _add_dtype(tensor, dtype)
-    if dtype in MASKED:
-        return _add_dtype(_write_masked(name, series, MASKED[dtype]), dtype)
+        return tensor if is_clear else _add_parameters(tensor, dtype)
+    if dtype in _MASKED:
+        return _add_parameters(_write_masked(name, series, _MASKED[dtype]), dtype)
     if dtype == "category":
-        return _add_dtype(_write_categories(name, series), dtype)
+        return _write_categories(name, series)
     if dtype.startswith("datetime64["):
-        return _add_dtype(_write_datetimes(name, series), name_zoned_dtype(series.dtype) if is_zoned(series.dtype) else dtype)
+        return _add_parameters(_write_datetimes(name, series), _name_dates(series))
     raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
 
 
@@ -259,7 +321,7 @@ def make_string_parameters(dtype: str) -> Parameters:
     return parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
 
 
-def _add_dtype(tensor: Tensor, dtype: str) -> Tensor:
+def _add_parameters(tensor: Tensor, dtype: str) -> Tensor:
     return make_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
@@ -276,17 +338,28 @@ def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
-    zoned = is_zoned(series.dtype)
-    points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else series).to_numpy()
+    is_zoned = series.dt.tz is not None
+    points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if is_zoned else series).to_numpy()
     if not are_in_calendar(points):
         raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601")
     missing = np.isnat(points)
     # the coarsest unit of those that isoformat() writes, as long as no digit is lost
     unit = next((unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns")
-    texts = points.astype(f"M8[{unit}]").astype(_TEXTS[unit])
-    if zoned:
+    texts = points.astype(f"M8[{unit}]").astype("S")
+    if is_zoned:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
     return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
+
+
+def _name_dates(series: pd.Series[Any]) -> str:
+    """The name of a dtype of dates, for `pd_dtype`. A zone without a name that is known is its offset, or UTC."""
+    dtype: Any = series.dtype
+    zone = series.dt.tz
+    if zone is None:
+        return str(dtype)
+    offset = zone.utcoffset(None)
+    names = [*([] if isinstance(zone, timezone) else [str(zone)]), *([] if offset is None else [str(timezone(offset))])]
+    return f"datetime64[{dtype.unit}, {next(filter(_is_known, names), 'UTC')}]"
 
 
 def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
@@ -313,29 +386,31 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column of categories as a column of its values, with the categories as a parameter: all, else those that a row has, if they fit."""
+    """A column of categories as its values, with the categories as a parameter: all, else those that a row has, if they fit."""
+    import pandas as pd
+
+    described = None
+    if len(series.cat.categories) <= _MOST_CATEGORIES:
+        described = _describe_categories(name, series)
+    if described is None:
+        series = series.cat.remove_unused_categories()
+        described = _describe_categories(name, series)
+    dtype = series.cat.categories.dtype
+    # numpy has integers and booleans without missing ones
+    values = series.astype(object if series.isna().any() and dtype.kind in "biu" and isinstance(dtype, np.dtype) else dtype)
+    tensor = column_to_tensor(name, pd.Series(values))
+    parameters = {key: value for key, value in tensor.parameters.items() if key == "content_type"}
+    more = {} if described is None else {CATEGORIES: described}
+    return make_tensor(name, tensor.array, {**parameters, **more, DTYPE: "category"})
+
+
+def _describe_categories(name: str, series: pd.Series[Any]) -> str | None:
+    """The text that describes the categories of a column; None if it is too long."""
     import pandas as pd
 
     categories = series.cat.categories
-    if len(categories) > max(MOST_CATEGORIES, len(series)):
-        return _write_categories(name, series.cat.remove_unused_categories())
     tensor = column_to_tensor(f"the categories of {name}", pd.Series(categories, dtype=categories.dtype))
-    text = write_categories(tensor, ordered=bool(series.cat.ordered))
-    if text is None and len((used := series.cat.remove_unused_categories()).cat.categories) < len(categories):
-        return _write_categories(name, used)
-    codes = series.cat.codes.to_numpy()
-    values = _add_missing(name, tensor, categories) if (codes < 0).any() else tensor
-    parameters = {key: value for key, value in values.parameters.items() if key == "content_type"}
-    if text is not None:
-        parameters[CATEGORIES] = text
-    return make_tensor(name, values.array[codes], parameters)
-
-
-def _add_missing(name: str, tensor: Tensor, categories: pd.Index[Any]) -> Tensor:
-    """Categories followed by a missing value, which then has the index -1, its code."""
-    array, content_type = tensor.array, tensor.parameters.get("content_type")
-    if array.dtype.kind == "f":
-        return Tensor(name, np.append(array, array.dtype.type(np.nan)))
-    if content_type != DatetimeCodec.content_type:
-        return PandasJSONCodec.encode_input(name, [*categories.tolist(), None])
-    return Tensor(name, object_array([*array.tolist(), b"NaT"], (len(array) + 1,)), {"content_type": content_type})
+    hints: dict[str, Any] = {"content_type": tensor.parameters.get("content_type"), "dtype": tensor.parameters.get(DTYPE)}
+    data = msgspec.Raw(msgspec.json.encode(to_value(tensor.array)))
+    text = msgspec.json.encode(_Categories(tensor.datatype, data, **hints, ordered=bool(series.cat.ordered)))
+    return text.decode() if len(text) <= _MOST_BYTES else None

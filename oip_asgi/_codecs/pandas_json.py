@@ -38,20 +38,11 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Any]:
-        values = _read_simple_values(bytes_of(request_input, cls.content_type))
-        return decode_elements(request_input, _from_text, cls.content_type, "JSON") if values is None else values
-
-
-def _read_simple_values(texts: list[bytes]) -> list[Any] | None:
-    """The values of texts that hold no arrays and objects, read in one step as the elements of one array; None if that fails."""
-    joined = b",\n".join(texts)
-    if b"[" in joined or b"{" in joined:
-        return None
-    try:
-        values: list[Any] = _decode(b"[%b]" % joined)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return values if len(values) == len(texts) else None
+        texts = bytes_of(request_input, cls.content_type)
+        if not [text for text in texts if b"[" in text or b"{" in text]:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the error of the loop below names the element
+                return list(map(_decode, texts))
+        return decode_elements(request_input, _from_text, cls.content_type, "JSON")
 
 
 def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -11,7 +11,6 @@ import msgspec
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
 from .base import AnyRequestCodec
-from .pandas import PandasCodec
 
 Decode: TypeAlias = Callable[[Tensor], Any]
 
@@ -105,8 +104,6 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     annotation: str
     content_type: str
     codec: AnyRequestCodec
-    decode: Callable[[InferenceRequest], Any]
-    """Makes the value of a request that holds only the tensors for it."""
     declared: Mapping[str, str]
     """The content types of inputs, by name."""
     decoders: Mapping[str, Decode]
@@ -117,15 +114,9 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
         if self.declared:
             tensors = list(map(self._add_declared_type, tensors))
         try:
-            return self.decode(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
+            return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
-
-    def prepare(self, names: Sequence[str]) -> RequestReader:
-        """A reader that is prepared for inputs of these names, if there are any and the codec is this package's own."""
-        if self.codec is not PandasCodec or not names:
-            return self
-        return msgspec.structs.replace(self, decode=PandasCodec.make_decoder(names))
 
     def _add_declared_type(self, tensor: Tensor) -> Tensor:
         content_type = self.declared.get(tensor.name)

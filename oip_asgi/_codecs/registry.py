@@ -19,8 +19,8 @@ from .._protocol.log import log_raised
 from .._protocol.tensors import Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
 from .columns import read_series
-from .datetime import DatetimeCodec
-from .pandas import PandasCodec, is_series_class
+from .dataframes import PandasCodec, is_series_class
+from .dates import DatetimeCodec
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
 from .reader import SCALARS, Decode, Reader, RequestReader, get_array, read_scalar
@@ -151,7 +151,7 @@ class Codecs:
         """How to read several tensors for a parameter."""
         called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        return RequestReader(called, codec.content_type, codec, codec.decode_request, declared, self._list_own_decoders())
+        return RequestReader(called, codec.content_type, codec, declared, self._list_own_decoders())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._codecs.pandas import PandasCodec
+from .._codecs.dataframes import PandasCodec
 from .._codecs.registry import Codecs
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs

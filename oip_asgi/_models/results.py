@@ -13,9 +13,8 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.columns import column_to_tensor
-from .._codecs.pandas import PandasCodec, is_series
-from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
+from .._codecs.columns import CATEGORIES, DTYPE, column_to_tensor
+from .._codecs.dataframes import PandasCodec, is_series
 from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast

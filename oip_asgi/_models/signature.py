@@ -150,7 +150,7 @@ class _Signature:
             (*(argument for argument in added if argument is not None), *spread),
             self._codecs,
             rest=rest,
-            request_reader=self._request_reader and self._request_reader.prepare(unnamed),
+            request_reader=self._request_reader,
             of_one_request=self._of_one_request,
             reserved=reserved,
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
-from .._codecs.columns import are_for_nanoseconds
-from .._codecs.datetime import read_uniform_points
-from .._codecs.pandas import PandasCodec
-from .._codecs.pandas_dtypes import CATEGORIES, DTYPE
+from .._codecs.columns import CATEGORIES, DTYPE
+from .._codecs.dataframes import PandasCodec
 from .._codecs.registry import Codecs
 from .._extensions.reserved import OF_TREATMENT
 from .._models.handler import Handler
@@ -20,7 +18,6 @@ from .._protocol.tensors import Tensor
 from .decoding import Decoded
 
 _NOTHING: Final[frozenset[Hashable]] = frozenset()
-_DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 def count_rows(tensors: Iterable[Tensor]) -> int | None:
@@ -58,17 +55,10 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
 def _make_part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
     """Make the part of the key for one input. None if decoding one row depends on the other rows."""
     parameters, array = tensor.parameters, tensor.array
-    kind: Hashable = ()
-    if content_type == "pd_json" or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
+    # a column of dates has one unit, which depends on their years, and all have an offset from UTC or none has
+    if content_type in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
         return None
-    if content_type == "datetime":
-        # a column of dates has one unit, which depends on their spelling and their years, and all have an offset from UTC or none has
-        elements = array.ravel().tolist() if array.dtype.hasobject else []
-        found = read_uniform_points(elements) if elements else None
-        if found is None:
-            return None
-        kind = elements[0].translate(_DIGITS_TO_0), are_for_nanoseconds(found[0])
-    return name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING, kind
+    return name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING
 
 
 def _freeze(parameters: Parameters) -> frozenset[Hashable]:

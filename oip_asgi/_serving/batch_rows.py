@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._codecs.pandas import is_frame, is_series
+from .._codecs.dataframes import is_frame, is_series
 from .._models.annotations import Outputs
 from .._models.results import to_response
 from .._protocol.datatypes import Array

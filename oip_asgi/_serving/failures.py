@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .._codecs.pandas import is_frame
+from .._codecs.dataframes import is_frame
 from .._models.model import Model
 from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (

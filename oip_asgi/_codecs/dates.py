@@ -26,13 +26,13 @@ _DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?)?".encode())
 """A date, or a date and time, in this content type. Whether its month has that many days is not checked here."""
 
-_OF_ISOFORMAT: Final = re.compile(rb"0000-00-00T00:00:00(?:\.(0{1,9}))?(\+00:00|Z)?")
-"""A date and time as `isoformat()` writes it, without an offset or in UTC, after each of its digits has been replaced by 0."""
-
-_DIGITS_TO_0: Final = bytes.maketrans(b"123456789", b"000000000")
-
 _FIRST_YEAR: Final = np.datetime64("0001", "Y")
 _LAST_YEAR: Final = np.datetime64("9999", "Y")
+
+FIRST_NANOSECOND_YEAR: Final = np.datetime64("1678", "Y")
+"""The first whole year that 64 bits of nanoseconds reach."""
+
+_EXPECTED: Final = "an ISO 8601 date and time"
 
 _FINER: Final = re.compile(rb"\.[0-9]{6}([0-9]{1,3})")
 """The digits of a text that are finer than microseconds."""
@@ -63,10 +63,17 @@ class DatetimeCodec(InputCodec[list[datetime]]):
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[datetime]:
         elements = bytes_of(request_input, cls.content_type)
-        if all(map(_DATE.fullmatch, elements)) and not any(map(_FINER.search, elements)):
+        if not any(map(_FINER.search, elements)):
             with suppress(ValueError):  # the error of the loop below names the element
-                return list(map(datetime.fromisoformat, map(bytes.decode, elements)))
-        return decode_elements(request_input, _from_text, cls.content_type, "an ISO 8601 date and time")
+                return _parse(elements)
+        return decode_elements(request_input, _from_text, cls.content_type, _EXPECTED)
+
+
+def _parse(elements: list[bytes]) -> list[datetime]:
+    """The dates of texts, without Python code for each. The ValueError does not say which text is wrong."""
+    if not all(map(_DATE.fullmatch, elements)):
+        raise ValueError
+    return list(map(datetime.fromisoformat, map(bytes.decode, elements)))
 
 
 def _to_text(element: datetime | str) -> bytes:
@@ -94,76 +101,42 @@ def _read(element: bytes) -> datetime:
     return datetime.fromisoformat(element.decode())
 
 
-_REACH_OF_NANOSECONDS: Final = 2**63 // 1000 - 1
-"""Microseconds from 1970 that 64 bits can count in nanoseconds: to the years 1677 and 2262."""
-
-
 def read_points(tensor: Tensor) -> tuple[Array, bool]:
     """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
-    there = [element for element in elements if element != _NAT]
-    found = read_uniform_points(there) if there else (np.empty(0, "M8[s]"), False)
-    if found is None:
-        return _read_one_by_one(tensor, elements)
-    if len(there) == len(elements):
-        return found
-    points = np.full(len(elements), "NaT", found[0].dtype)
-    points[[element != _NAT for element in elements]] = found[0]
-    return points, found[1]
-
-
-def _read_one_by_one(tensor: Tensor, elements: list[bytes]) -> tuple[Array, bool]:
-    values = decode_elements(tensor, _read_in_utc, DatetimeCodec.content_type, "an ISO 8601 date and time")
-    are_zoned = any(value.tzinfo for value in values if value)
-    for place, value in enumerate(values):
-        if value and are_zoned and not value.tzinfo:
-            raise _refuse_element(tensor, place, elements, "a date and time with an offset from UTC, as others of the column are")
-    points = np.array([value and value.replace(tzinfo=None) for value in values], "M8[us]")
-    finer = [_FINER.search(element) for element in elements]
-    if not any(finer):
-        return points, are_zoned
-    rest = np.array([int(found[1].ljust(3, b"0")) if found else 0 for found in finer], "m8[ns]")
-    if (np.isnat(points) | (np.abs(points.view("i8")) < _REACH_OF_NANOSECONDS)).all():
-        return points.astype("M8[ns]") + rest, are_zoned
-    for place in np.flatnonzero(rest).tolist():
-        raise _refuse_element(tensor, place, elements, "microseconds at most, since others of the column are out of the years 1678 to 2261")
-    return points, are_zoned
-
-
-def _refuse_element(tensor: Tensor, place: int, elements: list[bytes], expected: str) -> InvalidRequest:
-    return InvalidRequest(f"tensor {show(tensor.name)}: element {place} is {show(elements[place])}: expected {expected}")
-
-
-def _read_in_utc(element: bytes) -> datetime | None:
-    if element == _NAT:
-        return None
-    value = _read(element)
+    places = [place for place, element in enumerate(elements) if element != _NAT]
+    there = [elements[place] for place in places]
     try:
-        return value if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("in UTC it is not in the years 1 to 9999") from None
+        moments = _parse(there)
+        in_utc = [moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment for moment in moments]
+    except (ValueError, OverflowError):
+        decode_elements(tensor, _check, DatetimeCodec.content_type, _EXPECTED)  # its error names the element
+        raise
+    are_zoned = [moment.tzinfo is not None for moment in moments]
+    if not all(are_zoned) and any(are_zoned):
+        raise _refuse(tensor, places[are_zoned.index(False)], "a date and time with an offset from UTC, as others of the column are")
+    points = np.full(len(elements), "NaT", "M8[us]")
+    points[elements_at := np.array(places, int)] = np.array(in_utc, "M8[us]")
+    finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
+    if any(finer):
+        if not reach_nanoseconds(points):
+            expected = "microseconds at most, since others of the column are out of the years 1678 to 2261"
+            raise _refuse(tensor, places[np.flatnonzero(finer)[0]], expected)
+        points = points.astype("M8[ns]")
+        points[elements_at] += np.array(finer, "m8[ns]")
+    return points, any(are_zoned)
 
 
-def read_uniform_points(elements: list[bytes]) -> tuple[Array, bool] | None:
-    """Read dates that all have the same form with numpy, in a tenth of the time that one by one takes."""
-    length = len(elements[0])
-    template = elements[0].translate(_DIGITS_TO_0)
-    form = _OF_ISOFORMAT.fullmatch(template)
-    text = b"".join(elements)
-    if form is None or text.translate(_DIGITS_TO_0) != template * len(elements) or set(map(len, elements)) != {length}:
-        return None
-    digits, zone = len(form[1] or b""), form[2] or b""
-    if zone.startswith(b"+") and text.count(zone) != len(elements):
-        return None
-    unit = "s" if not digits else "us" if digits <= 6 else "ns"
-    texts = np.frombuffer(text, np.dtype({"names": ["text"], "formats": [f"S{length - len(zone)}"], "itemsize": length}))["text"]
-    try:
-        points = texts.astype(f"M8[{unit}]")
-        seconds = points if unit == "s" else texts.astype("S19").astype("M8[s]")
-    except (OverflowError, ValueError):
-        return None
-    is_in_reach = unit != "ns" or bool((points.astype("M8[s]") == seconds).all())
-    return (points, bool(zone)) if is_in_reach and seconds.min() >= _FIRST_YEAR else None
+def _refuse(tensor: Tensor, place: int, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"tensor {show(tensor.name)}: element {place} is {show(tensor.array.ravel()[place])}: expected {expected}")
+
+
+def _check(element: bytes) -> None:
+    if element != _NAT and (moment := _read(element)).tzinfo:
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("in UTC it is not in the years 1 to 9999") from None
 
 
 def are_in_calendar(points: Array) -> bool:
@@ -177,3 +150,8 @@ def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> boo
     """Whether all of an array's `datetime64`, except NaT, are from the first of two years to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
     return bool(((years >= first) & (years <= last)).all())
+
+
+def reach_nanoseconds(points: Array) -> bool:
+    """Whether 64 bits of nanoseconds reach all dates that are not missing."""
+    return are_between(points, FIRST_NANOSECOND_YEAR, np.datetime64("2261", "Y"))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -20,8 +19,7 @@ from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 from .base import RequestCodec, raise_invalid_response, rows_of
-from .columns import Decode, column_to_tensor, make_string_parameters, read_column
-from .pandas_dtypes import DTYPE, has_str_dtype, is_str
+from .columns import DTYPE, Decode, column_to_tensor, has_str_dtype, make_string_parameters, read_column
 from .plain import StringCodec
 
 if TYPE_CHECKING:
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 _STRINGS: Final = "strings"
 _OTHER: Final = "other"
-
-_Groups: TypeAlias = dict[Any, list[int]]
-"""The places of the columns of each group: numbers by their dtype, strings, and those that are converted one by one."""
 
 _Block: TypeAlias = tuple[Any, list[int]]
 """Columns of one dtype, or one column, and their places."""
@@ -62,23 +57,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
         return read_dataframe(request.inputs, request.decoders)
-
-    @classmethod
-    def make_decoder(cls, names: Sequence[str]) -> Callable[[InferenceRequest], pd.DataFrame]:
-        """A `decode_request` for declared inputs of these names, which makes the index of the columns once. It decodes other inputs too."""
-        expected = list(names)
-
-        @cache  # at the first frame: a server without pandas may have models that could take one
-        def columns() -> pd.Index[str]:
-            import pandas as pd
-
-            return pd.Index(expected)
-
-        def decode(request: InferenceRequest) -> pd.DataFrame:
-            are_expected = [tensor.name for tensor in request.inputs] == expected
-            return read_dataframe(request.inputs, request.decoders, columns() if are_expected else None)
-
-        return decode
 
     @classmethod
     def encode_response(
@@ -153,19 +131,17 @@ def _find_twice(names: list[str]) -> str:
     return next(name for name, number in Counter(names).items() if number > 1)
 
 
-def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode], columns: pd.Index[str] | None = None) -> pd.DataFrame:
+def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) -> pd.DataFrame:
     """Tensors of shape `[N]` or `[N, 1]` as the columns of a frame."""
     import pandas as pd
 
     if not tensors:
         return pd.DataFrame({})
-    if columns is None:
-        names = [tensor.name for tensor in tensors]
-        if len(set(names)) != len(names):
-            raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
-        columns = pd.Index(names)
+    names = [tensor.name for tensor in tensors]
+    if len(set(names)) != len(names):
+        raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
     rows = _check_rows(tensors)
-    groups = _group_tensors(tensors, decoders)
+    groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
     others: list[_Block] = [
         (read_column(tensors[place], tensors[place].parameters.get("content_type"), decoders), [place]) for place in groups.pop(_OTHER, ())
     ]
@@ -173,7 +149,7 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode], co
     blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
     if strings:
         blocks += _read_strings([tensors[place] for place in strings], strings, rows)
-    return _assemble(blocks, others, columns, rows)
+    return _assemble(blocks, others, names, rows)
 
 
 def _check_rows(tensors: Sequence[Tensor]) -> int:
@@ -188,19 +164,23 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     return rows
 
 
-def _group_tensors(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) -> _Groups:
-    groups: _Groups = {}
-    for place, tensor in enumerate(tensors):
-        dtype, parameters = tensor.array.dtype, tensor.parameters
-        content_type = parameters.get("content_type") if parameters else None
-        group: Any = _OTHER
-        if content_type not in decoders and DTYPE not in parameters:
-            if dtype.hasobject:
-                group = _STRINGS if content_type in (None, "str") else _OTHER
-            elif content_type in (None, "np") and dtype in NUMBERS:
-                group = dtype
-        groups.setdefault(group, []).append(place)
+def _group(keys: Iterable[Any]) -> dict[Any, list[int]]:
+    """The places of equal keys."""
+    groups: dict[Any, list[int]] = {}
+    for place, key in enumerate(keys):
+        groups.setdefault(key, []).append(place)
     return groups
+
+
+def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+    """What a tensor is read with: others of its dtype, other strings, or nothing else."""
+    dtype, parameters = tensor.array.dtype, tensor.parameters
+    content_type = parameters.get("content_type")
+    if content_type in decoders or DTYPE in parameters:
+        return _OTHER
+    if dtype.hasobject:
+        return _STRINGS if content_type in (None, "str") else _OTHER
+    return dtype if content_type in (None, "np") and dtype in NUMBERS else _OTHER
 
 
 def _join(arrays: list[Array]) -> Array:
@@ -221,16 +201,16 @@ def _read_strings(tensors: list[Tensor], places: list[int], rows: int) -> list[_
     return [(strings[number * rows : (number + 1) * rows], [place]) for number, place in enumerate(places)]
 
 
-def _assemble(blocks: list[_Block], others: list[_Block], columns: pd.Index[str], rows: int) -> pd.DataFrame:
+def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
     """One frame of blocks of one dtype each, and of other columns."""
     import pandas as pd
 
-    index = pd.RangeIndex(rows)
+    index, columns = pd.RangeIndex(rows), pd.Index(names)
     if has_str_dtype():
         from pandas.api.internals import create_dataframe_from_blocks  # type: ignore[import-not-found, unused-ignore]
 
         blocks += [(_as_block(column), place) for column, place in others]
-        made: pd.DataFrame = create_dataframe_from_blocks([(block, np.array(places)) for block, places in blocks], index, columns.view())
+        made: pd.DataFrame = create_dataframe_from_blocks([(block, np.array(places)) for block, places in blocks], index, columns)
         return made
     parts = [pd.DataFrame(block.T, index=index, dtype=block.dtype, copy=False) for block, _ in blocks]
     if others:
@@ -240,7 +220,7 @@ def _assemble(blocks: list[_Block], others: list[_Block], columns: pd.Index[str]
     places = [place for _, some in (*blocks, *others) for place in some]
     if places != sorted(places):
         frame = frame.take(np.argsort(places), axis=1)
-    frame.columns = columns.view()  # a view: a model may rename it
+    frame.columns = columns
     return frame
 
 
@@ -252,7 +232,7 @@ def _as_block(column: Any) -> Any:
 
 def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     """The columns of a frame as tensors of shape `[N]`, which get these names."""
-    groups = _group_dtypes(frame.dtypes.tolist())
+    groups = _group(map(_find_group_of_dtype, frame.dtypes.tolist()))
     # of one row of numbers and strings, Python objects are the fastest way
     row = frame.iloc[0].to_numpy() if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS else None
     tensors: dict[int, Tensor] = {}
@@ -273,16 +253,14 @@ def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     return [tensors[place] for place in range(len(names))]
 
 
-def _group_dtypes(dtypes: Sequence[Any]) -> _Groups:
-    """Columns of objects are a group too: most of them are strings."""
-    groups: _Groups = {}
-    for place, dtype in enumerate(dtypes):
-        if isinstance(dtype, np.dtype):
-            group = dtype if dtype in NUMBERS or dtype.hasobject else _OTHER
-        else:
-            group = _STRINGS if is_str(dtype) else _OTHER
-        groups.setdefault(group, []).append(place)
-    return groups
+def _find_group_of_dtype(dtype: Any) -> Any:
+    """What a column is written with. Columns of objects are a group too: most of them are strings."""
+    import pandas as pd
+
+    if isinstance(dtype, np.dtype):
+        return dtype if dtype in NUMBERS or dtype.hasobject else _OTHER
+    # the default dtype of strings in pandas 3; the dtype `string` is another one
+    return _STRINGS if has_str_dtype() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan else _OTHER
 
 
 def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype: str) -> dict[int, Tensor]:
