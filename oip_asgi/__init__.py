@@ -2,12 +2,12 @@
 
 from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
+from ._extensions.shared_memory import SharedMemory
 from ._models.loader import LoadParameters
 from ._models.specs import TensorSpec
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from ._runtime.shared_memory import SharedMemory
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer

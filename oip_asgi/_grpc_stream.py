@@ -85,7 +85,7 @@ class StreamCall:
         self._write = write
         self._message = method.response
         # requests are those of ModelInfer, and responses hold its responses
-        self._method = Method(method.name, method.parse, type(method.response().infer_response), method.metadata)
+        self._method = Method(method.name, method.parse, type(method.response().infer_response), method.write, method.metadata)
         self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_UNANSWERED)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated, Final, TypedDict
 
 from ._codecs.registry import AnyCodec
+from ._extensions.shared_memory import SharedMemory
 from ._protocol.options import Option, instance_of, integer, number
-from ._runtime.shared_memory import SharedMemory
 from ._serving.options import EngineOptions
 
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)

@@ -16,6 +16,7 @@ try:
     from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.json_format import ParseDict
     from google.protobuf.message import DecodeError, Message
     from google.protobuf.message_factory import GetMessageClass
 except ImportError as error:
@@ -68,8 +69,13 @@ class Services:
     def _make_method(self, service: str, name: str, metadata: Metadata) -> Method:
         described = self._pool.FindServiceByName(service).methods_by_name.get(name)
         if described is None:  # a method of Triton's that is refused with a reason
-            return Method(name, bytes, bytes, metadata)
-        return Method(name, _make_parser(GetMessageClass(described.input_type)), GetMessageClass(described.output_type), metadata)
+            return Method(name, bytes, bytes, bytes, metadata)
+        response = GetMessageClass(described.output_type)
+
+        def write(document: Any) -> bytes:
+            return ParseDict(document, response(), ignore_unknown_fields=True).SerializeToString()
+
+        return Method(name, _make_parser(GetMessageClass(described.input_type)), response, write, metadata)
 
     def reflect(self, service: str, data: bytes) -> bytes:
         """Answer one question of server reflection."""

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from .._models.model import Model
 from .._models.specs import TensorSpec
 from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow, fill
+from .rows import GrpcRows, Question, RestRow
 
 
 class ModelInput(msgspec.Struct):
@@ -122,8 +122,8 @@ def _rest_config(_: Engine, __: Question, model: Model) -> ModelConfig:
     return describe_config(model)
 
 
-def _grpc_config(engine: Engine, request: Any, response: Any) -> None:
-    fill(response.config, describe_config(engine.models.find(request.name, request.version or None)))
+def _grpc_config(engine: Engine, request: Any) -> Any:
+    return {"config": describe_config(engine.models.find(request.name, request.version or None))}
 
 
 REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", _rest_config),)

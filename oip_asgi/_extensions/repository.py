@@ -22,7 +22,7 @@ from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFou
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow, decode_document, decode_question, fill
+from .rows import GrpcRows, Question, RestRow, decode_document, decode_question
 
 _FILE: Final = "file:"
 
@@ -263,24 +263,23 @@ REST: Final = (
 # have none
 
 
-def _grpc_index(engine: Engine, request: Any, response: Any) -> None:
+def _grpc_index(engine: Engine, request: Any) -> Any:
     if request.repository_name:
         raise NotFound(f"unknown repository {show(request.repository_name)}: leave repository_name out")
-    for entry in list_models(engine, ready=request.ready):
-        fill(response.models.add(), entry)
+    return {"models": list_models(engine, ready=request.ready)}
 
 
-def _grpc_load(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _grpc_load(engine: Engine, request: Any) -> Steps[Any]:
     name = _find_name(engine, request)
     yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), _check_file))
-    response.model_name, response.is_loaded = name, True
+    return {"model_name": name, "is_loaded": True}
 
 
-def _grpc_unload(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _grpc_unload(engine: Engine, request: Any) -> Steps[Any]:
     name = _find_name(engine, request)
     _check_unload_parameters(_read_parameters(request))
     yield from unload(engine, name, None)
-    response.model_name, response.is_unloaded = name, True
+    return {"model_name": name, "is_unloaded": True}
 
 
 def _find_name(engine: Engine, request: Any) -> str:

@@ -51,8 +51,8 @@ class RestRow(NamedTuple):
 ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 """Applies a request's output options to its response, in a worker thread, before it is encoded."""
 
-GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any, Any], Steps[None] | None]]
-"""By a method's name, the function that fills its response. It takes the server, the request message and the response message."""
+GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
+"""By a method's name, what answers it. It takes the server and the request message, and returns the response as a document, or None."""
 
 
 def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
@@ -68,29 +68,3 @@ def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"the body cannot be read: {error}") from None
-
-
-def fill(message: Any, document: msgspec.Struct) -> None:
-    """Fill a message of gRPC with a document that has the same fields."""
-    _fill(message, msgspec.to_builtins(document))
-
-
-def _fill(message: Any, fields: Mapping[str, Any]) -> None:
-    kinds = message.DESCRIPTOR.fields_by_name
-    for name, value in fields.items():
-        target = getattr(message, name)
-        if isinstance(value, list):
-            for item in value:
-                if isinstance(item, dict):
-                    _fill(target.add(), item)
-                else:
-                    target.append(item)
-        elif not isinstance(value, dict):
-            names = kinds[name].enum_type
-            setattr(message, name, value if names is None else names.values_by_name[value].number)
-        elif hasattr(target, "SetInParent"):
-            target.SetInParent()
-            _fill(target, value)
-        else:  # a map to messages
-            for key, item in value.items():
-                _fill(target[key], item)

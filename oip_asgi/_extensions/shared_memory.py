@@ -1,22 +1,30 @@
-"""System shared memory: the regions that clients have registered, and tensors with data in them. Knows no files and no transport.
+"""System shared memory: segments, the regions of them that clients have registered, and tensors with data in them. Knows no transport.
 
-Data are copied out of a region before anything looks at them: the client may change or shorten the segment at any moment. Nothing is read
-or written outside a region, and clients can register only segments that the server's own code allows.
+A segment is a file in one folder, as POSIX's `shm_open` makes it on Linux. It is read and written by system calls, not mapped: a client may
+change or shorten it at any moment, and then a call tells so, where a touch of mapped memory would end the process with SIGBUS. Nothing is
+read or written outside a region, and clients can register only segments that the server's own code allows.
 
 Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
+import os
 import re
+import stat
+import sys
 import threading
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, Protocol, final
 
 import msgspec
 
+from .._protocol.body import allocate_aligned
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
@@ -24,7 +32,10 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
-from .rows import ApplyOptions, GrpcRows, Question, RestRow, decode_question, fill
+from .rows import ApplyOptions, GrpcRows, Question, RestRow, decode_question
+
+_FOLDER: Final = Path("/dev/shm")
+"""Where Linux has the segments, whatever the C library."""
 
 _MOST_REGIONS: Final = 256
 """How many regions may be registered at once. Each keeps a file open."""
@@ -36,27 +47,93 @@ _KEY: Final = re.compile("[^/\0\ud800-\udfff]+")
 _REGION, _SIZE, _OFFSET = SHARED_MEMORY
 
 
-class Segment(Protocol):
-    """A segment of shared memory that is open. It is closed when nobody refers to it any more."""
+@final
+class SharedMemory:
+    """Lets clients on the same machine put tensors into system shared memory, for `InferenceServer(shared_memory=...)`.
+
+    Every client that reaches the server can then read and overwrite all allowed segments, through any model. So allow only segments that
+    your clients make, with names that nothing else on the machine uses. Regions belong to one process: with several workers, each has its
+    own.
+
+    Args:
+        allow: Which segments clients may register: their keys, or a function that takes a key and returns True for those. A key has no
+            slash at its beginning here.
+
+    Raises:
+        TypeError: `allow` is neither.
+
+    Specification: Triton's System Shared Memory Extension.
+    """
+
+    def __init__(self, allow: Callable[[str], bool] | Collection[str]) -> None:
+        are_keys = isinstance(allow, Collection) and not isinstance(allow, str) and all(isinstance(key, str) for key in allow)
+        if not are_keys and (not callable(allow) or inspect.iscoroutinefunction(allow)):
+            raise TypeError(f'allow={allow!r} must be a function of a key, or a list of keys, such as allow=["my_input", "my_output"]')
+        self._allow = allow
+
+    def allows(self, key: str) -> bool:
+        """Whether clients may use the segment with this key."""
+        if not callable(self._allow):
+            return key in {allowed.removeprefix("/") for allowed in self._allow}
+        try:
+            return self._allow(key) is True
+        except Exception as error:
+            log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
+            return False
+
+    def open(self, key: str) -> Segment:
+        """Open the segment of a key that is checked and allowed."""
+        if sys.platform != "linux":
+            raise InferenceError("system shared memory is supported on Linux only", status=501)
+        try:
+            # links are not followed, and nothing waits for the other end of a pipe
+            descriptor = os.open(_FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise InvalidRequest(f"there is no shared memory {show(key)}: create it first") from None
+        except OSError as error:
+            raise Forbidden(f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}") from None
+        segment = Segment(descriptor)
+        about = os.fstat(descriptor)
+        # a second name in the same folder would be a way around `allow`
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+            raise Forbidden(f"{show(key)} is no shared memory of one name")
+        return segment
+
+
+@final
+class Segment:
+    """An open segment. It is closed when nobody refers to it any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
 
     def size(self) -> int:
         """How many bytes it has now."""
+        return os.fstat(self._descriptor).st_size
 
-    def read(self, offset: int, size: int, /) -> Buffer:
-        """A copy of so many bytes; fewer if the segment ends before."""
+    def read(self, offset: int, size: int) -> Buffer:
+        """A copy of so many bytes, in aligned memory; fewer where the segment ends before."""
+        memory = allocate_aligned(size, 0)
+        done = 0
+        while done < size:
+            read = self._call(os.preadv, [memory[done:]], offset + done)
+            if not read:
+                return memory[:done]
+            done += read
+        return memory
 
-    def write(self, offset: int, data: Buffer, /) -> None:
-        """Write bytes into it."""
+    def write(self, offset: int, data: Buffer) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._call(os.pwrite, rest, offset)
+            rest, offset = rest[written:], offset + written
 
-
-class Segments(Protocol):
-    """Opens segments: `oip_asgi.SharedMemory`."""
-
-    def allows(self, key: str, /) -> bool:
-        """True if clients may use the segment with this key, which has no slash."""
-
-    def open(self, key: str, /) -> Segment:
-        """Open a segment."""
+    def _call(self, call: Callable[[int, Any, int], int], data: Any, offset: int) -> int:
+        try:
+            return call(self._descriptor, data, offset)
+        except OSError as error:  # such as no memory left for pages that nobody has written to yet
+            raise InferenceError(f"the shared memory cannot be used: {error.strerror}", status=507) from None
 
 
 class RegisterRegion(msgspec.Struct):
@@ -106,7 +183,7 @@ class MemoryRange(NamedTuple):
 class Regions:
     """The regions of one server, by name. May be called from any thread."""
 
-    def __init__(self, segments: Segments | None, max_body_bytes: int | None) -> None:
+    def __init__(self, segments: SharedMemory | None, max_body_bytes: int | None) -> None:
         self._segments = segments  # None if clients may not register regions
         self._max_body_bytes = max_body_bytes
         self._lock = threading.Lock()
@@ -114,7 +191,7 @@ class Regions:
         self.parameters = () if segments is None else SHARED_MEMORY
         """The parameters of tensors that this server supports."""
 
-    def check_may_register(self) -> Segments:
+    def check_may_register(self) -> SharedMemory:
         """Return what opens segments; an error if clients may not register regions."""
         if self._segments is None:
             raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
@@ -129,7 +206,7 @@ class Regions:
         self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
-        if not _allows(segments, plain):
+        if not segments.allows(plain):
             raise Forbidden(f"this server does not let clients use the shared memory {show(key)}: the allow= of its SharedMemory decides")
         segment = segments.open(plain)
         size = segment.size()
@@ -250,14 +327,6 @@ def _check_key(key: str) -> str:
     return plain
 
 
-def _allows(segments: Segments, key: str) -> bool:
-    try:
-        return segments.allows(key)
-    except Exception as error:
-        log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
-        return False
-
-
 class _Server(Protocol):
     """An object with regions: the engine."""
 
@@ -302,17 +371,16 @@ REST: Final = (
 # gRPC
 
 
-def _grpc_status(server: _Server, request: Any, response: Any) -> None:
-    for region in server.regions.list_regions(request.name or None):
-        fill(response.regions[region.name], region)
+def _grpc_status(server: _Server, request: Any) -> Any:
+    return {"regions": {region.name: region for region in server.regions.list_regions(request.name or None)}}
 
 
-def _grpc_register(server: _Server, request: Any, _: Any) -> Steps[None]:
+def _grpc_register(server: _Server, request: Any) -> Steps[None]:
     server.regions.check_may_register()
     yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
 
 
-def _grpc_unregister(server: _Server, request: Any, _: Any) -> None:
+def _grpc_unregister(server: _Server, request: Any) -> None:
     server.regions.unregister(request.name or None)
 
 

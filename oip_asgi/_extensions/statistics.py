@@ -16,7 +16,7 @@ from .._models.registry import UNVERSIONED
 from .._models.statistics import Duration
 from .._protocol.schemas import ModelMetadata
 from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow, fill
+from .rows import GrpcRows, Question, RestRow
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -130,10 +130,8 @@ def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
     return read_statistics(engine, model.name, question.version)
 
 
-def _grpc_statistics(engine: Engine, request: Any, response: Any) -> None:
-    if request.name:
-        engine.models.find(request.name, request.version or None)
-    fill(response, read_statistics(engine, request.name or None, request.version or None))
+def _grpc_statistics(engine: Engine, request: Any) -> Statistics:
+    return read_statistics(engine, request.name or None, request.version or None)
 
 
 REST: Final = (

@@ -14,7 +14,7 @@ _NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's loggi
 _NO_CUDA: Final = "CUDA shared memory is not supported: send the tensors in the request, or use system shared memory"
 
 
-def _refuse(why: str, _: Any, __: Any, ___: Any) -> None:
+def _refuse(why: str, *_: Any) -> None:
     raise InferenceError(why, status=501)
 
 

@@ -13,9 +13,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from .._extensions import config, repository, shared_memory, statistics, unsupported
 from .._extensions.rows import GrpcRows
-from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
@@ -23,13 +24,11 @@ from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .messages import GRPCFormat, Method, encode_metadata
+from .messages import GRPCFormat, Method
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
-
-_SERVING, _NOT_SERVING = 1, 2
 
 _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
@@ -39,8 +38,8 @@ def exchange(
     engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
 ) -> list[Buffer] | Steps[list[Buffer]]:
     """Answer one call: return its response message, in parts, or the steps that are left if something must be waited for."""
-    if method.name in _FILL:
-        return _fill(engine, method, body)
+    if method.name in _ANSWERS:
+        return _answer(engine, method, body)
     try:
         wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
         model = engine.models.find(wire.model_name, wire.model_version or None)
@@ -50,11 +49,10 @@ def exchange(
     return infer(engine, model, wire, answer_once)
 
 
-def _fill(engine: Engine, method: Method, body: Buffer) -> Steps[list[Buffer]]:
+def _answer(engine: Engine, method: Method, body: Buffer) -> Steps[list[Buffer]]:
     """Answer a call of any method but ModelInfer."""
-    response = method.response()
-    yield from finish(_FILL[method.name](engine, (yield from _parse(engine, method, body)), response))
-    return [response.SerializeToString()]
+    document = yield from finish(_ANSWERS[method.name](engine, (yield from _parse(engine, method, body))))
+    return [method.write({} if document is None else msgspec.to_builtins(document))]
 
 
 def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
@@ -68,42 +66,28 @@ def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
     return (yield Run(partial(method.parse, body), "conversion", for_client=True))
 
 
-def _answer_live(_: Engine, __: Any, response: Any) -> None:
-    response.live = True
+def _answer_ready(engine: Engine, _: Any) -> Steps[Any]:
+    return {"ready": (yield from engine.is_ready())}
 
 
-def _answer_ready(engine: Engine, _: Any, response: Any) -> Steps[None]:
-    response.ready = yield from engine.is_ready()
+def _answer_model_ready(engine: Engine, request: Any) -> Steps[Any]:
+    return {"ready": (yield from engine.is_model_ready(engine.models.find(request.name, request.version or None)))}
 
 
-def _describe_server(engine: Engine, _: Any, response: Any) -> None:
-    document = engine.describe()
-    response.name, response.version = document.name, document.version
-    response.extensions.extend(document.extensions)
+def _describe_model(engine: Engine, request: Any) -> Any:
+    return engine.describe_model(engine.models.find(request.name, request.version or None))
 
 
-def _answer_model_ready(engine: Engine, request: Any, response: Any) -> Steps[None]:
-    response.ready = yield from engine.is_model_ready(_find(engine, request.name, request.version))
-
-
-def _describe_model(engine: Engine, request: Any, response: Any) -> None:
-    encode_metadata(engine.describe_model(_find(engine, request.name, request.version)), response)
-
-
-def _check(engine: Engine, request: Any, response: Any) -> Steps[None]:
+def _check(engine: Engine, request: Any) -> Steps[Any]:
     if request.service not in ("", SERVICE):
         raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
-    response.status = _SERVING if (yield from engine.is_ready()) else _NOT_SERVING
-
-
-def _find(engine: Engine, name: str, version: str) -> Model:
-    return engine.models.find(name, version or None)
+    return {"status": "SERVING" if (yield from engine.is_ready()) else "NOT_SERVING"}
 
 
 _OF_SERVICE: Final[GrpcRows] = {
-    "ServerLive": _answer_live,
+    "ServerLive": lambda *_: {"live": True},
     "ServerReady": _answer_ready,
-    "ServerMetadata": _describe_server,
+    "ServerMetadata": lambda engine, _: engine.describe(),
     "ModelReady": _answer_model_ready,
     "ModelMetadata": _describe_model,
     **statistics.GRPC,
@@ -114,8 +98,8 @@ _OF_SERVICE: Final[GrpcRows] = {
     **unsupported.WITHOUT_MESSAGES,
 }
 
-_FILL: Final[GrpcRows] = {**_OF_SERVICE, "Check": _check}
-"""The function that fills the response of each method but ModelInfer."""
+_ANSWERS: Final[GrpcRows] = {**_OF_SERVICE, "Check": _check}
+"""What answers each method but ModelInfer."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)})
 """The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from .._models.model import Model
-from .._protocol import schemas
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
 from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, error_text, show
 from .._protocol.headers import join_repeated
@@ -76,12 +75,14 @@ class Method(msgspec.Struct, frozen=True, eq=False):
         name: Its name.
         parse: Makes the request message of its bytes, or raises InvalidRequest.
         response: Makes an empty response message.
+        write: Makes the bytes of the response message of a document with the same fields.
         metadata: Gives a call's metadata, of the adapter's own object: names in lower case, values as text.
     """
 
     name: str
     parse: Callable[[Buffer], Any]
     response: Callable[[], Any]
+    write: Callable[[Any], bytes]
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
 
 
@@ -271,13 +272,3 @@ def _encode_parameters(parameters: Parameters, message: Any) -> None:
         if isinstance(value, int) and value > _INT64_MAX:
             field = "uint64_param"
         setattr(message[name], field, value)
-
-
-def encode_metadata(document: schemas.ModelMetadata, message: Any) -> None:
-    """Fill a `ModelMetadataResponse` with a model's metadata."""
-    message.name = document.name
-    message.platform = document.platform
-    message.versions.extend(document.versions or ())
-    for described, tensors in ((message.inputs, document.inputs), (message.outputs, document.outputs)):
-        for tensor in tensors:
-            described.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

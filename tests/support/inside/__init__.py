@@ -162,9 +162,15 @@ class Messages(NamedTuple):
     read: Callable[[Buffer], Any]
     make: Callable[[], Any]
 
+    def write(self, document: Any) -> bytes:
+        from google.protobuf.json_format import ParseDict
+
+        written: bytes = ParseDict(document, self.make(), ignore_unknown_fields=True).SerializeToString()
+        return written
+
 
 def _method(messages: Messages) -> Method:
-    return Method(messages.method, messages.read, messages.make, lambda _: ())
+    return Method(messages.method, messages.read, messages.make, messages.write, lambda _: ())
 
 
 def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
@@ -200,7 +206,7 @@ async def begin_grpc(
 ) -> Reply:
     """How the core ends a call whose messages are read and written by the test."""
     engine, runtime = server._inside
-    method = Method(messages.method, messages.read, messages.make, lambda _: metadata)
+    method = Method(messages.method, messages.read, messages.make, messages.write, lambda _: metadata)
     return await StreamCall(engine, runtime, method, None, receive, write).run()
 
 
