@@ -102,10 +102,11 @@ class OIPApp:
         head = Head(scope["method"], path, headers, join_headers(headers), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
-        if head.find_short_length(engine.short_body) is not None:
+        length = head.find_short_length(engine.short_body)
+        if length is not None:
             first = await receive()
-            if first["type"] == "http.request" and not first.get("more_body", False):
-                body = first.get("body", b"")
+            if first["type"] == "http.request" and len(first.get("body", b"")) == length and not first.get("more_body", False):
+                body = first["body"]
         answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
         if isinstance(answer, GeneratorType):
             client = Client(receive, send, runtime, first)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from io import BytesIO
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
@@ -128,6 +129,8 @@ def answer(
     engine, runtime = server._inside
     length = head.find_short_length(engine.short_body)
     body = None if length is None else _read_at_once(stream, length)
+    if body is not None and len(body) != length:
+        stream, body = BytesIO(body), None  # to be read once more by what says that it is cut off
     answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
     if isinstance(answer, GeneratorType):
         driver = Driver(answer, runtime, partial(read or feed, stream))

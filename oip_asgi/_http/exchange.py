@@ -74,7 +74,11 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
-        answer = _call_handler(engine, wire)
+        model = engine.models.by_path.get(head.path.removesuffix("/infer"))
+        if model is not None and head.method == "POST" and head.path.endswith("/infer"):  # as nearly always
+            answer = infer(engine, model, wire, answer_once)
+        else:
+            answer = _call_handler(engine, wire)
     except Exception as error:
         answer = _refuse(error)
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)
@@ -98,9 +102,6 @@ def _refuse(error: Exception) -> Response:
 def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:
     """Find the route and the model of a request, and call the handler."""
     head = wire.head
-    model = engine.models.by_path.get(head.path.removesuffix("/infer"))
-    if model is not None and head.method == "POST" and head.path.endswith("/infer"):  # as nearly always
-        return infer(engine, model, wire, answer_once)
     match = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).match(head.path)
     if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
         raise unknown_path(head.path, head.mount(head))

@@ -69,7 +69,7 @@ class Incoming(msgspec.Struct, eq=False):
         head: The request's head.
         limit: The most bytes that are taken; None for no limit.
         json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
-        body: All of the body, if the adapter had it at once.
+        body: All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it.
         is_left: Whether it has not been read.
         header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
     """
@@ -83,12 +83,12 @@ class Incoming(msgspec.Struct, eq=False):
 
     def read(self) -> Read | Buffer:
         """The whole body, or the effect that reads it."""
-        fields, given = self.head.fields, self.body
+        fields = self.head.fields
         self.header_length = _length(fields, HEADER_LENGTH) if HEADER_LENGTH in fields else None
-        length = _length(fields, b"content-length")
-        if given is not None and len(given) == length:  # it is short enough for any limit
+        if self.body is not None:
             self.is_left = False
-            return given
+            return self.body
+        length = _length(fields, b"content-length")
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
         body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
@@ -97,10 +97,7 @@ class Incoming(msgspec.Struct, eq=False):
         else:
             body.check(length)
         self.is_left = False
-        if given is None:
-            return Read(body)
-        body.feed(given)
-        return body.finish()
+        return Read(body)
 
     def length(self) -> int | None:
         """How long the body is, None where its server tells its end."""

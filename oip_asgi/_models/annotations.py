@@ -131,13 +131,14 @@ class Outputs:
 
     def __init__(self, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> None:
         self.declared = declared
+        self.named = tuple((spec.name, spec) for spec in declared)
+        self.only = None if len(declared) > 1 else self.named[0] if declared else ("output_0", None)
+        """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned
         self.codecs = codecs
-        self.single = declared[0] if len(declared) == 1 else None
-        """The declared output, if it is the only one."""
         names_codec = returned.each or returned.request_codec or any(returned.codecs) or any(spec.content_type for spec in declared)
-        self.are_open = len(declared) < 2 and not names_codec and not codecs.are_extended
-        """Whether an array of numbers becomes the only output without a codec."""
+        self.are_open = not names_codec and not codecs.are_extended
+        """Whether arrays, texts and numbers become outputs without a codec."""
 
 
 def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:

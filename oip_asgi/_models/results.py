@@ -6,7 +6,6 @@ A result that is wrong is the model's fault: it raises `ModelFault`, whose text 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,13 +31,15 @@ T = TypeVar("T")
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     """The response with the outputs that a model's result stands for."""
     if outputs.are_open and not asked:  # as nearly always
-        spec = outputs.single
-        array = result if type(result) is ndarray else _find_array(result, spec)
-        if array is not None and array.size and (spec is None or (array.dtype == spec.dtype and spec.fits(array.shape))):
-            try:
-                return InferenceResponse([Tensor("output_0" if spec is None else spec.name, array)])
-            except (TypeError, ValueError):  # the error below says so
-                pass
+        if type(result) is dict:
+            tensors = _take_items(result, outputs.named)
+            if tensors is not None:
+                return InferenceResponse(tensors)
+        elif outputs.only is not None:
+            name, spec = outputs.only
+            tensor = _take_plain(name, spec, result)
+            if tensor is not None:
+                return InferenceResponse([tensor])
     result = refuse_coroutine(result)
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
@@ -50,13 +51,33 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     return response
 
 
-def _find_array(result: Any, spec: TensorSpec | None) -> Array | None:
-    """The array that is the only item of a mapping, or that holds one text; None for other results."""
-    value = result.get(spec.name) if type(result) is dict and spec is not None and len(result) == 1 else result
-    if type(value) is str:
-        with suppress(UnicodeEncodeError):
-            return object_array([value.encode()], (1,))
-    return value if type(value) is ndarray else None
+def _take_items(result: dict[Any, Any], declared: Sequence[tuple[str, TensorSpec | None]]) -> list[Tensor] | None:
+    """The outputs, if all items of a result are just as they are declared."""
+    named = declared or [(name, None) for name in result if type(name) is str and name.isascii()]
+    tensors = [tensor for name, spec in named if (tensor := _take_plain(name, spec, result.get(name))) is not None]
+    return tensors if len(tensors) == len(named) == len(result) else None
+
+
+def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None:
+    """An output that is an array, or one text or number, just as declared; None for anything else."""
+    kind = type(value)
+    if kind is ndarray:
+        array = value
+    elif kind is str:
+        try:
+            array = object_array([value.encode()], (1,))
+        except UnicodeEncodeError:
+            return None
+    elif kind in (int, float, bool):
+        array = np.array([value])
+    else:
+        return None
+    if not array.size or (spec is not None and (array.dtype != spec.dtype or not spec.fits(array.shape))):
+        return None
+    try:
+        return Tensor(name, array)
+    except (TypeError, ValueError):  # what takes any result says so
+        return None
 
 
 def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:

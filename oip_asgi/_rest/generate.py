@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from .._json import flat
-from .._json.data import from_json, to_json
+from .._json.data import from_json, to_value
 from .._json.text import ONLY_FLOATS
 from .._protocol.datatypes import Array, Buffer, dtype_of
 from .._protocol.errors import InvalidRequest, show
@@ -164,16 +164,19 @@ def encode_head(response: InferenceResponse) -> bytes:
 
 def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     """A response as a flat object."""
-    if response.parameters or any(tensor.name in RESERVED_OUTPUTS for tensor in response.outputs):
+    if response.parameters:
         _check_names(response)
     parts = [head]
     for tensor in response.outputs:
+        if tensor.name in RESERVED_OUTPUTS:
+            _check_names(response)
         try:
-            text = to_json(tensor.array)
+            text = _encode(to_value(tensor.array))
         except InvalidRequest as error:
             raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
-        parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 and text.startswith(b"[") else text))
-    parts += [b"%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()]
+        parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 else text))
+    for name, value in response.parameters.items():
+        parts.append(b"%b:%b" % (_encode(name), _encode(value)))
     return b",".join(parts) + b"}"
 
 
