@@ -19,8 +19,7 @@ from ._hosts import check_mounts
 from ._http.request import prefix_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
-from ._models.options import ModelKeywords, ModelOptions
-from ._options import ServerKeywords, ServerOptions
+from ._models.model_options import ModelKeywords, ModelOptions
 from ._protocol.effects import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
@@ -32,6 +31,7 @@ from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values, stream_values
+from ._serving.server_options import ServerKeywords, ServerOptions
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])

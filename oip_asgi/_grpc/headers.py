@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from .._models.options import NO_TIMEOUT
+from .._models.model_options import NO_TIMEOUT
 from .._protocol.codings import Coding
 from .._protocol.errors import InferenceError, InvalidRequest, show
 

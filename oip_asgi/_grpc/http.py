@@ -14,7 +14,7 @@ import msgspec
 from .._http.request import Head
 from .._http.response import Response
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, MethodNotAllowed, show
+from .._protocol.errors import InferenceError, show
 from .frames import FrameReader, encode_frame_head, encode_trailers
 from .headers import ACCEPTED, PROTOCOLS, Fields, Protocol, encode_status, find_coding, find_protocol, read_timeout
 from .messages import Reply
@@ -98,7 +98,7 @@ def begin(head: Head, *, can_send_trailers: bool) -> Call:
     content_type = head.fields.get(b"content-type", b"")
     protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":
-        raise MethodNotAllowed(f"gRPC is asked by POST, not by {head.method}", headers={"Allow": "POST"})
+        raise InferenceError(f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"})
     if protocol is None:
         text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         raise InferenceError(text, status=415)

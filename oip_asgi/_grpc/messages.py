@@ -18,7 +18,6 @@ import numpy as np
 from .._models.model import Model
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
 from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, error_text, show
-from .._protocol.headers import join_repeated
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
@@ -30,6 +29,7 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     drop_shared_memory,
+    join_repeated,
     make_tensor,
 )
 from .._serving.failures import log_own_fault

@@ -13,8 +13,8 @@ from .._protocol.body import Body
 from .._protocol.codings import read_coding
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
-from .._protocol.errors import InvalidRequest, LengthRequired, show
-from .._protocol.headers import join_repeated
+from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.tensors import join_repeated
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -108,8 +108,9 @@ class Incoming(msgspec.Struct, eq=False):
 
     def _check_end(self) -> None:
         if not self.head.body_is_bounded:
-            raise LengthRequired(
-                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length"
+            raise InferenceError(
+                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length",
+                status=411,
             )
 
     def drop(self) -> Steps[None]:

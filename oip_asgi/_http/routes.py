@@ -17,7 +17,7 @@ import msgspec
 
 from .._extensions import unsupported
 from .._protocol.effects import Steps
-from .._protocol.errors import MethodNotAllowed, NotFound, show
+from .._protocol.errors import InferenceError, NotFound, show
 from .response import Response
 
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
@@ -135,11 +135,11 @@ def _longer_action(
     return path, actions.get("")
 
 
-def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> MethodNotAllowed:
+def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:
     """The error for a method that a path does not have, with `Allow`."""
     allowed = ", ".join(handlers)
     meant = f"; for inference, {method} to {show(instead)}" if instead else ""
-    return MethodNotAllowed(f"method {show(method)} is not allowed here: expected {allowed}{meant}", headers={"Allow": allowed})
+    return InferenceError(f"method {show(method)} is not allowed here: expected {allowed}{meant}", status=405, headers={"Allow": allowed})
 
 
 def unknown_path(path: str, mount: str) -> NotFound:

@@ -25,8 +25,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.interpreter import take_turns
-from .._protocol.limits import PIECE
+from .._protocol.limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
 from . import accelerators, elements

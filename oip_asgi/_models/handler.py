@@ -16,7 +16,7 @@ from .annotations import Outputs
 from .binding import Binding
 from .callables import STREAMS, kind_of
 from .limiter import Uses
-from .options import ModelOptions
+from .model_options import ModelOptions
 from .signature import bind
 from .specs import TensorSpec
 

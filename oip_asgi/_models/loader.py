@@ -17,7 +17,7 @@ from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler
-from .options import ModelOptions
+from .model_options import ModelOptions
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -15,7 +15,7 @@ from .handler import Handler
 from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
-from .options import CONCURRENCY, NO_TIMEOUT, ModelOptions
+from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
 
 _logger: Final = logging.getLogger("oip_asgi")

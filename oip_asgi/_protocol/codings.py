@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from .datatypes import Buffer
-from .errors import InvalidRequest, UnsupportedEncoding, show
+from .errors import InferenceError, InvalidRequest, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -37,8 +37,9 @@ def read_coding(value: str) -> Coding | None:
     if not names:
         return None
     if len(names) > 1 or names[0] not in _CODINGS:
-        raise UnsupportedEncoding(
+        raise InferenceError(
             f"Content-Encoding {show(value)} is not supported: expected one of gzip and deflate, or the body as it is",
+            status=415,
             headers={"Accept-Encoding": ", ".join(_WINDOW)},
         )
     return _CODINGS[names[0]]

@@ -105,28 +105,10 @@ class NotFound(InferenceError):
     status = 404
 
 
-class MethodNotAllowed(InferenceError):
-    """The path is there, and not for this method."""
-
-    status = 405
-
-
-class LengthRequired(InferenceError):
-    """Nobody can tell where the body ends."""
-
-    status = 411
-
-
 class TooLarge(InferenceError):
     """The body is above the server's limit."""
 
     status = 413
-
-
-class UnsupportedEncoding(InferenceError):
-    """The body has a Content-Encoding that this package does not decode."""
-
-    status = 415
 
 
 class ModelFailed(InferenceError):

@@ -1,13 +1,17 @@
-"""What one request may cost the others: how much is decoded or encoded on an event loop, and how many tensors it may name.
+"""What one request may cost the others: what is done on an event loop, how long a thread computes, how many tensors there may be.
 
 Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from .errors import InvalidRequest
+
+T = TypeVar("T")
 
 LOOP_BYTES: Final = 2**14
 """Bytes of a body, or of the tensors of a result, up to which they are decoded or encoded on an event loop. Above, a worker thread does it.
@@ -23,8 +27,31 @@ MAX_TENSORS: Final = 50_000
 """More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""
 
 
+_SECONDS: Final = 5e-5
+"""Long enough for a thread that waits for the interpreter to wake up and take it. `sleep(0)` ends before that."""
+
+_TURN: Final = 0.002
+"""Seconds after which a thread lets others have the interpreter. Python takes it from a thread that computes after five milliseconds only,
+each time that an event loop wants it again: health waited for 120 ms while a million numbers were read one by one."""
+
+
 def check_numbers(inputs: int, outputs: int) -> None:
     """Refuse a request with too many inputs or requested outputs, before anything is made of them."""
     if inputs > MAX_TENSORS or outputs > MAX_TENSORS:
         number, what = (inputs, "inputs") if inputs > MAX_TENSORS else (outputs, "outputs")
         raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
+
+
+def yield_interpreter() -> None:
+    """Give up the interpreter for a moment. Call it between parts of a millisecond or more."""
+    time.sleep(_SECONDS)
+
+
+def take_turns(parts: Iterable[T]) -> Iterator[T]:
+    """Iterate over the parts of long work, and let other threads run between them."""
+    since = time.monotonic()
+    for part in parts:
+        yield part
+        if time.monotonic() - since > _TURN:
+            yield_interpreter()
+            since = time.monotonic()

@@ -142,10 +142,3 @@ def describe(struct: type[msgspec.Struct]) -> str:
         entry = f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}"
         entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
     return "\n".join(entries)
-
-
-def tabulate(struct: type[msgspec.Struct]) -> str:
-    """The options of a struct as a table of Markdown."""
-    lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default!r}` | {field.option.says} |" for field in list_fields(struct).values()]
-    return "\n".join(lines)

@@ -6,7 +6,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, AnyStr, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -317,3 +317,11 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     model_name: str
     model_version: str | None
     transport: Any
+
+
+def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
+    """Headers by name. The values of a repeated header are joined by a comma."""
+    lines: dict[AnyStr, list[AnyStr]] = {}
+    for name, value in headers:
+        lines.setdefault(name, []).append(value)
+    return {name: comma.join(values) for name, values in lines.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from .._models.batches import Batches, Place
-from .._models.options import Batching
+from .._models.model_options import Batching
 from .._protocol.effects import DeadlinePassed, Run, Signal, Steps, Wait
 from .batch_key import count_rows, make_key
 from .call import Call

@@ -16,7 +16,7 @@ from .._extensions.shared_memory import Regions, check_data_is_sent
 from .._models.binding import Binding
 from .._models.handler import Handler
 from .._models.model import Model
-from .._models.options import NO_TIMEOUT
+from .._models.model_options import NO_TIMEOUT
 from .._models.results import check_asked
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, show

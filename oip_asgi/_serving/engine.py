@@ -19,8 +19,8 @@ from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
-from .options import EngineOptions
 from .record import Tracer, record_unknown
+from .server_options import ServerOptions
 
 _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
 """Triton's names of what every server supports."""
@@ -39,7 +39,7 @@ class Engine:
 
     def __init__(
         self,
-        options: EngineOptions,
+        options: ServerOptions,
         *,
         version: str,
         codecs: Codecs,

@@ -17,7 +17,7 @@ import msgspec
 from .._models.batches import Batches, Place
 from .._models.limiter import Slot
 from .._models.model import Model
-from .._models.options import Batching
+from .._models.model_options import Batching
 from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised

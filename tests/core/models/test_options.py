@@ -11,7 +11,7 @@ import pytest
 
 from oip_asgi import InferenceServer
 from tests.support.inside.models import ModelKeywords, ModelOptions, ServerKeywords, ServerOptions
-from tests.support.inside.values import list_fields, tabulate
+from tests.support.inside.values import list_fields
 
 TABLES = Path(__file__).parents[3] / "examples" / "guide" / "options.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
@@ -49,6 +49,13 @@ def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
     text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
     for field in list_fields(struct).values():
         assert f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}" in text
+
+
+def tabulate(struct: type[msgspec.Struct]) -> str:
+    """The options of a struct as a table of Markdown."""
+    lines = ["| option | default | what it is for |", "|---|---|---|"]
+    lines += [f"| `{field.name}=` | `{field.default!r}` | {field.option.says} |" for field in list_fields(struct).values()]
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("struct", STRUCTS)

@@ -1,17 +1,35 @@
-"""The options of `InferenceServer` that the protocol itself needs, as one frozen struct that checks itself."""
+"""The options of `InferenceServer`, as one frozen struct that checks itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final, TypedDict
 
 import msgspec
 
 from .._codecs.registry import AnyCodec
-from .._protocol.options import BOOLEAN, BYTES, Option, check_options, text
+from .._extensions.shared_memory import SharedMemory
+from .._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number, text
+
+_SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
-class EngineOptions(msgspec.Struct, frozen=True, eq=False):
+class ServerKeywords(TypedDict, total=False):
+    """The keywords of `InferenceServer` for type checkers, as `ServerOptions` has them."""
+
+    max_body_bytes: int | None
+    max_json_bytes: int | None
+    ready_when_empty: bool
+    debug: bool
+    codecs: Sequence[AnyCodec]
+    model_control: bool
+    docs: bool
+    worker_threads: int
+    shutdown_timeout: float
+    shared_memory: SharedMemory | None
+
+
+class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     """Raises TypeError or ValueError, with what to write, if one cannot be."""
 
     name: Annotated[str, Option("The server's name, for its metadata.", text('name="models"'))] = "oip_asgi"
@@ -57,6 +75,25 @@ class EngineOptions(msgspec.Struct, frozen=True, eq=False):
             BOOLEAN,
         ),
     ] = True
+
+    worker_threads: Annotated[int, Option("How many calls may be in worker threads at once, of all `def` models together.", integer(1))] = (
+        40
+    )
+    shutdown_timeout: Annotated[
+        float,
+        Option(
+            "How many seconds running calls have to finish when the server stops. Keep it below the time that the host itself is given.",
+            _SECONDS,
+        ),
+    ] = 10.0
+    shared_memory: Annotated[
+        SharedMemory | None,
+        Option(
+            "Lets clients on this machine put tensors into system shared memory. Everybody who reaches the server may then read and "
+            "overwrite what it allows.",
+            instance_of(SharedMemory, "SharedMemory(allow=[...])"),
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check_options(self, "")
