@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from .._models.model import Model
+from .._models.registry import path_of
 from .._serving.engine import Engine
-from .operations import ModelPath, Operations, path_of
+from .operations import ModelPath, Operations
 from .schemas import STRING
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")

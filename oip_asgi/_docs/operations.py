@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
 from .._extensions import config, repository, statistics
 from .._models.model import Model
+from .._models.registry import path_of
 from .._models.specs import TensorSpec
 from .._protocol import schemas as documents
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
@@ -75,12 +75,6 @@ class ModelPath(NamedTuple):
     path: str
     key: str
     of_model: str
-
-
-def path_of(name: str, version: str | None = None) -> str:
-    """The path of a model, percent-encoded."""
-    path = f"/models/{quote(name, safe='')}"
-    return path if version is None else f"{path}/versions/{quote(version, safe='')}"
 
 
 class Operations:

@@ -42,35 +42,11 @@ class InstanceGroup(msgspec.Struct):
     count: int
 
 
-class ModelParameter(msgspec.Struct):
-    """A parameter of a `ModelConfig`."""
-
-    string_value: str
-
-
-class VersionPolicy(msgspec.Struct):
-    """Which versions are served: all of them."""
-
-    all: dict[str, int]
-
-
 class DynamicBatching(msgspec.Struct):
     """How requests share calls."""
 
     preferred_batch_size: list[int]
     max_queue_delay_microseconds: int
-
-
-class TransactionPolicy(msgspec.Struct):
-    """Whether a model may answer any number of times."""
-
-    decoupled: bool
-
-
-class CacheSetting(msgspec.Struct):
-    """Whether a model has a response cache."""
-
-    enable: bool
 
 
 class ModelConfig(msgspec.Struct):
@@ -79,15 +55,15 @@ class ModelConfig(msgspec.Struct):
     name: str
     platform: str
     backend: str
-    version_policy: VersionPolicy
+    version_policy: dict[str, dict[str, int]]
     max_batch_size: int
     input: list[ModelInput]
     output: list[ModelOutput]
     instance_group: list[InstanceGroup]
     dynamic_batching: DynamicBatching | UnsetType = UNSET
-    parameters: dict[str, ModelParameter] | UnsetType = UNSET
-    model_transaction_policy: TransactionPolicy | UnsetType = UNSET
-    response_cache: CacheSetting | UnsetType = UNSET
+    parameters: dict[str, dict[str, str]] | UnsetType = UNSET
+    model_transaction_policy: dict[str, bool] | UnsetType = UNSET
+    response_cache: dict[str, bool] | UnsetType = UNSET
 
 
 def describe_config(model: Model) -> ModelConfig:
@@ -102,15 +78,15 @@ def describe_config(model: Model) -> ModelConfig:
         name=model.name,
         platform=options.platform,
         backend="python",
-        version_policy=VersionPolicy({}),
+        version_policy={"all": {}},
         max_batch_size=0 if batching is None else batching.most,
         input=inputs,
         output=[ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
         dynamic_batching=UNSET if batching is None else DynamicBatching(list(batching.preferred), round(batching.delay * 1e6)),
-        parameters=UNSET if options.content_type is None else {"content_type": ModelParameter(options.content_type)},
-        model_transaction_policy=TransactionPolicy(decoupled=True) if model.streams else UNSET,
-        response_cache=UNSET if options.cache is None else CacheSetting(enable=True),
+        parameters=UNSET if options.content_type is None else {"content_type": {"string_value": options.content_type}},
+        model_transaction_policy={"decoupled": True} if model.streams else UNSET,
+        response_cache=UNSET if options.cache is None else {"enable": True},
     )
 
 

@@ -24,7 +24,6 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol, final
 
 import msgspec
 
-from .._protocol.body import allocate_aligned
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
@@ -113,8 +112,8 @@ class Segment:
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> Buffer:
-        """A copy of so many bytes, in aligned memory; fewer where the segment ends before."""
-        memory = allocate_aligned(size, 0)
+        """A copy of so many bytes; fewer where the segment ends before."""
+        memory = memoryview(bytearray(size))
         done = 0
         while done < size:
             read = self._call(os.preadv, [memory[done:]], offset + done)

@@ -61,14 +61,6 @@ class InferBatchStatistics(msgspec.Struct):
     compute_output: StatisticDuration
 
 
-class MemoryUsage(msgspec.Struct):
-    """`$memory_usage`."""
-
-    type: str
-    id: int
-    byte_size: int
-
-
 class ModelStatistics(msgspec.Struct):
     """`$model_stat`: the statistics of one version of a model."""
 
@@ -80,7 +72,7 @@ class ModelStatistics(msgspec.Struct):
     inference_stats: InferStatistics
     response_stats: dict[str, InferResponseStatistics]
     batch_stats: list[InferBatchStatistics]
-    memory_usage: list[MemoryUsage]
+    memory_usage: list[dict[str, int]]
 
 
 class Statistics(msgspec.Struct):

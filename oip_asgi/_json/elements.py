@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from decimal import Decimal, DecimalException
 from itertools import chain
 from typing import Any, Final, NoReturn
@@ -129,10 +128,13 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
     except ValueError as error:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
-        _check_nested(value, "", len(wanted.shape), wanted)
-        with suppress(Unusual):
-            return flatten(value, wanted.shape)
-        raise _make_uneven_error(value, wanted)
+        flat, uneven = list[Any](), list[tuple[int, int, int]]()
+        _unnest(value, 0, 0, "", wanted, flat, uneven)
+        if uneven:
+            axis, number, items = min(uneven)
+            problem = f"array {number} of dimension {axis} has {items} items, not {wanted.shape[axis]}"
+            raise InvalidRequest(f"data: {problem}: expected {wanted}")
+        return flat
     for index, element in enumerate(value):
         _check(element, f"[{index}]", wanted)
     if len(value) != wanted.size:
@@ -140,15 +142,19 @@ def read(text: bytes, wanted: Wanted) -> list[Any]:
     return value
 
 
-def _check_nested(value: Any, place: str, depth: int, wanted: Wanted) -> None:
-    """Refuse a value unless it nests `depth` deep and holds elements of the datatype there."""
-    if not depth:
+def _unnest(value: Any, axis: int, number: int, place: str, wanted: Wanted, flat: list[Any], uneven: list[tuple[int, int, int]]) -> None:
+    """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as the shape says to `uneven`."""
+    if axis == len(wanted.shape):
         _check(value, place, wanted)
+        flat.append(value)
         return
     if type(value) is not list:
         raise InvalidRequest(f"data{place} is {_GOT[type(value)]}: expected {wanted}")
+    size = wanted.shape[axis]
+    if len(value) != size:
+        uneven.append((axis, number, len(value)))
     for index, item in enumerate(value):
-        _check_nested(item, f"{place}[{index}]", depth - 1, wanted)
+        _unnest(item, axis + 1, number * size + index, f"{place}[{index}]", wanted, flat, uneven)
 
 
 def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
@@ -159,16 +165,6 @@ def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
             raise Unusual
         level = list(chain.from_iterable(level))
     return level
-
-
-def _make_uneven_error(nested: Any, wanted: Wanted) -> InvalidRequest:
-    """The error of lists that nest as deep as the shape, but are not as long."""
-    level, axis = [nested], 0
-    while all(len(item) == wanted.shape[axis] for item in level):
-        level, axis = list(chain.from_iterable(level)), axis + 1
-    place = next(place for place, item in enumerate(level) if len(item) != wanted.shape[axis])
-    problem = f"array {place} of dimension {axis} has {len(level[place])} items, not {wanted.shape[axis]}"
-    return InvalidRequest(f"data: {problem}: expected {wanted}")
 
 
 def read_flat(text: bytes, wanted: Wanted, first: int, *, is_nested: bool) -> list[Any]:

@@ -72,7 +72,7 @@ class Registry:
                 found[name, UNVERSIONED] = models[0]
         self._models = by_name
         self._found = found
-        self.by_path = {_path_of(*key): model for key, model in found.items()}
+        self.by_path = {path_of(*key): model for key, model in found.items()}
         self.changes += 1
 
     def __contains__(self, name: str | None) -> bool:
@@ -112,7 +112,8 @@ class Registry:
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
 
 
-def _path_of(name: str, version: str | None) -> str:
+def path_of(name: str, version: str | None = None) -> str:
+    """The path of a model, percent-encoded."""
     path = f"/models/{quote(name, safe='')}"
     return path if version is None else f"{path}/versions/{quote(version, safe='')}"
 

@@ -44,7 +44,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
         response.outputs = _order(response.outputs, outputs.declared)
-    elif len(response.outputs) > 1 and not _are_its_keys(response.outputs, result):
+    elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
             raise ModelFault(f"outputs {names} have the same name twice")
@@ -78,13 +78,6 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
         return Tensor(name, array)
     except (TypeError, ValueError):  # what takes any result says so
         return None
-
-
-def _are_its_keys(outputs: list[Tensor], result: Any) -> bool:
-    """Whether outputs have the names of a dict's items, which are different ones: a set of many names would take as much memory again."""
-    if type(result) is not dict or len(result) != len(outputs):
-        return False
-    return all(type(key) is str and tensor.name == key for tensor, key in zip(outputs, result, strict=True))
 
 
 def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:

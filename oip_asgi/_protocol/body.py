@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from .codings import Coding, Decoder
 from .datatypes import Buffer
 from .errors import InvalidRequest, TooLarge
 
 _ALIGNMENT: Final = 16
-
-_TRUSTED: Final = 2**20
-"""Memory for a long announced body is taken only after so many bytes have come: announcing costs a client nothing. It is also the most
-that is copied in one go."""
+"""Where memory for a bytearray begins."""
 
 
 class Body(msgspec.Struct, eq=False):
@@ -40,7 +36,7 @@ class Body(msgspec.Struct, eq=False):
     _received: int = 0
     _first: Buffer = b""
     _size: int = 0
-    _room: memoryview | None = None
+    _whole: bytearray | None = None
     _decoder: Decoder | None = None
 
     def check(self, size: int) -> None:
@@ -75,27 +71,19 @@ class Body(msgspec.Struct, eq=False):
     def _keep(self, chunk: Buffer) -> None:
         if not self.keep:
             return
-        size = self._size + len(chunk)
         if self._size == 0:
             self._first = chunk
         else:
-            if self._room is None or size > len(self._room):
-                self._grow(size)
-            assert self._room is not None  # _grow has made it
-            self._room[self._size : size] = chunk
-        self._size = size
+            if self._whole is None:
+                self._whole = bytearray(self._padding) + self._first
+                self._first = b""
+            self._whole += chunk
+        self._size += len(chunk)
 
-    def _grow(self, size: int) -> None:
-        room = 2 * size if self.limit is None else max(size, min(2 * size, self.limit))
-        if self.length is not None and self.coding is None:
-            is_believed = self.length <= _TRUSTED or size > _TRUSTED
-            room = max(size, self.length) if is_believed else min(room, self.length)
-        grown = allocate_aligned(room, self.head or 0)
-        held = self._first if self._room is None else self._room
-        for start in range(0, self._size, _TRUSTED):  # as one copy, a large one would stop all other threads
-            end = min(start + _TRUSTED, self._size)
-            grown[start:end] = held[start:end]
-        self._first, self._room = b"", grown
+    @property
+    def _padding(self) -> int:
+        """How many bytes in front of the body align what is after its head."""
+        return -(self.head or 0) % _ALIGNMENT
 
     def finish(self, *, cut_off: bool = False) -> Buffer:
         """The whole body, without a copy if it came in one chunk."""
@@ -105,12 +93,4 @@ class Body(msgspec.Struct, eq=False):
         if self._decoder is not None:
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
-        return self._first if self._room is None else self._room[: self._size].toreadonly()
-
-
-def allocate_aligned(size: int, head: int) -> memoryview:
-    """Allocate `size` bytes, which are aligned after the first `head` of them."""
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    address: int = memory.__array_interface__["data"][0]
-    start = -(address + head) % _ALIGNMENT
-    return memory.data[start : start + size]
+        return self._first if self._whole is None else memoryview(self._whole)[self._padding :].toreadonly()
