@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from ._codecs.registry import Codecs
+from ._codecs.content_types import Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus

@@ -7,6 +7,7 @@ Specification: Content Types (and Codecs), Codecs.
 
 from __future__ import annotations
 
+import sys
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -226,6 +227,16 @@ def _only(tensors: list[Tensor], content_type: str) -> Tensor:
 def normalize(annotation: Any) -> Any:
     """An annotation as codecs spell it in `type_hint`: `list[str]` for `typing.List[str]`."""
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
+
+
+class _Nothing:
+    """Has no instances."""
+
+
+def find_class(module: str, name: str) -> type:
+    """A class of a library, without importing that; if nobody has imported it, a class without instances."""
+    found: type = getattr(sys.modules.get(module), name, _Nothing)
+    return found
 
 
 def are_all(value: object, cls: type) -> bool:

@@ -8,7 +8,6 @@ Specification: Content Types, Pandas DataFrame.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,7 +17,7 @@ import numpy as np
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
-from .base import RequestCodec, raise_invalid_response, rows_of
+from .base import RequestCodec, find_class, raise_invalid_response, rows_of
 from .columns import DTYPE, Decode, column_to_tensor, has_str_dtype, make_string_parameters, read_column
 from .plain import StringCodec
 
@@ -44,7 +43,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
-        return annotation is _class("DataFrame")
+        return annotation is find_class("pandas", "DataFrame")
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
@@ -86,27 +85,15 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
 
 def is_series_class(annotation: object) -> bool:
-    return annotation is _class("Series")
+    return annotation is find_class("pandas", "Series")
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value is a `pandas.DataFrame`, or of a subclass."""
-    return isinstance(value, _class("DataFrame"))
+    return isinstance(value, find_class("pandas", "DataFrame"))
 
 
 def is_series(value: object) -> bool:
-    """Whether a value is a `pandas.Series`, or of a subclass."""
-    return isinstance(value, _class("Series"))
-
-
-class _Nothing:
-    """Has no instances."""
-
-
-def _class(name: str) -> type:
-    """A class of pandas; if nobody has imported pandas, a class without instances."""
-    found: type = getattr(sys.modules.get("pandas"), name, _Nothing)
-    return found
+    return isinstance(value, find_class("pandas", "Series"))
 
 
 def name_tensors(frame: pd.DataFrame) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
-from .base import InputCodec
+from .base import InputCodec, find_class
 
 if TYPE_CHECKING:
     import torch
@@ -54,14 +54,11 @@ class TorchCodec(InputCodec["torch.Tensor"]):
 
 
 def is_torch_class(annotation: object) -> bool:
-    """Whether something is the class `torch.Tensor`. Does not import torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and annotation is getattr(torch, "Tensor", None)
+    return annotation is find_class("torch", "Tensor")
 
 
 def is_torch(value: object) -> bool:
-    """Whether a value is a `torch.Tensor` or an instance of a subclass. Does not import torch."""
-    return "torch" in sys.modules and any(map(is_torch_class, type(value).__mro__))
+    return isinstance(value, find_class("torch", "Tensor"))
 
 
 def to_array(tensor: torch.Tensor) -> Array:

@@ -1,6 +1,6 @@
 """What the annotation of a parameter or of a result means, and what is known of a model's outputs. Knows no callables and no requests.
 
-Which codec is for which annotation is decided in `codecs.registry`.
+Which codec is for which annotation is decided in `_codecs.content_types`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
-from .._codecs.registry import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
+from .._codecs.content_types import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
 from .._protocol.datatypes import DTYPES, datatype_of
 from .specs import AnyShape, TensorSpec
 

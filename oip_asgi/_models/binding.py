@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.plain import NumpyCodec
-from .._codecs.reader import Reader, RequestReader, read_scalar_parameter
-from .._codecs.registry import Codecs
 from .._protocol.errors import InvalidRequest, list_names, show
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
@@ -272,10 +271,10 @@ class Binding:
 
     def _check_content_type(self, content_type: str) -> None:
         reader, codecs = self.request_reader, self._codecs
-        if reader is not None and content_type != reader.content_type:
+        if reader is not None and content_type != reader.codec.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
-                f"as the model takes it: expected {reader.content_type}, or none"
+                f"as the model takes it: expected {reader.codec.content_type}, or none"
             )
         is_refused = reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
         if is_refused and (self.named or self.rest):

@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
-from .._codecs.registry import Codecs
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .._codecs.registry import Codecs
+from .._codecs.content_types import Codecs
 from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised

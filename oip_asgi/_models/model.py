@@ -6,7 +6,7 @@ import logging
 import math
 from typing import Final
 
-from .._codecs.registry import Codecs
+from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .batches import Batches
 from .binding import bind_none

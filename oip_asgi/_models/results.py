@@ -13,8 +13,8 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._codecs.base import AnyInputCodec
 from .._codecs.columns import CATEGORIES, DTYPE, column_to_tensor
+from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.registry import Codecs
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyRequestCodec
-from .._codecs.reader import Reader, RequestReader, get_array
-from .._codecs.registry import UNTYPED, Codecs
+from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
@@ -330,7 +329,7 @@ class _Signature:
     def _check_content_type(self) -> None:
         declared, reader = self._content_type, self._request_reader
         if self._request_codec is not None:
-            fits = reader is not None and reader.content_type == declared
+            fits = reader is not None and reader.codec.content_type == declared
         else:
             fits = declared is None or reader is None or any(entry.reader for entry in self._inputs.values())
         if not fits:

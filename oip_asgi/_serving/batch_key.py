@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from .._codecs.columns import CATEGORIES, DTYPE
+from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
-from .._codecs.registry import Codecs
 from .._extensions.reserved import OF_TREATMENT
 from .._models.handler import Handler
 from .._protocol.schemas import Parameters

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .._codecs.registry import Codecs
+from .._codecs.content_types import Codecs
 from .._extensions import classification
 from .._extensions.reserved import check_reserved
 from .._extensions.rows import ApplyOptions

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .._codecs.registry import Codecs
+from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
 from .._models.loader import call_hook
 from .._models.model import Model

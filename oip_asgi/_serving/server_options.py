@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypedDict
 
 import msgspec
 
-from .._codecs.registry import AnyCodec
+from .._codecs.content_types import AnyCodec
 from .._extensions.shared_memory import SharedMemory
 from .._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number, text
 

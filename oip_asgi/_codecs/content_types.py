@@ -1,4 +1,4 @@
-"""The codecs of one server, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
+"""The content types of one server: its codecs, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
 
 The content type that decides is the tensor's, else the request's, else the declared one, else the annotation's, else `np`.
 
@@ -12,18 +12,20 @@ import logging
 import typing
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeGuard
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+
+import msgspec
 
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
-from .._protocol.tensors import Tensor
+from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
-from .columns import read_series
+from .columns import Decode, read_series
 from .dataframes import PandasCodec, is_series_class
 from .dates import DatetimeCodec
 from .pandas_json import PandasJSONCodec
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
-from .reader import SCALARS, Decode, Reader, RequestReader, get_array, read_scalar
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
@@ -37,9 +39,114 @@ _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
 
 
-class Codecs:
-    """The codecs of one server."""
+class Scalar(NamedTuple):
+    """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a request's parameter."""
 
+    datatypes: tuple[str, ...]  # metadata shows the first of these
+    content_types: tuple[str, ...]
+    kinds: tuple[type, ...]  # of parameters
+    expected: str
+
+
+_INTEGERS: Final = ("INT64", "INT8", "INT16", "INT32", "UINT8", "UINT16", "UINT32", "UINT64")
+
+SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
+    {
+        float: Scalar(("FP64", "FP16", "BF16", "FP32", *_INTEGERS), ("np",), (float, int), "a number"),
+        int: Scalar(_INTEGERS, ("np",), (int,), "an integer"),
+        bool: Scalar(("BOOL",), ("np",), (bool,), "true or false"),
+        str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
+    }
+)
+
+
+def read_scalar(kind: type, tensor: Tensor) -> Any:
+    """The only element of a tensor."""
+    datatypes = SCALARS[kind].datatypes
+    if tensor.datatype not in datatypes:
+        raise InvalidRequest(
+            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
+        )
+    if tensor.array.size != 1:
+        raise InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+    value = tensor.array.item()
+    if kind is not str:
+        return kind(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}") from None
+
+
+def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
+    if not isinstance(value, SCALARS[kind].kinds) or isinstance(value, bool) is not (kind is bool):
+        raise InvalidRequest(f"parameters[{show(name)}] is {show(value)}: expected {SCALARS[kind].expected}")
+    return kind(value)
+
+
+def get_array(tensor: Tensor) -> Any:
+    return tensor.array
+
+
+class Reader(msgspec.Struct, frozen=True, eq=False):
+    """How one parameter's tensor becomes its Python value: by the content type that the request says, else by `default`."""
+
+    annotation: str
+    """As text; empty if there is none."""
+    default: Decode
+    by_content_type: Mapping[str, Decode]
+    """For the content types that make what the annotation asks for."""
+    datatypes: tuple[str, ...] = ()
+    """The only ones that can be read; empty for any."""
+    metadata: tuple[str, tuple[int, ...], str | None] | None = None
+    """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is known."""
+    scalar: type | None = None
+    """The Python type of one element, if the value is that and may come as a request's parameter too."""
+    content_type: str | None = None
+    """The one that `default` reads; None if it takes the tensor's elements as they are."""
+
+    def read(self, tensor: Tensor, of_request: str | None) -> Any:
+        content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
+        decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
+        if decode is None:
+            known = ", ".join(self.by_content_type)
+            raise InvalidRequest(
+                f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become {self.annotation}, "
+                f"as the model takes it: expected {known}, or none"
+            )
+        try:
+            return decode(tensor)
+        except ValueError as error:
+            raise InvalidRequest(f"input {show(tensor.name)}: {error}") from error
+
+
+class RequestReader(msgspec.Struct, frozen=True, eq=False):
+    """How several tensors become one Python value, such as a data frame."""
+
+    annotation: str
+    codec: AnyRequestCodec
+    declared: Mapping[str, str]
+    """The content types of inputs, by name."""
+    decoders: Mapping[str, Decode]
+    """For content types that are not this package's."""
+
+    def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
+        """The value of some tensors of a request. A tensor without content type is read with the declared one."""
+        if self.declared:
+            tensors = [self._add_declared_type(tensor) for tensor in tensors]
+        try:
+            return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
+        except ValueError as error:
+            raise InvalidRequest(f"the request: {error}") from error
+
+    def _add_declared_type(self, tensor: Tensor) -> Tensor:
+        content_type = self.declared.get(tensor.name)
+        if content_type is None or "content_type" in tensor.parameters:
+            return tensor
+        return make_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
+
+
+class Codecs:
     def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
         self._has_pandas = has_pandas
         self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)}
@@ -85,7 +192,6 @@ class Codecs:
         raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(known)}")
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
-        """Check that a declared content type is known."""
         if content_type not in self.inputs and content_type not in self.requests:
             for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
                 if codec.content_type == content_type:
@@ -101,7 +207,6 @@ class Codecs:
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 
     def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
-        """How to read a tensor for a parameter."""
         if codec is not None:
             decode = _make_decode(codec)
             called = f"what {_name_codec(codec)} decodes"
@@ -134,7 +239,7 @@ class Codecs:
         return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
     def _series_reader(self, called: str) -> Reader:
-        others = self._list_own_decoders()
+        others = self._list_others()
 
         def read_as(content_type: str | None) -> Decode:
             return lambda tensor: read_series(tensor, content_type, others)
@@ -148,10 +253,9 @@ class Codecs:
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
     def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> RequestReader:
-        """How to read several tensors for a parameter."""
         called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
-        return RequestReader(called, codec.content_type, codec, declared, self._list_own_decoders())
+        return RequestReader(called, codec, declared, self._list_others())
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
@@ -160,7 +264,7 @@ class Codecs:
                 return codec
         return None
 
-    def _list_own_decoders(self) -> dict[str, Decode]:
+    def _list_others(self) -> dict[str, Decode]:
         return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def tensor_codec_of(self, value: Any) -> AnyInputCodec | None:
@@ -192,7 +296,6 @@ def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
-    """Check that a codec defines all that it must."""
     for_tensor, for_request = is_input_codec(codec), is_request_codec(codec)
     content_type = getattr(codec, "content_type", None)
     if not isinstance(content_type, str) or not content_type:
