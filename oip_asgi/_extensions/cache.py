@@ -120,7 +120,6 @@ class Cache:
             return True
 
     def leave(self) -> None:
-        """The counterpart of `enter`."""
         with self._lock:
             self._lookups -= 1
 
@@ -155,7 +154,6 @@ class Cache:
                 del self._flights[flight.key]
 
     def clear(self) -> None:
-        """Forget all responses."""
         with self._lock:
             self._flights.clear()
             self.size = 0

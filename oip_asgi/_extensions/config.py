@@ -17,8 +17,6 @@ from .rows import GrpcRows, Question, RestRow
 
 
 class ModelInput(msgspec.Struct):
-    """An input of a `ModelConfig`."""
-
     name: str
     data_type: str
     format: str
@@ -27,8 +25,6 @@ class ModelInput(msgspec.Struct):
 
 
 class ModelOutput(msgspec.Struct):
-    """An output of a `ModelConfig`."""
-
     name: str
     data_type: str
     dims: list[int]

@@ -67,8 +67,6 @@ class ModelStatus(msgspec.Struct, frozen=True):
 
 
 class ModelIndex(msgspec.Struct):
-    """One entry of the index."""
-
     name: str
     version: str | msgspec.UnsetType
     state: str
@@ -76,19 +74,14 @@ class ModelIndex(msgspec.Struct):
 
 
 class IndexRequest(msgspec.Struct):
-    """The body of a request for the index."""
-
     ready: bool | None = None
 
 
 class ControlRequest(msgspec.Struct):
-    """The body of a request to load or unload a model."""
-
     parameters: Parameters | None = None
 
 
 def read_status(model: Model) -> ModelStatus:
-    """Return the status of one model."""
     state, _, reason = _STATES[model.lifecycle.state]
     return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
@@ -158,7 +151,6 @@ def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refu
 
 
 def wait_until_unloaded(models: list[Model]) -> Steps[None]:
-    """Wait until models have been unloaded."""
     for model in models:
         yield from model.lifecycle.wait_until_unloaded()
 
