@@ -96,10 +96,11 @@ class DocumentFormat:
     def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
-        flat = generate.read_object(bytes(body if length is None else memoryview(body)[:length]))
+        text = bytes(body if length is None else memoryview(body)[:length])
         declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
-        if generate.is_inference_request(flat, declared.keys() | model.binding.named):
+        if generate.is_inference_request(text, declared.keys() | model.binding.named):
             return None
+        flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         # a model that takes a data frame accepts columns of any name

@@ -8,18 +8,19 @@ Specification: Triton's Generate Extension.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from types import NoneType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .._json import flat
 from .._json.data import from_json, to_value
-from .._json.text import ONLY_FLOATS
-from .._protocol.datatypes import Array, Buffer, dtype_of
+from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
+from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
@@ -29,15 +30,18 @@ RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
 RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error"})
 """Members of a response that are no outputs."""
 
-_OBJECTS: Final = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*[{\]]")
+MAX_VALUES: Final = 100_000
+"""How many values an object may hold, as it is read in one go."""
 
-_DATATYPES: Final[Mapping[flat.Kind, str]] = MappingProxyType({"string": "BYTES", "bool": "BOOL", "int": "INT64", "float": "FP64"})
-"""The datatype of an input that is not declared, by the kind of its JSON."""
+_INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
-_NO_SCALAR: Final = {ord("["): "a list", ord("{"): "an object", ord("n"): "null"}
-"""What errors call a value that is no scalar, by its first character."""
+_NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
+"""What errors call a value that is no scalar."""
 
-_decode_scalar: Final = msgspec.json.Decoder(str | int | float | bool).decode
+_MAX_DIGITS: Final = 400
+"""No datatype holds an integer of more digits."""
+
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -48,97 +52,143 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
 
 
-def read_object(text: bytes) -> dict[str, msgspec.Raw]:
+class _Literal(str):
+    """NaN or an infinity as Python's json writes them, which is no JSON."""
+
+    __slots__ = ()
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidRequest(f"{show(twice)} is there twice: expected each name once")
+    return members
+
+
+def _read_integer(text: str) -> int:
+    return int(text) if len(text) <= _MAX_DIGITS else 10**_MAX_DIGITS
+
+
+_read: Final = json.JSONDecoder(object_pairs_hook=_make_object, parse_int=_read_integer, parse_constant=_Literal).decode
+
+
+def is_inference_request(text: bytes, inputs: Collection[str]) -> bool:
+    """True if a body is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
+    return "inputs" not in inputs and _INFERENCE_REQUEST.search(text) is not None
+
+
+def read_object(text: bytes) -> dict[str, Any]:
     """The members of a request."""
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
-    return flat.read(text)
+    check_unseen(text)
+    if sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
+        raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
+    try:
+        members = _read(text.decode())
+        json.dumps(members, ensure_ascii=False).encode()  # a lone surrogate is no text
+    except ValueError:
+        members = None
+    if type(members) is dict:
+        return members
+    try:
+        _decode_members(text)
+    except ERRORS as error:
+        refuse(error, "", text)
+    raise InvalidRequest("the body is not valid JSON")
 
 
-def is_inference_request(members: Mapping[str, msgspec.Raw], inputs: Collection[str]) -> bool:
-    """True if an object is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
-    return "inputs" in members and "inputs" not in inputs and _OBJECTS.match(members["inputs"]) is not None
-
-
-def decode_request(request: Mapping[str, msgspec.Raw], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
+def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
     """A flat object as a request."""
-    members = dict(request)
-    request_id = _read_id(members.pop("id")) if "id" in members else None
-    for name, value in _read_parameters(members.pop("parameters", None)).items():
+    members, parameters = dict(request), request.get("parameters")
+    members.pop("parameters", None)
+    if not isinstance(parameters, (dict, NoneType)):
+        raise InvalidRequest("parameters: expected an object")
+    for name, value in (parameters or {}).items():
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
-    made = InferenceRequest([], request_id, {})
+    made = InferenceRequest([], _read_id(members.pop("id", None)), {})
     for name, value in members.items():
         if name in declared or name in named:
-            made.inputs.append(Tensor(name, _read_input(name, bytes(value), declared.get(name))))
+            made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name))))
             continue
-        what = _name_no_scalar(value)
+        what = _NO_SCALAR.get(type(value))
         if what is not None:
             raise InvalidRequest(
                 f"parameter {show(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
                 f"input {show(name)}"
             )
-        made.parameters[name] = _read_scalar(f"parameter {show(name)}", value)
+        made.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
     return made
 
 
-def _read_parameters(text: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
-    if text is None or bytes(text) == b"null":
-        return {}
-    try:
-        return flat.read_members(bytes(text))
-    except msgspec.ValidationError:
-        raise InvalidRequest("parameters: expected an object") from None
-
-
-def _read_id(text: msgspec.Raw) -> str | None:
-    what = _name_no_scalar(text)
-    if what == "null":
-        return None
-    value = None if what else _read_scalar("id", text)
-    if isinstance(value, str):
+def _read_id(value: Any) -> str | None:
+    if value is None or type(value) is str:
         return value
-    raise InvalidRequest(f"id is {what or show(value)}: expected a string")
+    _check_scalar("id", value)
+    raise InvalidRequest(f"id is {_NO_SCALAR.get(type(value)) or show(value)}: expected a string")
 
 
-def _name_no_scalar(text: Buffer) -> str | None:
-    """What errors call a value that is no scalar; None for a scalar. Such a value is not decoded, as it may be long."""
-    return _NO_SCALAR.get(memoryview(text)[0])
+def _check_scalar(what: str, value: Any) -> Any:
+    if type(value) is _Literal:
+        raise InvalidRequest(ONLY_FLOATS)
+    if type(value) is float and math.isinf(value):
+        raise InvalidRequest(f"{what}: number out of range")
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        raise InvalidRequest(f"{what}: integer value out of range")
+    return value
 
 
-def _read_scalar(what: str, text: msgspec.Raw) -> str | int | float | bool:
-    try:
-        scalar: str | int | float | bool = _decode_scalar(text)
-    except msgspec.DecodeError as error:
-        if not isinstance(error, msgspec.ValidationError):  # all is JSON but for the literals
-            raise InvalidRequest(ONLY_FLOATS) from None
-        raise InvalidRequest(f"{what}: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    return scalar
-
-
-def _read_input(name: str, text: bytes, spec: Declared | None) -> Array:
+def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
-    here, what, shape = f"input {show(name)}", _name_no_scalar(text), flat.shape_of(text)
-    if what not in (None, "a list"):
-        raise InvalidRequest(f"{here} is {what}: expected a scalar or a list, or leave it out")
-    if shape is None:
-        text, shape = b"[%b]" % text, (1,)
+    here = f"input {show(name)}"
+    if type(value) in (dict, NoneType):
+        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list, or leave it out")
+    if type(value) is not list:
+        value = [value]
+    leaves, shape = _list_leaves(value), _find_shape(value)
     if spec is None:
-        kind = flat.kind_of(text)
-        if kind is None:
+        datatype = _find_datatype(set(map(type, leaves)))
+        if datatype is None:
             raise InvalidRequest(f"{here} has elements of several types: expected strings, numbers, or true and false")
-        datatype = _DATATYPES[kind]
     else:
         datatype = spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
             shape = _deduce_shape(here, shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
             raise InvalidRequest(f"{here} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
+    for leaf in leaves:
+        if type(leaf) is _Literal and datatype not in FLOATING:
+            raise InvalidRequest(f"{here}: {ONLY_FLOATS}")
+        if type(leaf) is float and math.isinf(leaf):
+            raise InvalidRequest(f"{here}: number out of range")
     try:
-        return from_json(text, dtype_of(datatype), shape)
+        return from_json(json.dumps(value).encode(), dtype_of(datatype), shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"{here}: {error}") from None
+
+
+def _list_leaves(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _list_leaves(item)] if type(value) is list else [value]
+
+
+def _find_shape(value: Any) -> tuple[int, ...]:
+    """The shape of lists, if the first of each level shows it."""
+    shape: list[int] = []
+    while type(value) is list:
+        shape.append(len(value))
+        value = value[0] if value else None
+    return tuple(shape)
+
+
+def _find_datatype(kinds: set[type]) -> str | None:
+    """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
+    for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")):
+        if kinds == {kind}:
+            return datatype
+    return "FP64" if kinds <= {int, float, _Literal} else None
 
 
 def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
