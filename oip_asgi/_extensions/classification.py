@@ -53,25 +53,15 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
         raise InvalidRequest(f"output {show(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
     number = min(most, rows.shape[1])
-    elements = _format(rows, _find_largest(rows, number), labels)
+    # in descending order, the lower index first of equal elements, and NaN last: `~` reverses the order of integers
+    order = np.argsort(-rows if rows.dtype.kind == "f" else ~rows, axis=1, kind="stable")
+    elements = _format(rows, order[:, :number], labels)
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
 def _check(name: str, dtype: DType) -> None:
     if dtype.kind not in "iuf":
         raise InvalidRequest(f"output {show(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
-
-
-def _find_largest(rows: Array, number: int) -> Array:
-    """Find the indices of the largest elements of each row, in order."""
-    width = rows.shape[1]
-    # sorting keeps the order of equal elements, so backwards before and after gives the lower index first
-    order: Array = width - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
-    if rows.dtype.kind == "f":
-        missing = np.count_nonzero(np.isnan(rows), axis=1, keepdims=True)  # NaN is now at the beginning
-        if missing.any():
-            order = np.take_along_axis(order, (np.arange(width) + missing) % width, axis=1)
-    return order[:, :number]
 
 
 def _format(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:

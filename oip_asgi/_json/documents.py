@@ -21,7 +21,7 @@ from .._protocol.limits import LOOP_BYTES, MAX_TENSORS, check_numbers
 from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, mask_literals, place_of, refuse, replace_parts
 
 MAX_PARAMETERS: Final = 100_000
-"""How many parameters a request may have, those of its tensors included. Each takes ten times its text."""
+"""How many parameters one object may have. Each takes ten times its text."""
 
 _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
 """How many members all objects of a request may have: five of each input, two of each output, and parameters."""
@@ -58,38 +58,28 @@ def read_request(text: Buffer) -> Request:
     """The JSON of any request. Its inputs are decoded one by one, and their `data` are left as text."""
     check_members(text, _MAX_MEMBERS, "the JSON has")
     parts = _decode(text, _decode_parts, lambda parts: parts.inputs)
-    parameters = _Parameters()
     outputs = [
-        schemas.RequestOutput(output.name, parameters.read(output.parameters, f"outputs[{place}]."))
+        schemas.RequestOutput(output.name, _read_parameters(output.parameters, f"outputs[{place}]."))
         for place, output in enumerate(parts.outputs or ())
     ]
     check_numbers(len(parts.inputs), len(outputs))
-    return Request(parts.id, parameters.read(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs, parameters))
+    return Request(parts.id, _read_parameters(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs))
 
 
-class _Parameters:
-    """Decodes parameters, and counts those of one request."""
-
-    def __init__(self) -> None:
-        self._left = MAX_PARAMETERS
-
-    def read(self, text: msgspec.Raw, place: str) -> schemas.Parameters | None:
-        if not len(text):
-            return None
-        check_members(text, MAX_PARAMETERS, "the request has")
-        found: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{place}parameters")
-        for value in (found or {}).values():
-            if type(value) in _NO_VALUES:
-                raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_NO_VALUES[type(value)]}")
-            if type(value) is float and math.isinf(value):
-                raise InvalidRequest(f"{place}parameters[...]: number out of range")
-        self._left -= len(found or ())
-        if self._left < 0:
-            raise InvalidRequest(f"the request has more than {MAX_PARAMETERS} parameters")
-        return found
+def _read_parameters(text: msgspec.Raw, place: str) -> schemas.Parameters | None:
+    if not len(text):
+        return None
+    check_members(text, MAX_PARAMETERS, "the request has")
+    found: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{place}parameters")
+    for value in (found or {}).values():
+        if type(value) in _NO_VALUES:
+            raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_NO_VALUES[type(value)]}")
+        if type(value) is float and math.isinf(value):
+            raise InvalidRequest(f"{place}parameters[...]: number out of range")
+    return found
 
 
-def _read_inputs(text: Buffer, inputs: list[schemas.InputParts], parameters: _Parameters) -> Iterator[schemas.TensorText]:
+def _read_inputs(text: Buffer, inputs: list[schemas.InputParts]) -> Iterator[schemas.TensorText]:
     """Decode one input after the other. The parts of one are freed before the next."""
     inputs.reverse()
     for number in range(len(inputs)):
@@ -97,7 +87,7 @@ def _read_inputs(text: Buffer, inputs: list[schemas.InputParts], parameters: _Pa
         if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
             raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
         shape = _decode_part(_decode_shape, parts.shape, f"{place}.shape")
-        found: Any = parameters.read(parts.parameters, f"{place}.")
+        found: Any = _read_parameters(parts.parameters, f"{place}.")
         yield schemas.TensorText(parts.name, shape, parts.datatype, found, parts.data)
     check_unseen(text)  # at the end, so that errors in data name the input
 

@@ -156,13 +156,13 @@ class Binding:
         arguments: Collection[Argument],
         codecs: Codecs,
         *,
-        rest: Read | None,
-        request_reader: RequestReader | None,
-        of_one_request: type | None,
-        reserved: frozenset[str],
         is_open: bool,
-        is_untyped: bool,
-        returned: Returned,
+        rest: Read | None = None,
+        request_reader: RequestReader | None = None,
+        of_one_request: type | None = None,
+        reserved: frozenset[str] = frozenset(),
+        is_untyped: bool = False,
+        returned: Returned | None = None,
     ) -> None:
         self.rest = rest
         """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
@@ -172,7 +172,7 @@ class Binding:
         """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
         self.is_untyped = is_untyped
         """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
-        self.returned = returned
+        self.returned = returned or Returned()
         self.inputs = tuple(spec for spec in map(Input.find_spec, entries) if spec is not None)
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
@@ -304,18 +304,7 @@ class Binding:
 
 def bind_none(declared: Sequence[TensorSpec], codecs: Codecs) -> Binding:
     """What is known of a function that `load=` has not returned yet."""
-    return Binding(
-        [Input(spec.name, spec, content_type=spec.content_type) for spec in declared],
-        (),
-        codecs,
-        rest=None,
-        request_reader=None,
-        of_one_request=None,
-        reserved=frozenset(),
-        is_open=not declared,
-        is_untyped=False,
-        returned=Returned(),
-    )
+    return Binding([Input(spec.name, spec, content_type=spec.content_type) for spec in declared], (), codecs, is_open=not declared)
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec) -> InvalidRequest:
