@@ -108,22 +108,23 @@ class Segment:
         weakref.finalize(self, os.close, descriptor)
 
     def size(self) -> int:
-        """How many bytes it has now."""
         return os.fstat(self._descriptor).st_size
 
-    def read(self, offset: int, size: int) -> Buffer:
-        """A copy of so many bytes; fewer where the segment ends before."""
+    def read(self, offset: int, size: int, where: str) -> Buffer:
+        """A copy of so many bytes. `where` names the tensor in errors."""
         memory = memoryview(bytearray(size))
         done = 0
         while done < size:
             read = self._call(os.preadv, [memory[done:]], offset + done)
             if not read:
-                return memory[:done]
+                raise _make_short_error(where)
             done += read
         return memory
 
-    def write(self, offset: int, data: Buffer) -> None:
+    def write(self, offset: int, data: Buffer, where: str) -> None:
         rest = memoryview(data)
+        if offset + len(rest) > self.size():  # writing would make it longer again
+            raise _make_short_error(where)
         while rest:
             written = self._call(os.pwrite, rest, offset)
             rest, offset = rest[written:], offset + written
@@ -135,9 +136,11 @@ class Segment:
             raise InferenceError(f"the shared memory cannot be used: {error.strerror}", status=507) from None
 
 
-class RegisterRegion(msgspec.Struct):
-    """The body of a request to register a region."""
+def _make_short_error(where: str) -> InvalidRequest:
+    return InvalidRequest(f"{where}, whose shared memory has become shorter since it was registered")
 
+
+class RegisterRegion(msgspec.Struct):
     key: str
     byte_size: Annotated[int, msgspec.Meta(ge=0)]
     offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -159,24 +162,6 @@ class MemoryRange(NamedTuple):
     offset: int
     size: int
     where: str
-
-    def read(self) -> Buffer:
-        """Copy its bytes."""
-        data = self.segment.read(self.offset, self.size)
-        if len(data) != self.size:
-            raise self._make_error()
-        return data
-
-    def write(self, data: Buffer) -> None:
-        """Write to its beginning."""
-        if len(data) > self.size:
-            raise InvalidRequest(f"{self.where}: {len(data)} bytes do not fit into its {_SIZE} of {self.size}")
-        if self.offset + len(data) > self.segment.size():  # writing would make it longer again
-            raise self._make_error()
-        self.segment.write(self.offset, data)
-
-    def _make_error(self) -> InvalidRequest:
-        return InvalidRequest(f"{self.where}, whose shared memory has become shorter since it was registered")
 
 
 class Regions:
@@ -252,7 +237,7 @@ class Regions:
             most = self._max_body_bytes
             if most is not None and lent > most:
                 raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
-            return memory.read()
+            return memory.segment.read(memory.offset, memory.size, memory.where)
 
         return lend
 
@@ -274,7 +259,10 @@ class Regions:
         def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
                 if tensor.name in ranges:
-                    ranges[tensor.name].write(view_bytes(tensor.array))
+                    memory, data = ranges[tensor.name], view_bytes(tensor.array)
+                    if len(data) > memory.size:
+                        raise InvalidRequest(f"{memory.where}: {len(data)} bytes do not fit into its {_SIZE} of {memory.size}")
+                    memory.segment.write(memory.offset, data, memory.where)
             return response
 
         return apply_options if ranges else None
