@@ -27,8 +27,7 @@ from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import bytes_of, rows_of
 from .dates import FIRST_NANOSECOND_YEAR, DatetimeCodec, are_in_calendar, reach_nanoseconds, read_points
-from .pandas_json import PandasJSONCodec
-from .plain import Base64Codec, StringCodec
+from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd

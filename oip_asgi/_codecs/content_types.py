@@ -24,8 +24,7 @@ from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, byte
 from .columns import Decode, read_series
 from .dataframes import PandasCodec, is_series_class
 from .dates import DatetimeCodec
-from .pandas_json import PandasJSONCodec
-from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
+from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec

@@ -12,8 +12,8 @@ from typing import Any, Final
 from .._models.model import Model
 from .._models.registry import path_of
 from .._serving.engine import Engine
+from .json_schemas import STRING
 from .operations import ModelPath, Operations
-from .schemas import STRING
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 """A parameter in the path of a mount, as Starlette writes it."""

@@ -16,8 +16,8 @@ from .._models.registry import path_of
 from .._models.specs import TensorSpec
 from .._protocol import schemas as documents
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
-from . import schemas
-from .schemas import Schema
+from . import json_schemas
+from .json_schemas import Schema
 
 _DOCUMENTS: Final = (
     documents.ServerMetadata,
@@ -58,7 +58,7 @@ _TOO_LARGE: Final = "This document has no example, which would have {elements} e
 
 _BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"contentMediaType": "application/octet-stream"}}}
 
-_STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": schemas.STRING}}}
+_STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": json_schemas.STRING}}}
 
 
 class ModelPath(NamedTuple):
@@ -97,8 +97,8 @@ class Operations:
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         for schema in structs.values():
             schema.pop("description", None)  # it is for readers of the code
-        elements = {datatype: schemas.element(datatype) for datatype in sorted(self._datatypes)}
-        all_schemas = {**structs, "Error": schemas.ERROR, "Tensor": schemas.ANY_TENSOR, **elements, **self._model_schemas}
+        elements = {datatype: json_schemas.element(datatype) for datatype in sorted(self._datatypes)}
+        all_schemas = {**structs, "Error": json_schemas.ERROR, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": _HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
@@ -162,8 +162,8 @@ class Operations:
             "/stats": self._get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
             "/config": self._get(f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"),
         }
-        whole = self._body(at, "Request", lambda specs: {"inputs": schemas.example_tensors(specs)})
-        flat = self._body(at, "GenerateRequest", schemas.example_members)
+        whole = self._body(at, "Request", lambda specs: {"inputs": json_schemas.example_tensors(specs)})
+        flat = self._body(at, "GenerateRequest", json_schemas.example_members)
         if model.streams:
             paths["/infer_stream"] = self._post(at, "inferStream", "Infer, with a stream of responses", whole, _STREAM)
             paths["/generate_stream"] = self._post(at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
@@ -187,7 +187,7 @@ class Operations:
         """The body of a request to a model, with an example unless that is large."""
         specs = _example_inputs(at.model)
         content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
-        if schemas.count(specs) <= schemas.MAX_ELEMENTS:
+        if json_schemas.count(specs) <= json_schemas.MAX_ELEMENTS:
             content["example"] = example(specs)
         body, description = {"content": {"application/json": content}}, _describe(at.model, specs)
         return {"description": description, **body} if description else body
@@ -197,9 +197,9 @@ class Operations:
         model, response = at.model, self._json(f"Response_{at.of_model}")
         response["content"].update(_BINARY)
         response["headers"] = {_HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
-        if model.outputs and schemas.count(model.outputs) <= schemas.MAX_ELEMENTS:
+        if model.outputs and json_schemas.count(model.outputs) <= json_schemas.MAX_ELEMENTS:
             versioned = {} if model.version is None else {"model_version": model.version}
-            example = {"model_name": model.name, **versioned, "outputs": schemas.example_tensors(model.outputs)}
+            example = {"model_name": model.name, **versioned, "outputs": json_schemas.example_tensors(model.outputs)}
             response["content"]["application/json"]["example"] = example
         return response
 
@@ -215,17 +215,17 @@ class Operations:
         if model.binding.documented.is_open:
             taken["items"] = any_tensor
         else:
-            taken.update(maxItems=len(inputs), items=schemas.one_of(inputs) if inputs else any_tensor)
-        made: Schema = {"type": "array", "items": schemas.one_of(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: schemas.flat_member(spec, self._element_of) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: schemas.flat_member(spec, self._element_of) for spec in model.outputs}
+            taken.update(maxItems=len(inputs), items=json_schemas.one_of(inputs) if inputs else any_tensor)
+        made: Schema = {"type": "array", "items": json_schemas.one_of(outputs) if outputs else any_tensor}
+        flat_inputs = {spec.name: json_schemas.flat_member(spec, self._element_of) if spec.name in declared else {} for spec in named}
+        flat_outputs = {spec.name: json_schemas.flat_member(spec, self._element_of) for spec in model.outputs}
         self._model_schemas.update(
             {
-                f"Request_{at.of_model}": schemas.request(taken, [spec.name for spec in model.outputs]),
-                f"Response_{at.of_model}": schemas.response(model.name, model.version, made),
+                f"Request_{at.of_model}": json_schemas.request(taken, [spec.name for spec in model.outputs]),
+                f"Response_{at.of_model}": json_schemas.response(model.name, model.version, made),
                 f"GenerateRequest_{at.of_model}": {
                     "type": "object",
-                    "properties": {"id": schemas.STRING, **flat_inputs},
+                    "properties": {"id": json_schemas.STRING, **flat_inputs},
                     "required": [spec.name for spec in required],
                 },
                 f"GenerateResponse_{at.of_model}": {
@@ -237,7 +237,7 @@ class Operations:
         )
 
     def _tensor(self, spec: TensorSpec, *, has_data: bool) -> Schema:
-        return schemas.tensor(spec, self._content_types, self._element_of, has_data=has_data)
+        return json_schemas.tensor(spec, self._content_types, self._element_of, has_data=has_data)
 
     def _describe_undeclared(self, name: str) -> Schema:
         return {"allOf": [self._schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
@@ -269,8 +269,8 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
         how = ", ".join(f"{what}=[{', '.join(map(_write_declaration, tensors))}]" for what, tensors in missing.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
-    elements = schemas.count(specs)
-    if elements > schemas.MAX_ELEMENTS:
+    elements = json_schemas.count(specs)
+    if elements > json_schemas.MAX_ELEMENTS:
         sentences.append(_TOO_LARGE.format(elements=elements))
     return " ".join(sentences)
 

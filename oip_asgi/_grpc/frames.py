@@ -15,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-from .._protocol.body import Body
-from .._protocol.codings import Coding
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.request_body import Body, Coding
 
 _HEAD: Final = 5
 _HEAD_FIELDS: Final = Struct(">BI")

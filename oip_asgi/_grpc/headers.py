@@ -17,8 +17,8 @@ from urllib.parse import quote
 import msgspec
 
 from .._models.model_options import NO_TIMEOUT
-from .._protocol.codings import Coding
 from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.request_body import Coding
 
 Fields = list[tuple[bytes, bytes]]
 """Headers or trailers."""

@@ -1,1 +1,1 @@
-"""HTTP: routes, requests, responses and content codings. Knows no ASGI, WSGI or framework, and neither sync nor async."""
+"""HTTP: routes, requests and responses. Knows no ASGI, WSGI or framework, and neither sync nor async."""

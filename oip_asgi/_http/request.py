@@ -9,11 +9,10 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._protocol.body import Body
-from .._protocol.codings import read_coding
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import join_repeated
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 

@@ -1,8 +1,8 @@
 """How a list becomes a tensor, and how NaN leaves: JSON `data` <-> array, typed by datatype. Knows no documents and no tensor names.
 
-One decoder takes elements of any datatype. `struct` packs them, and refuses those that are not of the tensor's; `elements` reads what is
-refused, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of the shape at
-the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
+One decoder takes elements of any datatype. `struct` packs them, and refuses those that are not of the tensor's; `checked_data` reads them
+one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of the shape
+at the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -28,7 +28,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
-from . import accelerators, elements
+from . import accelerators, checked_data
 from .text import REFUSALS, Unusual, mask_escapes
 
 _ELEMENTS: Final[Mapping[str, Any]] = {
@@ -68,11 +68,11 @@ _encode: Final = msgspec.json.Encoder().encode
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """The JSON text of `data` as an array."""
     if len(text) > PIECE and _LIST.match(text):
-        return _read_long(memoryview(text), elements.Wanted(dtype, shape, count(shape)))
+        return _read_long(memoryview(text), checked_data.Wanted(dtype, shape, count(shape)))
     whole = bytes(text)
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
-    return _pack_read(elements.read(whole, elements.Wanted(dtype, shape, count(shape))), dtype, shape)
+    return _pack_read(checked_data.read(whole, checked_data.Wanted(dtype, shape, count(shape))), dtype, shape)
 
 
 def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
@@ -105,7 +105,7 @@ _DECODERS: Final = {kind: msgspec.json.Decoder(_nest(element)).decode for kind, 
 def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Decoded `data` as an array. Raises Unusual if it has anything but elements of the dtype, flat or nested as the shape."""
     if type(value) is not list or (value and type(value[0]) is list):
-        value = elements.flatten(value, shape) if shape or type(value) is list else [value]  # a scalar may be the bare value
+        value = checked_data.flatten(value, shape) if shape or type(value) is list else [value]  # a scalar may be the bare value
     size, kind = len(value), dtype.kind
     if size != count(shape):
         raise Unusual
@@ -130,7 +130,7 @@ def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
 
 def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     """Floats, of which some may be None or the name of a non-finite value."""
-    if not set(map(type, flat)) <= {float, int, str, NoneType} or not {each for each in flat if type(each) is str} <= elements.NAMES:
+    if not set(map(type, flat)) <= {float, int, str, NoneType} or not {each for each in flat if type(each) is str} <= checked_data.NAMES:
         raise Unusual
     try:
         wide = np.array(flat, np.float64)  # reads None and names as they are meant
@@ -143,7 +143,7 @@ def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array
 
 
 def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
-    """What `elements` has read as an array. `first` is the index of the first element in the whole, for errors."""
+    """What `checked_data` has read as an array. `first` is the index of the first element in the whole, for errors."""
     with suppress(Unusual):
         return from_value(flat, dtype, shape)
     # all are of the right type, so one of them is out of range
@@ -154,7 +154,7 @@ def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int
     raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
 
 
-def _read_long(text: memoryview, wanted: elements.Wanted) -> Array:
+def _read_long(text: memoryview, wanted: checked_data.Wanted) -> Array:
     """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
     size, strings, is_nested = wanted.size, wanted.dtype.hasobject, _NESTED.match(text) is not None
     if 2 * size > len(text):  # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
@@ -223,11 +223,11 @@ def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
     return expected == skeleton
 
 
-def _read_piece(text: bytes, wanted: elements.Wanted, first: int, *, is_nested: bool) -> Array:
+def _read_piece(text: bytes, wanted: checked_data.Wanted, first: int, *, is_nested: bool) -> Array:
     """One flat JSON array of elements, the first of which has this index."""
     with suppress(*REFUSALS):
         return _read_quickly(text, wanted.dtype)
-    values = elements.read_flat(text, wanted, first, is_nested=is_nested)
+    values = checked_data.read_flat(text, wanted, first, is_nested=is_nested)
     return _pack_read(values, wanted.dtype, (len(values),), first)
 
 

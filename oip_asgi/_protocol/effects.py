@@ -55,7 +55,7 @@ class Signal:
 
 
 class Fed(Protocol):
-    """Takes the chunks of a request's body. `body.Body` is one, and describes the methods."""
+    """Takes the chunks of a request's body. `request_body.Body` is one, and describes the methods."""
 
     @property
     def coding(self) -> object: ...

@@ -1,6 +1,6 @@
-"""Content codings: gzip and deflate, in pieces of 256 KiB at most, which is the bound of a gzip bomb: `Body` counts each and stops.
+"""Collects a request's body, and checks its limits, compressed and decompressed, and its announced length. Reads nothing itself.
 
-Knows no HTTP beyond the value of one header.
+gzip and deflate are decoded in pieces of 256 KiB at most, which is the bound of a gzip bomb: `Body` counts each and stops.
 
 Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """
@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
 from .datatypes import Buffer
-from .errors import InferenceError, InvalidRequest, show
+from .errors import InferenceError, InvalidRequest, TooLarge, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -100,3 +102,89 @@ class Decoder:
 
 def _has_zlib_header(start: bytes) -> bool:
     return start[0] & 0x0F == zlib.DEFLATED and int.from_bytes(start[:2], "big") % 31 == 0
+
+
+_ALIGNMENT: Final = 16
+"""Where memory for a bytearray begins."""
+
+
+class Body(msgspec.Struct, eq=False):
+    """Collects the chunks of a body.
+
+    Args:
+        length: The announced length in bytes, None if none was announced.
+        limit: The most bytes that are taken, before decoding and after; None for no limit.
+        coding: How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk.
+        head: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
+            laid out so that the bytes after the JSON are aligned and can be an array without a copy.
+        keep: Whether the bytes are wanted. Otherwise they are only counted.
+        json_limit: The most bytes of JSON that are taken; None for no limit.
+    """
+
+    length: int | None
+    limit: int | None
+    coding: Coding | None = None
+    head: int | None = 0
+    keep: bool = True
+    json_limit: int | None = None
+    _received: int = 0
+    _first: Buffer = b""
+    _size: int = 0
+    _whole: bytearray | None = None
+    _decoder: Decoder | None = None
+
+    def check(self, size: int) -> None:
+        """Refuse a size above the limits. Before anything is read, it is the announced one."""
+        json_size = size if self.head is None or size < self.head else self.head
+        if self.json_limit is not None and json_size > self.json_limit:
+            raise TooLarge(
+                f"the JSON is larger than {self.json_limit} bytes, the most that this server takes: "
+                "send binary tensor data, or raise max_json_bytes"
+            )
+        if self.limit is not None and size > self.limit:
+            raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
+
+    def count_next(self, most: int) -> int:
+        """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
+        return most if self.length is None else min(most, self.length - self._received)
+
+    def feed(self, chunk: Buffer) -> None:
+        """Take the next chunk."""
+        if not chunk:
+            return
+        self._received += len(chunk)
+        self.check(self._received)
+        if self.coding is None:
+            self._keep(chunk)
+            return
+        self._decoder = self._decoder or Decoder(self.coding)
+        for piece in self._decoder.feed(chunk):
+            self.check(self._size + len(piece))
+            self._keep(piece)
+
+    def _keep(self, chunk: Buffer) -> None:
+        if not self.keep:
+            return
+        if self._size == 0:
+            self._first = chunk
+        else:
+            if self._whole is None:
+                self._whole = bytearray(self._padding) + self._first
+                self._first = b""
+            self._whole += chunk
+        self._size += len(chunk)
+
+    @property
+    def _padding(self) -> int:
+        """How many bytes in front of the body align what is after its head."""
+        return -(self.head or 0) % _ALIGNMENT
+
+    def finish(self, *, cut_off: bool = False) -> Buffer:
+        """The whole body, without a copy if it came in one chunk."""
+        if cut_off or self.length not in (None, self._received):
+            expected = "more" if self.length is None else self.length
+            raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
+        if self._decoder is not None:
+            self._decoder.finish()
+            self._decoder = None  # its window would stay as long as the request
+        return self._first if self._whole is None else memoryview(self._whole)[self._padding :].toreadonly()
