@@ -1,6 +1,6 @@
 """One port of one FastAPI application: its own route, the Open Inference Protocol at /v2, gRPC and gRPC-Web.
 
-pip install 'oip_asgi[grpc-asgi]' fastapi hypercorn            the server; what else the example imports is for its clients
+pip install -e '.[grpc-asgi]' fastapi hypercorn    the server; what else the example imports is for its clients
 python examples/grpc_mounted.py            serves on http://127.0.0.1:8000, REST and gRPC
 python examples/grpc_mounted.py --check    serves on a free port, asks it about real images in each way, and ends
 

@@ -1,6 +1,6 @@
 """An application on Ray Serve: a cluster runs more copies of it while there is more to do, and fewer after.
 
-pip install 'ray[serve]' 'oip_asgi[examples]'
+pip install 'ray[serve]' -e '.[examples]'
 PYTHONPATH=examples serve run ray_serve:app    serves on http://127.0.0.1:8000, on a cluster of this machine
 python examples/ray_serve.py            serves on a free port, on a cluster that it starts on this machine
 python examples/ray_serve.py --check    asks that with two clients until it has grown, waits until it has shrunk, and ends

@@ -1,6 +1,6 @@
 """A LitServe server that also speaks the Open Inference Protocol. LitServe's own model answers at /predict.
 
-pip install litserve 'oip_asgi[examples]'
+pip install litserve -e '.[examples]'
 python examples/model_servers/litserve_app.py 8000       serves on http://127.0.0.1:8000
 python examples/model_servers/litserve_app.py --check    serves on a free port, asks both models, and ends
 

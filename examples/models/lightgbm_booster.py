@@ -1,6 +1,6 @@
 """A LightGBM booster that takes a data frame with categories: what a flat costs.
 
-    pip install 'oip_asgi[pandas]' lightgbm uvicorn httpx
+    pip install -e '.[pandas]' lightgbm uvicorn httpx
     python examples/models/lightgbm_booster.py
     uvicorn --factory --app-dir examples/models lightgbm_booster:make_app
     python examples/models/lightgbm_booster.py --check

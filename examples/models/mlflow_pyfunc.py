@@ -1,6 +1,6 @@
 """A model of MLflow: its signature declares the inputs and outputs, and its pyfunc answers, whatever library is behind it.
 
-    pip install 'oip_asgi[pandas]' mlflow scikit-learn uvicorn httpx
+    pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx
     python examples/models/mlflow_pyfunc.py
     uvicorn --factory --app-dir examples/models mlflow_pyfunc:make_app
     python examples/models/mlflow_pyfunc.py --check

@@ -1,6 +1,6 @@
 """An ONNX model: will a shop sell much ice cream? Inputs and outputs are read from the session; serving needs ONNX Runtime only.
 
-    pip install oip_asgi onnxruntime uvicorn
+    pip install -e . onnxruntime uvicorn
     pip install pandas scikit-learn skl2onnx 'tritonclient[http]' httpx
     python examples/models/onnx_session.py
     uvicorn --factory --app-dir examples/models onnx_session:make_app

@@ -1,6 +1,6 @@
 """A model of images that takes files, PNG or JPEG, and opens them with Pillow: which digit is drawn.
 
-    pip install oip_asgi pillow scikit-learn uvicorn httpx
+    pip install -e . pillow scikit-learn uvicorn httpx
     python examples/models/pillow_image.py
     uvicorn --factory --app-dir examples/models pillow_image:make_app
     python examples/models/pillow_image.py --check

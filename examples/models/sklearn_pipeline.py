@@ -1,6 +1,6 @@
 """A scikit-learn pipeline that takes a data frame: which customers will leave.
 
-    pip install 'oip_asgi[pandas]' scikit-learn uvicorn httpx
+    pip install -e '.[pandas]' scikit-learn uvicorn httpx
     python examples/models/sklearn_pipeline.py
     uvicorn --factory --app-dir examples/models sklearn_pipeline:make_app
     python examples/models/sklearn_pipeline.py --check

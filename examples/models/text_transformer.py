@@ -1,6 +1,6 @@
 """A transformer for text, as `transformers` reads it from a directory: whether a guest was content.
 
-    pip install oip_asgi torch transformers uvicorn httpx
+    pip install -e . torch transformers uvicorn httpx
     python examples/models/text_transformer.py
     uvicorn --factory --app-dir examples/models text_transformer:make_app
     python examples/models/text_transformer.py --check

@@ -1,6 +1,6 @@
 """A torch module: a convolutional network that reads handwritten digits.
 
-    pip install oip_asgi torch uvicorn
+    pip install -e . torch uvicorn
     pip install scikit-learn 'tritonclient[http]' httpx
     python examples/models/torch_module.py
     uvicorn --factory --app-dir examples/models torch_module:make_app
