@@ -84,7 +84,8 @@ def test_the_image_copies_what_is_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [install] = [line for line in instructions("RUN") if line.startswith("pip install")]
     assert {"scikit-learn", "uvicorn", "hypercorn"} <= set(install.split())
-    assert project["project"]["readme"] in DOCKERFILE  # the build needs it
+    [description] = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    assert description["path"] in DOCKERFILE  # the build needs it
 
 
 SCALARS = {"object": ("int", "str"), "ResourceQuantity": ("str",), "V1beta1MetricQuantity": ("str",)}
