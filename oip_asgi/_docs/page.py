@@ -12,13 +12,12 @@ from typing import Final
 
 PAGE: Final = "page.html"
 
+_SCRIPTS: Final = ("page.js", "elements.js", "fields.js", "json.js", "numbers.js", "plot.js", "snippets.js", "statistics.js")
+
 FILES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "page.css": "text/css; charset=utf-8",
-        "page.js": "text/javascript; charset=utf-8",
-        "plot.js": "text/javascript; charset=utf-8",
-        "snippets.js": "text/javascript; charset=utf-8",
-        "statistics.js": "text/javascript; charset=utf-8",
+        **dict.fromkeys(_SCRIPTS, "text/javascript; charset=utf-8"),
         "icon.svg": "image/svg+xml",
     }
 )
@@ -31,6 +30,7 @@ POLICY: Final = (
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
 _BASE: Final = b"{base}"
+_FIRST: Final = b"{first}"
 
 
 def read(name: str) -> bytes:
@@ -38,6 +38,6 @@ def read(name: str) -> bytes:
     return files(__package__).joinpath("static", name).read_bytes()
 
 
-def render(template: bytes, base: str) -> bytes:
-    """The page."""
-    return template.replace(_BASE, base.encode())
+def render(template: bytes, base: str, first: bytes) -> bytes:
+    """The page, and in it the JSON of what it shows first, in which nothing can end its element."""
+    return template.replace(_BASE, base.encode()).replace(_FIRST, first.replace(b"<", rb"\u003c"))

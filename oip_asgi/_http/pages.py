@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
 from .._docs.page import FILES, PAGE, POLICY, read, render
+from .._docs.state import describe_first, describe_state
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
@@ -54,10 +55,14 @@ def _respond_document(head: Head, document: bytes) -> Response:
 
 
 def _answer_page(request: Exchange) -> Steps[Response]:
-    template = yield from _read(PAGE)
-    body = render(template, "../" if request.wire.head.path.endswith("/") else "")
+    template, first = (yield from _read(PAGE)), (yield from _encode(partial(describe_first, request.engine)))
+    body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
     policy = (b"content-security-policy", POLICY.encode())
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+
+
+def _answer_state(_: Exchange, model: Model) -> Response:
+    return respond(200, [JSON], [encode_json(describe_state(model))])
 
 
 def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
@@ -89,6 +94,7 @@ ROUTES: Final = [
     *[Route("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
     Route("GET", "/openapi.json", _answer_openapi),
     Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state),
     # the addresses of MLServer
     Route("GET", "/docs/dataplane.json", _answer_openapi),
     Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model),

@@ -38,6 +38,15 @@ def test_every_host_s_document_is_the_same_but_for_the_mount(server: InferenceSe
         assert json.loads(way(Request("GET", path)).body) == {**expected, "servers": [{"url": mount}]}, name
 
 
+def test_every_host_s_page_is_the_same(server: InferenceServer, hosts: dict[str, Way]) -> None:
+    expected = over_asgi(OIPApp(server), "")(Request("GET", "/docs")).body
+    assert expected.startswith(b"<!doctype html>")
+    for name, way in hosts.items():
+        answer = way(Request("GET", "/docs"))
+        assert (answer.status, answer.body) == (200, expected), name
+        assert way(Request("GET", "/models/iris/docs/state.json")).status == 200, name
+
+
 def test_a_file_that_did_not_change_is_not_sent_again(hosts: dict[str, Way]) -> None:
     for name, way in hosts.items():
         first = way(Request("GET", "/docs/page.js"))

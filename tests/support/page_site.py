@@ -10,17 +10,50 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi.codecs import InputCodec
 from tests.support.described import described_server
 
 MARKUP = "<img src=x onerror=alert(1)>"
 """The name of a model that must be shown as it is."""
 
 
+class Picture:
+    """Bytes that are no text."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class PictureCodec(InputCodec[Picture]):
+    content_type = "picture"
+    type_hint = Picture
+    datatype = "BYTES"
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> Picture:
+        return Picture(request_input.array.item())
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Picture, use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array([payload.data], object))
+
+
 def make_server() -> InferenceServer:
-    server = described_server()
+    server = described_server(codecs=[PictureCodec])
+
+    @server.model("picture")
+    def take(picture: Picture) -> Picture:
+        return picture
+
     server.register(MARKUP, lambda x: x)
     server.register("exact", lambda x: x, inputs=[TensorSpec("x", "INT64", [1])], outputs=[TensorSpec("y", "INT64", [1])])
+
+    columns = [TensorSpec("age", "INT64", [-1]), TensorSpec("city", "BYTES", [-1], "str")]
+
+    @server.model("people", inputs=columns, outputs=[TensorSpec("line", "BYTES", [-1])], max_batch_size=8)
+    def people(age: Any, city: list[str]) -> list[str]:
+        return [f"{name} {years}" for name, years in zip(city, age, strict=True)]
 
     @server.model("raises", inputs=[TensorSpec("x", "FP32", [1])])
     def raises(x: Any) -> Any:
@@ -34,7 +67,7 @@ def make_server() -> InferenceServer:
     async def slow_stream(prompt: list[str]) -> AsyncIterator[Any]:
         for place in range(4):
             yield np.array([place])
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)
 
     return server
 

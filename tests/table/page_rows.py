@@ -15,19 +15,24 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 def page_rows() -> Iterator[Row]:
-    page = (_STATIC / "page.html").read_bytes()
-    files = {
-        "/docs": ("text/html; charset=utf-8", page.replace(b"{base}", b"")),
-        "/docs/": ("text/html; charset=utf-8", page.replace(b"{base}", b"../")),
-        **{f"/docs/{path.name}": (_TYPES[path.suffix], path.read_bytes()) for path in sorted(_STATIC.iterdir()) if path.suffix in _TYPES},
-    }
+    # what the page shows first depends on the models, and on what they have done: its body is looked at in core/pages and hosts
+    for path in ("/docs", "/docs/"):
+        described = (("content-type", "text/html; charset=utf-8"),)
+        yield Row(f"HEAD {path}", Request("HEAD", path), 200, headers=described)
+        yield from _other_methods(path)
+    files = {f"/docs/{path.name}": (_TYPES[path.suffix], path.read_bytes()) for path in sorted(_STATIC.iterdir()) if path.suffix in _TYPES}
     for path, (media_type, body) in files.items():
         described = (("content-type", media_type),)
         yield Row(f"GET {path}", Request("GET", path), 200, body, headers=described)
         yield Row(f"HEAD {path}", Request("HEAD", path), 200, headers=(*described, ("content-length", str(len(body)))))
-        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-            yield Row(f"{method} {path}", Request(method, path), 405, headers=(("allow", "GET, HEAD"),))
-    for path in ("/openapi.json", "/docs/dataplane.json", "/models/echo/openapi.json", "/models/org%2Fmodel/docs/dataplane.json"):
+        yield from _other_methods(path)
+    for path in (
+        "/openapi.json",
+        "/docs/dataplane.json",
+        "/models/echo/openapi.json",
+        "/models/org%2Fmodel/docs/dataplane.json",
+        "/models/echo/docs/state.json",
+    ):
         yield Row(f"POST {path}", Request("POST", path), 405, headers=(("allow", "GET, HEAD"),))
     for path in (
         "/docs/page.html",
@@ -40,3 +45,8 @@ def page_rows() -> Iterator[Row]:
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path",))
     for path in ("/models/nope/openapi.json", "/models/nope/docs/dataplane.json", "/models/echo/versions/7/openapi.json"):
         yield Row(f"unknown model {path}", Request("GET", path), 404, text=("Request for unknown model: ",))
+
+
+def _other_methods(path: str) -> Iterator[Row]:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        yield Row(f"{method} {path}", Request(method, path), 405, headers=(("allow", "GET, HEAD"),))

@@ -1,18 +1,20 @@
 // The page that shows the models. It asks the server's own paths, which it finds relative to its own address.
 
-import { draw } from "./plot.js";
-import { curl, parse, pretty, python } from "./snippets.js";
-import { change, digits, sumOf } from "./statistics.js";
+import { at, chooseTab, listenToTabs, made, tableRows } from "./elements.js";
+import { Fields, Mistake } from "./fields.js";
+import { literal, parse, pretty } from "./json.js";
+import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
+import { LANGUAGES, declaration } from "./snippets.js";
+import { change, digits } from "./statistics.js";
 
 const MOUNT = new URL("../", import.meta.url);
-const STATISTICS_EVERY = 2000, MODELS_EVERY = 10000;  // milliseconds
-const MOMENTS = 60;  // of each plot
+const MODELS_EVERY = 10000;  // milliseconds
 const MOST_SHOWN = 200000;  // characters of an answer
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
-const at = (id) => document.getElementById(id);
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
+let fields = null;  // of the action that is chosen; null where its body is JSON alone
 let sending = null;  // aborts the request that is under way
 
 class Refused extends Error {}
@@ -26,7 +28,10 @@ async function ask(path, options) {
     throw new Refused("The server does not answer.");
   }
   const text = await response.text();
-  if (!response.ok) throw new Refused(`${response.status}: ${errorOf(text)}`);
+  if (!response.ok) {
+    askForHeaders(response);
+    throw new Refused(`${response.status}: ${errorOf(text)}`);
+  }
   return text;
 }
 
@@ -41,11 +46,11 @@ function errorOf(text) {
   }
 }
 
-function made(tag, text, className) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (className) element.className = className;
-  return element;
+/** The host wants to know who asks. */
+function askForHeaders({ status }) {
+  if (status !== 401 || at("sent").open) return;
+  at("sent").open = true;
+  at("headers").focus();
 }
 
 function tell(message) {
@@ -69,9 +74,6 @@ async function listModels() {
     tell(`The models cannot be listed. ${error.message}`);
     return;
   }
-  const all = [...models.values()].flat();
-  const ready = all.filter((entry) => entry.state === "READY").length;
-  badge(at("ready"), `${ready} of ${all.length} ready`, ready === all.length ? "good" : "");
   showList();
   const entry = shown && entryOf(shown);
   if (entry) showState(entry);
@@ -90,6 +92,9 @@ function entryOf({ name, version }) {
 }
 
 function showList() {
+  const all = [...models.values()].flat();
+  const ready = all.filter((entry) => entry.state === "READY").length;
+  badge(at("ready"), `${ready} of ${all.length} ready`, ready === all.length ? "good" : "");
   const wanted = at("filter").value.toLowerCase();
   at("filter").hidden = models.size < 8;
   const focused = document.activeElement?.closest?.("#models a")?.getAttribute("href");
@@ -130,18 +135,18 @@ function pathOf(name, version) {
   return version === undefined ? path : `${path}/versions/${encodeURIComponent(version)}`;
 }
 
-async function showModel(name, version) {
+/** Show a model. What is known of it already, its metadata and document, need not be asked for. */
+async function showModel(name, version, known) {
   const path = pathOf(name, version);
   sending?.abort();
   const model = { name, version, path, moments: [], last: null };
   shown = model;
   showList();
   try {
-    const [metadata, config, described] = await Promise.all([asJSON(path), asJSON(`${path}/config`), ask(`${path}/openapi.json`)]);
+    const { metadata, document: described } = known ?? await read(path);
     if (shown !== model) return;
     model.metadata = metadata;
-    model.actions = actionsOf(parse(described), path);
-    model.optional = new Set(config.input.filter((input) => input.optional).map((input) => input.name));
+    model.actions = actionsOf(described, path);
     tell("");
   } catch (error) {
     if (shown === model) { at("model").hidden = true; tell(error.message); }
@@ -150,27 +155,55 @@ async function showModel(name, version) {
   document.title = `${name} · ${at("server").textContent}`;
   at("model").hidden = false;
   at("name").textContent = name;
+  const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");
-  at("totals").textContent = "";
+  at("docstring").hidden = !about?.docstring;
+  at("docstring").textContent = about?.docstring ?? "";
   showVersions(model);
   showState(entryOf(model));
-  at("inputs").replaceChildren(tableOf(model.metadata.inputs, model.optional));
-  at("outputs").replaceChildren(tableOf(model.metadata.outputs, new Set()));
-  showPlots(model);
+  at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []));
+  at("outputs").replaceChildren(tableOf(model.metadata.outputs, []));
+  at("options").replaceChildren();
+  showNumbers(model);
   showForm(model);
-  readStatistics();
+  readNumbers();
 }
 
-/** The paths to which a body is posted, by their last segment: what is said of the body, and an example where there is one. */
-function actionsOf(document, path) {
+async function read(path) {
+  const [metadata, described] = await Promise.all([asJSON(path), ask(`${path}/openapi.json`)]);
+  return { metadata, document: parse(described) };
+}
+
+/** The paths to which a body is posted, by their last segment: what is said of it, its inputs, and an example where there is one. */
+function actionsOf(described, path) {
   const found = new Map();
-  for (const [each, { post }] of Object.entries(document.paths)) {
+  for (const [each, { post }] of Object.entries(described.paths)) {
     const [, parent, action] = /^\/(.*)\/([^/]*)$/.exec(each) ?? [];
     if (!post || decodeURIComponent(parent) !== decodeURIComponent(path)) continue;  // not all encode the same characters
     const { description = "", content } = post.requestBody;
-    found.set(action, { description, example: content["application/json"].example });
+    const { schema, example } = content["application/json"];
+    const { properties } = described.components.schemas[schema.$ref.split("/").at(-1)];
+    found.set(action, { description, docstring: post.description, example, names: namesOf(properties) });
   }
+  const whole = found.get("infer") ?? found.get("infer_stream");
+  for (const action of found.values()) action.inputs = inputsOf(whole);
   return found;
+}
+
+/** The names of all inputs that a request may have. */
+function namesOf({ inputs }) {
+  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).map(({ title }) => title).filter(Boolean);
+}
+
+/** What is known of each input of a model: what is declared, and else what the example has. */
+function inputsOf({ names, example }) {
+  const examples = example?.inputs ?? [];
+  const all = new Set([...names, ...examples.map(({ name }) => name)]);
+  return [...all].map((name) => {
+    const declared = shown.metadata.inputs.find((input) => input.name === name) ?? { name };
+    const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
+    return { ...declared, contentType: declared.parameters?.content_type, optional: isOptional };
+  });
 }
 
 function showVersions(model) {
@@ -186,8 +219,9 @@ function showState(entry) {
   badge(at("state"), entry?.reason ? `${text}: ${entry.reason}` : text, kind);
 }
 
-function tableOf(tensors, optional) {
+function tableOf(tensors, inputs) {
   if (!tensors.length) return made("p", "Not declared.", "faint");
+  const optional = new Set(inputs.filter((input) => input.optional).map((input) => input.name));
   const table = made("table"), head = table.createTHead().insertRow();
   for (const title of ["name", "datatype", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
   const body = table.createTBody();
@@ -200,65 +234,104 @@ function tableOf(tensors, optional) {
   return table;
 }
 
-// Statistics
+// Numbers
 
-async function readStatistics() {
+async function readNumbers() {
   const model = shown;
   if (!model?.metadata || document.hidden) return;
-  let statistics;
+  let state;
   try {
-    statistics = sumOf((await asJSON(`${model.path}/stats`)).model_stats);
+    state = { ...await asJSON(`${model.path}/docs/state.json`), now: performance.now() };
   } catch {
-    statistics = null;
+    state = null;
   }
   if (shown !== model) return;
-  const now = performance.now();
-  model.moments.push(statistics && model.last ? change(model.last, statistics, now) : { rate: null, latency: null });
+  model.moments.push(state && model.last ? change(model.last, state) : null);
   model.moments.splice(0, model.moments.length - MOMENTS);
-  model.last = statistics && { ...statistics, now };
-  showPlots(model);
-  if (statistics) showTotals(statistics, model);
+  model.isShared ||= Boolean(state && model.last && model.moments.at(-1) === null);
+  model.last = state;
+  showNumbers(model);
+  if (state && !at("options").firstChild) showOptions(model, state);
 }
 
-function showPlots({ moments }) {
-  showPlot("rate", "Requests each second", moments.map((moment) => moment.rate), "");
-  showPlot("latency", "Mean latency", moments.map((moment) => moment.latency), " ms");
-}
-
-function showPlot(id, title, values, unit) {
-  const known = values.filter((value) => value !== null);
-  const [now, most] = [known[known.length - 1], Math.max(...known)].map((value) => (known.length ? digits(value) + unit : "–"));
-  at(id).textContent = now;
-  at(`most-${id}`).textContent = known.length ? `at most ${most}` : "";
-  draw(at(`${id}-plot`), values, MOMENTS, `${title} in the last ${(MOMENTS * STATISTICS_EVERY) / 60000} minutes: now ${now}, at most ${most}`);
-}
-
-function showTotals({ count, failed, ns, queued }, { moments }) {
-  const mean = count ? `, ${digits(ns / count / 1e6)} ms each, ${digits(queued / count / 1e6)} ms of it in the queue` : "";
-  const others = moments.some((moment) => moment.isOther) ? " Several processes seem to answer: each counts its own requests." : "";
-  at("totals").textContent = `${count} ${count === 1 ? "request" : "requests"} since the start, ${failed} failed${mean}.${others}`;
+function showOptions({ actions }, { options, labels }) {
+  const rows = Object.entries(options).map(([name, value]) => [`${name}=`, literal(pretty(value))]);
+  for (const [name, texts] of Object.entries(labels)) rows.push([`labels of ${name}`, texts.join(", ")]);
+  const table = made("table");
+  table.append(...tableRows(rows));
+  at("options").replaceChildren(table);
 }
 
 // The form
 
 function showForm(model) {
   at("action").replaceChildren(...[...model.actions.keys()].map((action) => new Option(action, action)));
-  at("answer").replaceChildren();
   showExample();
 }
 
 function showExample() {
-  const { description, example } = shown.actions.get(at("action").value);
+  const { description, example, inputs } = shown.actions.get(at("action").value);
+  at("answer").replaceChildren();
+  at("declare").hidden = true;
   at("hint").hidden = !description;
   at("hint").textContent = description.replaceAll("`", "");
-  at("body").value = example === undefined ? zeros(shown.metadata.inputs, shown.optional) : pretty(example);
+  at("body").value = example === undefined ? zeros(shown.metadata.inputs) : pretty(example);
+  fields = example === undefined ? null : new Fields(inputs);
+  at("fields").replaceChildren(fields ? fields.element : made("p", "The inputs are too large for fields: edit the JSON.", "faint"));
+  fields?.fill(tensorsOf(at("body").value));
+  chooseTab(at(fields ? "with-fields" : "with-json"));
   showSnippets();
 }
 
+/** The tensors of a body: those of an inference request, or the members of a flat object. */
+function tensorsOf(body) {
+  const document = parse(body);
+  if (at("action").value.startsWith("infer")) return Array.isArray(document.inputs) ? document.inputs : [];
+  return Object.entries(document).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
+}
+
+/** Write the body from the fields. */
+function writeBody() {
+  for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
+  const tensors = fields.tensors();
+  const flat = ({ name, shape, data }) => [name, shape.length > 1 || data.length !== 1 ? data : data[0]];
+  const isWhole = at("action").value.startsWith("infer");
+  at("body").value = pretty(isWhole ? { inputs: tensors } : Object.fromEntries(tensors.map(flat)));
+}
+
+/** Take what the reader has written into a field. */
+function takeFields() {
+  try {
+    writeBody();
+    showMistake();
+  } catch (error) {
+    if (!(error instanceof Mistake)) throw error;
+    showMistake(error);
+  }
+  showSnippets();
+}
+
+function showMistake(mistake) {
+  mistake?.control.setAttribute("aria-invalid", "true");
+  const told = at("fields").querySelector(".failed");
+  told?.remove();
+  if (mistake) at("fields").append(Object.assign(made("p", mistake.message, "failed"), { role: "alert" }));
+}
+
+/** The fields are chosen, or the JSON. */
+function chosenForm(tab) {
+  if (tab !== at("with-fields") || !fields) return;
+  try {
+    fields.fill(tensorsOf(at("body").value));
+    showMistake();
+  } catch {  // no JSON: the fields stay as they are
+  }
+}
+
 /** An inference request for tensors that are too large for an example in the document. */
-function zeros(inputs, optional) {
+function zeros(inputs) {
   const element = (datatype) => ({ BYTES: '"text"', BOOL: "false" })[datatype] ?? "0";
-  const tensors = inputs.filter(({ name }) => !optional.has(name)).map(({ name, datatype, shape }) => {
+  const tensors = inputs.map(({ name, datatype, shape }) => {
     const sizes = shape.map((size) => (size === -1 ? 1 : size));
     const row = Array(sizes[sizes.length - 1] ?? 1).fill(element(datatype)).join(",");
     const data = Array(sizes.slice(0, -1).reduce((product, size) => product * size, 1)).fill(row).join(",\n");
@@ -279,27 +352,49 @@ function typed() {
 
 function request() {
   const action = at("action").value;
-  return { url: new URL(`${shown.path}/${action}`, MOUNT).href, headers: typed(), body: at("body").value, streams: action.endsWith("_stream") };
+  const { name, version, path } = shown;
+  const url = new URL(`${path}/${action}`, MOUNT).href;
+  const file = action === "infer" && !at("fields").hidden ? fields.body : undefined;
+  return { name, version, action, url, headers: typed(), body: at("body").value, file, streams: action.endsWith("_stream") };
 }
 
+/** Offer the languages in which the request can be written. */
 function showSnippets() {
-  const { url, headers, body, streams } = request();
-  at("address").textContent = new URL(url).pathname;
-  at("curl").textContent = curl(url, headers, body, streams);
-  at("python").textContent = python(url, headers, body, streams);
+  const asked = request();
+  at("address").textContent = new URL(asked.url).pathname;
+  const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
+  shown.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
+  at("languages").replaceChildren(...shown.code.map(([name]) => {
+    const tab = Object.assign(made("button", name), { type: "button", role: "tab" });
+    tab.setAttribute("aria-controls", "snippet");
+    return tab;
+  }));
+  const tabs = [...at("languages").children];
+  chooseTab(tabs.find((tab) => tab.textContent === chosen) ?? tabs[0]);
+}
+
+function showSnippet({ textContent: name }) {
+  at("note").textContent = LANGUAGES[name].note ?? "";
+  at("code").textContent = shown.code.find(([each]) => each === name)[1];
 }
 
 async function send() {
-  const { url, headers, body, streams } = request();
+  const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
+  if (wrong) return wrong.focus();
+  const { url, headers, body, file, streams } = request();
   sending?.abort();
   const controller = sending = new AbortController();
   at("send").disabled = true;
+  at("declare").hidden = true;
   const begun = performance.now();
   try {
-    const described = { "Content-Type": "application/json", ...headers };
-    const response = await fetch(url, { method: "POST", headers: described, body, signal: controller.signal });
-    if (streams && response.ok) await showStream(response, begun);
-    else showAnswer(response, await response.text(), performance.now() - begun);
+    const described = { ...(file ? { "Inference-Header-Content-Length": "0" } : { "Content-Type": "application/json" }), ...headers };
+    const response = await fetch(url, { method: "POST", headers: described, body: file ?? body, signal: controller.signal });
+    askForHeaders(response);
+    if (streams && response.ok) return await showStream(response, begun);
+    const answer = await readAnswer(response);
+    showAnswer(response, answer, performance.now() - begun);
+    if (response.ok && !file) showDeclaration(body, answer.text);
   } catch (error) {
     if (!controller.signal.aborted) at("answer").replaceChildren(made("p", `The request failed: ${error.message}`, "failed"));
   } finally {
@@ -309,14 +404,34 @@ async function send() {
 
 function statusLine(response, more) {
   const line = made("div", undefined, "line");
-  line.append(made("span", `${response.status} ${response.statusText}`.trim(), `badge ${response.ok ? "good" : "bad"}`), made("span", more, "faint"));
+  const status = `${response.status} ${response.statusText}`.trim();
+  line.append(made("span", status, `badge ${response.ok ? "good" : "bad"}`), made("span", more, "faint"));
   return line;
 }
 
-function showAnswer(response, text, milliseconds) {
-  const line = statusLine(response, `${digits(milliseconds)} ms, ${text.length.toLocaleString("en")} characters`);
+/** The JSON of an answer, and how many bytes of tensors are behind it. */
+async function readAnswer(response) {
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
+  return { text: new TextDecoder().decode(bytes.subarray(0, length)), binary: bytes.length - length };
+}
+
+function showAnswer(response, { text, binary }, milliseconds) {
+  const size = `${text.length.toLocaleString("en")} characters${binary ? `, and ${binary.toLocaleString("en")} bytes of tensors` : ""}`;
+  const line = statusLine(response, `${digits(milliseconds)} ms, ${size}`);
   if (!response.ok) return at("answer").replaceChildren(line, made("p", errorOf(text), "failed"));
   return at("answer").replaceChildren(line, block(readable(text)));
+}
+
+/** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */
+function showDeclaration(body, text) {
+  const [sent, { outputs }] = [tensorsOf(body), parse(text)];
+  if (!outputs || !sent.every(({ shape }) => shape)) return;
+  const namesOfAll = (tensors) => tensors.map(({ name }) => name);
+  const declared = { inputs: namesOfAll(shown.metadata.inputs), outputs: namesOfAll(shown.metadata.outputs) };
+  const line = declaration(sent, outputs, declared);
+  at("declare").hidden = !line;
+  at("declaration").textContent = line;
 }
 
 function readable(text) {
@@ -360,6 +475,10 @@ function listen() {
   at("action").addEventListener("change", showExample);
   at("reset").addEventListener("click", showExample);
   at("body").addEventListener("input", showSnippets);
+  at("fields").addEventListener("input", takeFields);
+  at("fields").addEventListener("click", ({ target }) => { if (target.type === "button") takeFields(); });
+  listenToTabs(at("forms"), chosenForm);
+  listenToTabs(at("languages"), showSnippet);
   at("headers").addEventListener("input", () => { if (shown) showSnippets(); });
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = addressOf(shown.name, target.value || undefined); });
@@ -376,19 +495,33 @@ function listen() {
 async function greet() {
   tell("");
   try {
-    const { name, version } = await asJSON(".");
-    document.title = at("server").textContent = name;
-    at("version").textContent = version;
+    showServer(await asJSON("."));
   } catch (error) {
     tell(error.message);
   }
   await listModels();
 }
 
+function showServer({ name, version }) {
+  document.title = at("server").textContent = name;
+  at("version").textContent = version;
+}
+
+/** Show what the page itself holds, so that nothing is empty while the first answers come. */
+function showFirst() {
+  const text = at("first").textContent;
+  const { models: entries, first, ...server } = JSON.parse(text);
+  showServer(server);
+  models = grouped(entries);
+  if (!first || location.hash) return choose();
+  return showModel(first.metadata.name, undefined, { ...first, document: parse(text).first.document });
+}
+
 async function begin() {
   listen();
-  await greet();
-  setInterval(readStatistics, STATISTICS_EVERY);
+  showFirst();
+  await listModels();
+  setInterval(readNumbers, READ_EVERY);
   setInterval(() => { if (!document.hidden) listModels(); }, MODELS_EVERY);
 }
 

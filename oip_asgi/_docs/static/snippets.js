@@ -1,11 +1,26 @@
-// A request as a line for the shell and as lines of Python. Knows nothing of the page.
+// A request as code: for the shell, for Python, for a browser. Knows nothing of the page.
+
+import { compact, isJSON, literal, parse, pretty } from "./json.js";
 
 const LONG = 20000;  // characters of a body from which it is not repeated in a line for the shell
 
 const SAVE = "# save the body as body.json";
 
+/** By name: makes the code of a request, or null where the request cannot be sent that way; and what to know about it. */
+export const LANGUAGES = {
+  curl: { make: curl },
+  httpx: { make: python },
+  tritonclient: { make: triton, note: "It needs tritonclient[http], and asks below /v2 only." },
+  fetch: { make: browser },
+  gRPC: { make: grpc, note: "It needs tritonclient[grpc], and a server that answers gRPC: install(..., grpc=True), or add_to_server." },
+};
+
 /** A line for a POSIX shell. */
-export function curl(url, headers, body, streams) {
+function curl({ url, headers, body, file, streams }) {
+  if (file) {
+    const all = Object.entries({ "Inference-Header-Content-Length": "0", ...headers }).map((header) => `-H ${quoted(header.join(": "))}`);
+    return [`curl -sS ${quoted(url)}`, ...all, `--data-binary ${quoted(`@${file.name}`)} --output answer`].join(" \\\n  ");
+  }
   const described = { "Content-Type": "application/json", ...headers };
   const saved = body.length > LONG ? `${SAVE}\n` : "";
   const parts = [`${saved}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
@@ -20,7 +35,13 @@ function quoted(text) {
 }
 
 /** Lines of Python, with httpx. */
-export function python(url, headers, body, streams) {
+function python({ url, headers, body, file, streams }) {
+  if (file) {
+    const all = literal(JSON.stringify({ "Inference-Header-Content-Length": "0", ...headers }));
+    const content = `open(${JSON.stringify(file.name)}, "rb").read()`;
+    const asked = `    ${JSON.stringify(url)},\n    content=${content},\n    headers=${all},\n`;
+    return `import httpx\n\nresponse = httpx.post(\n${asked})\nprint(response.content)\n`;
+  }
   const data = body.length > LONG ? 'json.load(open("body.json"))' : literal(body);
   const imports = body.length > LONG ? `${SAVE}\nimport json\n\nimport httpx\n\n` : "import httpx\n\n";
   const more = Object.keys(headers).length ? `    headers=${literal(JSON.stringify(headers))},\n` : "";
@@ -30,79 +51,94 @@ export function python(url, headers, body, streams) {
     "    for line in response.iter_lines():\n        print(line)\n";
 }
 
-const TOKENS = /"(?:[^"\\]|\\.)*"|true|false|null|[^"tfn]+|[tfn]/g;
-const NAMES = { true: "True", false: "False", null: "None" };
+/** Lines of Python, with Triton's client for HTTP. */
+function triton(request) {
+  const { protocol, host, pathname } = new URL(request.url);
+  const [mount] = pathname.split("/models/");
+  const inputs = inputsOf(request.body);
+  if (request.file || request.action !== "infer" || !mount.endsWith("/v2") || !inputs) return null;
+  const address = JSON.stringify(host + mount.slice(0, -"/v2".length));
+  return "import numpy as np\nimport tritonclient.http as triton\n\n" +
+    `client = triton.InferenceServerClient(${address}${protocol === "https:" ? ", ssl=True" : ""})\n${inputs}` +
+    `response = client.infer(${argumentsOf(request)})\n` +
+    'for output in response.get_response()["outputs"]:\n    print(output["name"], response.as_numpy(output["name"]))\n';
+}
 
-/** JSON as a literal of Python; numbers stay as they are written. Text that is no JSON stays as it is. */
-export function literal(json) {
-  try {
-    JSON.parse(json);
-  } catch {
-    return json;
+/** Lines of Python, with Triton's client for gRPC. */
+function grpc(request) {
+  const inputs = inputsOf(request.body);
+  if (request.file || !request.action.startsWith("infer") || !inputs) return null;
+  const client = "import numpy as np\nimport tritonclient.grpc as triton\n\n" +
+    `client = triton.InferenceServerClient(${JSON.stringify(new URL(request.url).host)})  # or the port where gRPC is served\n${inputs}`;
+  if (!request.streams) {
+    return `${client}response = client.infer(${argumentsOf(request)})\n` +
+      "for output in response.get_response().outputs:\n    print(output.name, response.as_numpy(output.name))\n";
   }
-  const words = (json.match(TOKENS) ?? []).map((token) =>
-    token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : NAMES[token] ?? token);
-  return words.join("").replaceAll("\n", "\n    ");
+  const { headers, ...others } = request;
+  return `import queue\n\n${client}answers = queue.Queue()
+client.start_stream(lambda result, error: answers.put(error or result)${headersOf(headers)})
+client.async_stream_infer(${argumentsOf({ ...others, headers: {} })}, enable_empty_final_response=True)
+while True:
+    answer = answers.get(timeout=60)
+    if isinstance(answer, Exception):
+        raise answer
+    if answer.get_response().parameters["triton_final_response"].bool_param:
+        break
+    for output in answer.get_response().outputs:
+        print(output.name, answer.as_numpy(output.name))
+client.stop_stream()
+`;
 }
 
-/** JSON without the white space between its tokens, so that it is one line; text that is no JSON stays as it is. */
-export function compact(json) {
-  try {
-    JSON.parse(json);
-  } catch {
-    return json;
-  }
-  return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : token.replace(/[ \t\r\n]+/g, ""))).join("");
+const DTYPES = { BOOL: "bool", FP16: "float16", BF16: "float32", FP32: "float32", FP64: "float64", BYTES: "object" };
+
+/** Lines of Python that make the inputs of a request for Triton's clients, which know no parameters of inputs; null where they cannot. */
+function inputsOf(body) {
+  if (body.length > LONG || !isJSON(body)) return null;
+  const { inputs } = parse(body);
+  if (!Array.isArray(inputs) || inputs.some(({ data, parameters }) => parameters || !Array.isArray(data))) return null;
+  const made = inputs.map(({ name, shape, datatype }) =>
+    `    triton.InferInput(${JSON.stringify(name)}, ${pretty(shape)}, "${datatype}"),\n`);
+  const filled = inputs.map(({ shape, datatype, data }, place) => {
+    const array = `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype?.toLowerCase()}")`;
+    return `inputs[${place}].set_data_from_numpy(${array}.reshape(${pretty(shape)}))\n`;
+  });
+  return `inputs = [\n${made.join("")}]\n${filled.join("")}`;
 }
 
-/** A number as it is written in JSON: an integer of 64 bits is more than a number of JavaScript can hold. */
-class Written {
-  constructor(source) { this.source = source; }
+function argumentsOf({ name, version, headers }) {
+  return `${JSON.stringify(name)}, inputs${version === undefined ? "" : `, model_version=${JSON.stringify(version)}`}${headersOf(headers)}`;
 }
 
-/** Read JSON for `pretty`, which then writes numbers as they were written, where the browser tells how that was. */
-export function parse(json) {
-  return JSON.parse(json, (_, value, context) => (typeof value === "number" && context?.source ? new Written(context.source) : value));
+function headersOf(headers) {
+  return Object.keys(headers).length ? `, headers=${literal(JSON.stringify(headers))}` : "";
 }
 
-/** JSON for people: an object on several lines, and lists on as few as their `width` in characters allows. */
-export function pretty(value, indent = "", width = 88) {
-  if (isPlain(value)) return word(value);
-  const line = oneLine(value);
-  if (line !== null && indent.length + line.length <= width) return line;
-  const deeper = indent + "  ";
-  if (!Array.isArray(value)) {
-    const members = Object.entries(value).map(([key, item]) => `${deeper}${JSON.stringify(key)}: ${pretty(item, deeper, width)}`);
-    return `{\n${members.join(",\n")}\n${indent}}`;
-  }
-  if (value.every(isPlain)) return `[\n${deeper}${wrapped(value.map(word), width - deeper.length).join(`,\n${deeper}`)}\n${indent}]`;
-  return `[\n${value.map((item) => deeper + pretty(item, deeper, width)).join(",\n")}\n${indent}]`;
+/** Lines of JavaScript, for a browser, Node and others. */
+function browser({ url, headers, body, file, streams }) {
+  if (file || body.length > LONG) return null;
+  const isExact = isJSON(body) && !/\d{16}/.test(body);  // longer integers are more than a number of JavaScript can hold
+  const data = isExact ? `JSON.stringify(${body.replaceAll("\n", "\n  ")})` : JSON.stringify(compact(body));
+  const ask = `const response = await fetch(${JSON.stringify(url)}, {
+  method: "POST",
+  headers: ${JSON.stringify({ "Content-Type": "application/json", ...headers })},
+  body: ${data},
+});
+`;
+  if (!streams) return `${ask}console.log(await response.json());\n`;
+  return `${ask}for await (const events of response.body.pipeThrough(new TextDecoderStream())) console.log(events);\n`;
 }
 
-function isPlain(value) {
-  return value === null || typeof value !== "object" || value instanceof Written;
+/** What declares the tensors that were sent and answered, for `register`, as far as they are not `declared`. */
+export function declaration(sent, answered, declared) {
+  const isDeclared = ([what, tensors]) => tensors.every(({ name }) => declared[what].includes(name));
+  const parts = [["inputs", sent], ["outputs", answered]].filter((part) => !isDeclared(part));
+  return parts.map(([what, tensors]) => `${what}=[${tensors.map(specOf).join(", ")}]`).join(", ");
 }
 
-function word(value) {
-  return value instanceof Written ? value.source : JSON.stringify(value);
-}
-
-/** A list without objects, or an empty object, on one line; null for what is no such thing. */
-function oneLine(value) {
-  if (isPlain(value)) return word(value);
-  if (!Array.isArray(value)) return Object.keys(value).length ? null : "{}";
-  if (value.length > 100) return null;
-  const items = value.map(oneLine);
-  return items.includes(null) ? null : `[${items.join(", ")}]`;
-}
-
-function wrapped(words, width) {
-  const lines = [[]];
-  let length = 0;
-  for (const each of words) {
-    if (length && length + each.length > width) { lines.push([]); length = 0; }
-    lines[lines.length - 1].push(each);
-    length += each.length + 2;
-  }
-  return lines.map((line) => line.join(", "));
+/** The first dimension is mostly the number of rows, which may be any. */
+function specOf({ name, datatype, shape, parameters }) {
+  const type = parameters?.content_type;
+  const more = type && type !== "np" ? `, content_type=${JSON.stringify(type)}` : "";
+  return `TensorSpec(${JSON.stringify(name)}, "${datatype}", ${pretty(shape.map((size, place) => (place ? size : -1)))}${more})`;
 }

@@ -1,22 +1,39 @@
 // Numbers of a model between two moments. Knows nothing of the page.
 
-/** The statistics of all versions together: `count` requests in `ns` nanoseconds, `queued` of them spent in the queue. */
-export function sumOf(all) {
-  const sum = { count: 0, ns: 0, failed: 0, queued: 0 };
-  for (const { inference_stats: { success, fail, queue } } of all) {
-    sum.count += success.count + fail.count;
-    sum.failed += fail.count;
-    sum.ns += success.ns + fail.ns;
-    sum.queued += queue.ns;
-  }
-  return sum;
+/** What happened between two moments. Counters that go down are those of another process, or of one that began anew: null. */
+export function change(before, after) {
+  const counts = (name) => after[name].counts.map((count, place) => count - before[name].counts[place]);
+  const [durations, queues] = [counts("durations"), counts("queues")];
+  if ([...durations, ...queues].some((count) => count < 0)) return null;
+  return {
+    seconds: (after.now - before.now) / 1000,
+    durations: { bounds: after.durations.bounds, counts: durations },
+    queues: { bounds: after.queues.bounds, counts: queues },
+  };
 }
 
-/** What happened between two moments. Counters that go down are those of another process, or of one that began anew. */
-export function change(before, after, now) {
-  const count = after.count - before.count;
-  if (count < 0) return { rate: null, latency: null, isOther: true };
-  return { rate: count / ((now - before.now) / 1000), latency: count ? (after.ns - before.ns) / count / 1e6 : null };
+export function total(counts) {
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** The value below which a share of a histogram's values are, as far as its buckets tell; null if it has none. */
+export function quantile({ bounds, counts }, share) {
+  let left = total(counts) * share;
+  if (!left) return null;
+  for (const [place, count] of counts.entries()) {
+    if (place === bounds.length) return Infinity;
+    const lower = place ? bounds[place - 1] : 0;
+    if (left <= count) return lower + ((bounds[place] - lower) * left) / count;
+    left -= count;
+  }
+  return Infinity;
+}
+
+/** Seconds for people. */
+export function duration(seconds, most) {
+  if (seconds === null) return "–";
+  if (seconds === Infinity) return `over ${most} s`;
+  return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
 }
 
 /** A number with three digits that matter. */

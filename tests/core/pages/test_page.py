@@ -14,13 +14,13 @@ from starlette.routing import Mount
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import oip_asgi
-from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware, ResponseCache, TensorSpec
 from tests.support.inside.http import FILES, POLICY
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
 
 STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
 PAGES = ("/docs", *[f"/docs/{name}" for name in FILES], "/openapi.json", "/docs/dataplane.json")
-OF_MODEL = ("/models/m/openapi.json", "/models/m/docs/dataplane.json")
+OF_MODEL = ("/models/m/openapi.json", "/models/m/docs/dataplane.json", "/models/m/docs/state.json")
 
 
 @pytest.fixture
@@ -57,7 +57,10 @@ def test_no_file_names_another_host_and_the_page_has_nothing_inline() -> None:
     page = (STATIC / "page.html").read_text()
     assert "<style" not in page
     assert " style=" not in page
-    assert page.count("<script") == page.count('<script type="module" src=') == 1
+    assert re.findall("<script [^>]*>", page) == [
+        '<script type="module" src="{base}docs/page.js">',
+        '<script type="application/json" id="first">',  # data, which no browser runs
+    ]
     assert "'unsafe" not in POLICY
 
 
@@ -95,6 +98,61 @@ def test_the_page_finds_its_files_with_a_slash_behind_it_too(server: InferenceSe
     assert b"{base}" not in page + other
 
 
+def first_of(server: InferenceServer) -> Any:
+    _, _, page = headers_of(server, "/docs")
+    [text] = re.findall(rb'<script type="application/json" id="first">(.*?)</script>', page)
+    return json.loads(text)
+
+
+def test_the_page_holds_what_it_shows_first() -> None:
+    server = InferenceServer("</script><b>", "1.0")
+    assert first_of(server) == {"name": "</script><b>", "version": "1.0", "models": []}
+    server.register("org/m", lambda x: x, inputs=[TensorSpec("{base}{first}", "FP32", [-1])])
+    server.register("other", lambda x: x)
+    first = first_of(server)
+    assert [(entry["name"], entry["state"]) for entry in first["models"]] == [("org/m", "READY"), ("other", "READY")]
+    way = over_asgi(OIPApp(server), "")
+    assert first["first"]["metadata"] == json.loads(way(Request("GET", "/models/org%2Fm")).body)
+    document = json.loads(way(Request("GET", "/models/org%2Fm/openapi.json")).body)
+    assert {**first["first"]["document"], "servers": document["servers"]} == document
+
+
+@pytest.mark.parametrize(("path", "base"), [("/docs", b""), ("/docs/", b"../")])
+def test_the_page_is_the_file_with_what_it_shows_first(server: InferenceServer, path: str, base: bytes) -> None:
+    before, after = (STATIC / "page.html").read_bytes().replace(b"{base}", base).split(b"{first}")
+    for way in ways_into(server).values():
+        answer = way(Request("GET", path))
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert answer.headers["content-length"] == str(len(answer.body))
+        assert answer.body.startswith(before)
+        assert answer.body.endswith(after)
+        assert json.loads(answer.body.removeprefix(before).removesuffix(after)) == first_of(server)
+
+
+def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
+    server = InferenceServer()
+    outputs = [TensorSpec("y", "FP32", [-1, 2], labels=["cat", "dog"])]
+    server.register(
+        "m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=outputs, max_batch_size=8, max_queue=5, timeout=2.5,
+        cache=ResponseCache(1000),
+    )  # fmt: skip
+    for way in ways_into(server).values():
+        state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
+        assert state["options"] == {
+            "max_concurrency": 1, "max_queue": 5, "timeout": 2.5, "max_batch_size": 8, "cache": {"max_bytes": 1000, "ttl": None},
+        }  # fmt: skip
+        assert state["labels"] == {"y": ["cat", "dog"]}
+        assert (state["waiting"], state["running"], set(state["outcomes"].values())) == (0, 0, {0})
+    for body in (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}', b"{"):
+        over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
+    state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
+    assert {outcome: count for outcome, count in state["outcomes"].items() if count} == {"ok": 1, "invalid": 1}
+    for name, count in (("durations", 1), ("queues", 1), ("rows", 1)):
+        assert sum(state[name]["counts"]) == count
+        assert len(state[name]["counts"]) == len(state[name]["bounds"]) + 1
+    assert state["rows"]["sum"] == 1
+
+
 @pytest.mark.parametrize("path", [*PAGES, *OF_MODEL])
 def test_without_docs_there_is_nothing(path: str) -> None:
     server = InferenceServer(docs=False)
@@ -115,7 +173,17 @@ def test_other_methods(server: InferenceServer, path: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["openapi.json", "docs", "dataplane.json", "docs/dataplane.json", "org/openapi.json", "org/docs/dataplane.json", "org/docs", "a/b"],
+    [
+        "openapi.json",
+        "docs",
+        "dataplane.json",
+        "docs/dataplane.json",
+        "docs/state.json",
+        "org/openapi.json",
+        "org/docs/dataplane.json",
+        "org/docs",
+        "a/b",
+    ],
 )
 def test_a_model_of_any_name_is_reached(name: str) -> None:
     server = InferenceServer()
@@ -124,6 +192,8 @@ def test_a_model_of_any_name_is_reached(name: str) -> None:
     way = over_asgi(OIPApp(server), "")
     assert json.loads(way(Request("GET", f"/models/{quoted}")).body)["name"] == name
     assert json.loads(way(Request("GET", f"/models/{name}/ready")).body) == {"name": name, "ready": True}
+    for model in (quoted, name):
+        assert way(Request("GET", f"/models/{model}/docs/state.json")).status == 200
     for path in ("openapi.json", "docs/dataplane.json"):
         for model in (quoted, name):
             document = json.loads(way(Request("GET", f"/models/{model}/{path}")).body)

@@ -13,14 +13,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from oip_asgi.grpc import add_to_server
 from tests.support.described import LARGE
-from tests.support.page_site import MARKUP
+from tests.support.page_site import MARKUP, make_server
 from tests.support.processes import Served, serving
 
 PLACES = ["/v2/docs", "/v2/docs/", "/shop/v2/docs", "/shop/v2/docs/"]
@@ -75,6 +79,20 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
+def write_json(page: Page, body: str) -> None:
+    page.click("#with-json")
+    page.fill("#body", body)
+
+
+def code_of(page: Page, language: str) -> str:
+    page.get_by_role("tab", name=language, exact=True).click()
+    return page.locator("#code").inner_text()
+
+
+def printed_by(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def answer_of(page: Page) -> Any:
     return json.loads(page.locator("#answer pre").inner_text())
 
@@ -91,8 +109,10 @@ def test_the_page_loads_and_a_model_answers(site: Served, browser: Browser, plac
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page) == {"model_name": "iris", "outputs": [{"name": "label", "shape": [1], "datatype": "INT64", "data": [0]}]}
-    expect(page.locator("#totals")).to_contain_text("since the start, 0 failed")
-    page.wait_for_timeout(4500)  # two readings of the statistics
+    page.wait_for_timeout(4500)  # two readings of the numbers
+    expect(page.locator("#totals")).to_contain_text(re.compile(r"0 running, 0 waiting\.\s+Requests since the start: \d+ ok"))
+    expect(page.locator("#numbers tr").nth(1)).to_have_text(re.compile(r"Latency[\d.]+ ms[\d.]+ ms"))
+    expect(page.locator("#options tr").first).to_have_text("max_concurrency=40")
     expect(page.locator("#rate")).to_have_text(re.compile("[0-9.]+"))
     picture(page, f"light{place.replace('/', '-')}")
     mount = site.url + place.partition("/docs")[0]
@@ -110,18 +130,18 @@ def test_the_link_to_the_document_works(site: Served, browser: Browser) -> None:
 
 def test_errors_are_shown(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
-    page.fill("#body", '{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')
+    write_json(page, '{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("400 Bad Request")
     expect(page.locator("#answer .failed")).to_have_text("input 'x' has shape [1, 3]: expected [-1, 4]")
-    page.fill("#body", "{")
+    write_json(page, "{")
     page.click("#send")
     expect(page.locator("#answer .failed")).to_contain_text("the body")
     picture(page, "error")
     page.click("#reset")
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    page.click("text=raises")
+    page.get_by_role("link", name="raises", exact=True).click()
     expect(page.locator("h2")).to_have_text("raises")
     page.click("#send")
     expect(page.locator("#answer .failed")).to_have_text("model 'raises' failed: see the server's log")
@@ -177,30 +197,183 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
     page, _ = opened(browser, f"{site.url}/v2/docs#model=exact")
     tensor = '{"name": "x", "shape": [1], "datatype": "INT64", "data": [9007199254740993]}'
     body = '{"id": "it\'s é \\"1\\" \\u2028 \\\\ true", "parameters": {"a": true, "b": null}, "inputs": [' + tensor + "]}"
-    page.fill("#body", body.replace(', "b": null', ""))
+    write_json(page, body.replace(', "b": null', ""))
     page.locator("summary").click()
     page.fill("#headers", "X-Key: it's secret")
     with page.expect_request("**/repository/index") as asked:
-        page.locator("#headers").blur()
+        page.get_by_role("button", name="Use them").click()
     assert asked.value.headers["x-key"] == "it's secret"  # as a host may ask for it before it shows anything
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     expected = answer_of(page)
     assert expected["id"] == 'it\'s é "1" \u2028 \\ true'
     assert expected["outputs"][0]["data"] == [9007199254740993]
-    for element, command in (("#curl", ["sh", "-c"]), ("#python", [sys.executable, "-c"])):
-        text = page.locator(element).inner_text()
-        assert "X-Key" in text
-        done = subprocess.run([*command, text], capture_output=True, text=True, check=True)
-        assert (json.loads(done.stdout) if element == "#curl" else eval(done.stdout)) == expected
+    codes = {language: code_of(page, language) for language in ("curl", "httpx", "tritonclient", "fetch", "gRPC")}
+    assert all("X-Key" in code for code in codes.values())
+    assert json.loads(printed_by("sh", "-c", codes["curl"])) == expected
+    assert eval(printed_by(sys.executable, "-c", codes["httpx"])) == expected
+    assert printed_by(sys.executable, "-c", codes["tritonclient"]) == "y [9007199254740993]\n"
+    assert ran_in(page, codes["fetch"])["id"] == expected["id"]
+    with grpc_site() as port:
+        address = site.url.removeprefix("http://")
+        assert address in codes["gRPC"]
+        code = codes["gRPC"].replace(address, f"127.0.0.1:{port}").replace("X-Key", "x-key")
+        assert printed_by(sys.executable, "-c", code) == "y [9007199254740993]\n"
+
+
+def ran_in(page: Page, code: str) -> Any:
+    """What lines of JavaScript print in the page."""
+    with page.expect_console_message() as said:
+        page.evaluate(f"(async () => {{ {code} }})()")
+    return said.value.args[0].json_value()
+
+
+@contextmanager
+def grpc_site() -> Iterator[int]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    add_to_server(make_server(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(0).wait()
 
 
 def test_the_lines_for_a_stream(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=chat")
-    expect(page.locator("#curl")).to_contain_text("infer_stream")
-    for element, command in (("#curl", ["sh", "-c"]), ("#python", [sys.executable, "-c"])):
-        done = subprocess.run([*command, page.locator(element).inner_text()], capture_output=True, text=True, check=True)
-        assert done.stdout.count("data: {") == 3
+    expect(page.locator("#code")).to_contain_text("infer_stream")
+    for language, command in (("curl", ["sh", "-c"]), ("httpx", [sys.executable, "-c"])):
+        assert printed_by(*command, code_of(page, language)).count("data: {") == 3
+    assert "text 0" in ran_in(page, code_of(page, "fetch"))
+    expect(page.get_by_role("tab", name="tritonclient")).to_have_count(0)
+    with grpc_site() as port:
+        code = code_of(page, "gRPC").replace(site.url.removeprefix("http://"), f"127.0.0.1:{port}")
+        assert printed_by(sys.executable, "-c", code).count("word [b'text ") == 3
+
+
+def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field = page.get_by_label("x FP32 [-1, 4]")
+    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
+    field.fill("1, 2 3;4\n0 9 0 0")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    assert answer_of(page)["outputs"][0]["data"] == [3, 1]
+    for wrong, told in (("1, 2, x, 4", 'x: "x" is no number'), ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4]")):
+        field.fill(wrong)
+        expect(page.locator("#fields .failed")).to_have_text(told)
+        page.click("#send")
+        expect(field).to_be_focused()
+    field.fill("NaN Infinity -Infinity null")
+    expect(page.locator("#fields .failed")).to_have_count(0)
+    page.click("#with-json")
+    assert json.loads(page.input_value("#body"))["inputs"][0]["data"] == ["NaN", "Infinity", "-Infinity", None]
+    write_json(page, page.input_value("#body").replace('"NaN"', "2.50"))
+    page.click("#with-fields")
+    expect(field).to_have_value("2.50, Infinity, -Infinity, null")
+    page.select_option("#action", "generate")
+    field.fill("1 2 3 4\n4 3 2 1")
+    page.click("#send")
+    assert answer_of(page)["label"] == [3, 0]
+    page.goto(f"{site.url}/v2/docs#model=greet")
+    page.get_by_label("names BYTES").fill('Ada\nit\'s "é"')
+    page.click("#send")
+    assert answer_of(page)["outputs"][0]["data"] == ["hello Ada", 'hello it\'s "é"']
+    page.goto(f"{site.url}/v2/docs#model=scalar")
+    page.get_by_label("factor FP64").fill("3")
+    page.get_by_label("x FP64").fill("1.5")
+    page.click("#send")
+    assert answer_of(page)["outputs"][0]["data"] == [4.5]
+    assert seen.console == []
+
+
+def test_a_file_is_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+    page.set_input_files("#fields input[type=file]", [{"name": "a.bin", "mimeType": "image/png", "buffer": b"\x00\xfe"}])
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    assert answer_of(page)["outputs"][0]["data"] == ["/wD+"]  # the model puts a byte before it
+    assert seen.console == []
+
+
+def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser: Browser, tmp_path: Path) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=picture")
+    (tmp_path / "it's.png").write_bytes(b"\x00\xfe\xff")
+    page.set_input_files("#fields input[type=file]", tmp_path / "it's.png")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    expect(page.locator("#answer .line")).to_contain_text("and 7 bytes of tensors")
+    assert answer_of(page)["outputs"][0]["shape"] == [1]
+    subprocess.run(["sh", "-c", code_of(page, "curl")], cwd=tmp_path, check=True)
+    assert (tmp_path / "answer").read_bytes().endswith(b"\x03\x00\x00\x00\x00\xfe\xff")
+    done = subprocess.run([sys.executable, "-c", code_of(page, "httpx")], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\\x03\\x00\\x00\\x00\\x00\\xfe\\xff'\n")
+    expect(page.locator("#languages button")).to_have_text(["curl", "httpx"])
+    assert seen.console == []
+
+
+def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
+    expect(page.locator("#fields tr")).to_have_text(["age INT64", "city BYTES str"])
+    page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_label("age, row 2")).to_be_focused()
+    for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
+        page.get_by_label(label).fill(value)
+    expect(page.locator("#fields .failed")).to_have_text('age: "x" is no number')
+    page.get_by_label("age, row 2").fill("42")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
+    expect(page.locator("#totals")).to_contain_text(re.compile("Calls by their rows: .*2: 1"))
+    expect(page.locator("#options")).to_contain_text("max_batch_size=8")
+    picture(page, "frame")
+    assert seen.console == []
+
+
+def test_an_undeclared_model_is_told_what_to_declare(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=double")
+    page.get_by_label("datatype of x").select_option("INT64")
+    page.locator("#fields textarea").fill("1 2\n3 4")
+    page.click("#send")
+    declared = 'inputs=[TensorSpec("x", "INT64", [-1, 2])], outputs=[TensorSpec("output_0", "INT64", [-1, 2])]'
+    expect(page.locator("#declaration")).to_have_text(declared)
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    expect(page.locator("#declaration")).to_be_hidden()
+    assert seen.console == []
+
+
+def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+
+    def protect(route: Route) -> None:
+        if ("/docs" in route.request.url and "state.json" not in route.request.url) or route.request.headers.get("x-api-key") == "secret":
+            return route.continue_()
+        return route.fulfill(status=401, json={"error": "send the header x-api-key"})
+
+    page.route("**/v2/**", protect)
+    page.goto(f"{site.url}/v2/docs")
+    expect(page.locator("#headers")).to_be_focused()
+    expect(page.locator("h2")).to_have_text("iris")  # the page holds what it shows first
+    expect(page.locator("#message")).to_have_text("The models cannot be listed. 401: send the header x-api-key")
+    page.keyboard.type("x-api-key: secret")
+    page.keyboard.press("Tab")
+    expect(page.locator("#message")).to_be_hidden()
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+
+
+def test_the_page_is_not_empty_before_it_has_asked_anything(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+    page.route("**/v2/**", lambda route: route.continue_() if re.search(r"/docs(/\w+\.\w+)?$", route.request.url) else None)
+    page.goto(f"{site.url}/v2/docs", wait_until="commit")
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#inputs td")).to_have_text(["x", "FP32", "[-1, 4]"])
+    expect(page.locator("#code")).to_contain_text("/v2/models/iris/infer")
+    expect(page.locator("#ready")).to_have_text(re.compile(r"\d+ of \d+ ready"))
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_the_keyboard_is_enough(site: Served, browser: Browser) -> None:
@@ -214,7 +387,11 @@ def test_the_keyboard_is_enough(site: Served, browser: Browser) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("h2")).to_have_text("all datatypes")
     assert page.evaluate("document.activeElement.textContent") == "all datatypes"
-    page.focus("#body")
+    page.focus("#with-fields")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#with-json")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("#body")).to_be_focused()
     page.keyboard.press("Control+Enter")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     page.focus("#filter")
@@ -242,7 +419,7 @@ def test_dark(site: Served, browser: Browser) -> None:
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     picture(page, "dark")
-    for element in ("html", "section", "pre", "textarea", "select"):
+    for element in ("html", "section", "#code", "textarea", "select"):
         color = page.locator(element).first.evaluate("element => getComputedStyle(element).backgroundColor")
         assert max(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")) < 60, (element, color)
 

@@ -1,0 +1,58 @@
+"""What the page shows beside the OpenAPI document: what is there when it opens, and the options and numbers of one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._extensions.repository import list_models
+from .._models.model import Model
+from .._models.statistics import Histogram
+from .._serving.engine import Engine
+from .openapi import openapi_of
+
+
+def describe_first(engine: Engine) -> dict[str, Any]:
+    """What the page shows before it has asked anything: the server, the names of its models, and the first of them."""
+    entries = list_models(engine, ready=False)
+    document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": entries}
+    if entries:
+        model = engine.models.find(entries[0].name, None)
+        document["first"] = {"metadata": engine.describe_model(model), "document": openapi_of(engine, model, None)}
+    return document
+
+
+def describe_state(model: Model) -> dict[str, Any]:
+    """How a model was registered, and its numbers at this moment."""
+    numbers = model.statistics.snapshot()
+    return {
+        "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
+        "options": _describe_options(model),
+        "outcomes": numbers.outcomes,
+        "durations": _describe_histogram(numbers.durations),
+        "queues": _describe_histogram(numbers.queues),
+        "rows": _describe_histogram(numbers.rows),
+        "waiting": model.limiter.waiting,
+        "running": model.limiter.running,
+    }
+
+
+def _describe_options(model: Model) -> dict[str, Any]:
+    """The options that decide how requests are answered, by their keywords; those that are left out only if they count all the same."""
+    options = model.options
+    found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
+    given = {
+        "run": None if options.run == "thread" else options.run,
+        "content_type": options.content_type,
+        "stream_timeout": options.stream_timeout,
+        "max_batch_size": options.max_batch_size,
+        "max_batch_delay": options.max_batch_delay,
+        "preferred_batch_sizes": list(options.preferred_batch_sizes),
+        "retry_alone": options.retry_alone,
+        "cache": options.cache and {"max_bytes": options.cache.max_bytes, "ttl": options.cache.ttl},
+        "writable": options.writable,
+    }
+    return found | {name: value for name, value in given.items() if value}
+
+
+def _describe_histogram(histogram: Histogram) -> dict[str, Any]:
+    return {"bounds": histogram.bounds, "counts": histogram.counts, "sum": histogram.sum}

@@ -1,0 +1,79 @@
+// JSON as text: read without a loss, and written for people, for Python, and on one line. Knows nothing of the page.
+
+export function isJSON(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const TOKENS = /"(?:[^"\\]|\\.)*"|true|false|null|[^"tfn]+|[tfn]/g;
+const NAMES = { true: "True", false: "False", null: "None" };
+
+/** JSON as a literal of Python; numbers stay as they are written. Text that is no JSON stays as it is. */
+export function literal(json) {
+  if (!isJSON(json)) return json;
+  const words = (json.match(TOKENS) ?? []).map((token) =>
+    token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : NAMES[token] ?? token);
+  return words.join("").replaceAll("\n", "\n    ");
+}
+
+/** JSON without the white space between its tokens, so that it is one line; text that is no JSON stays as it is. */
+export function compact(json) {
+  if (!isJSON(json)) return json;
+  return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : token.replace(/[ \t\r\n]+/g, ""))).join("");
+}
+
+/** A number as it is written in JSON: an integer of 64 bits is more than a number of JavaScript can hold. */
+export class Written {
+  constructor(source) { this.source = source; }
+}
+
+/** Read JSON for `pretty`, which then writes numbers as they were written, where the browser tells how that was. */
+export function parse(json) {
+  return JSON.parse(json, (_, value, context) => (typeof value === "number" && context?.source ? new Written(context.source) : value));
+}
+
+/** JSON for people: an object on several lines, and lists on as few as their `width` in characters allows. */
+export function pretty(value, indent = "", width = 88) {
+  if (isPlain(value)) return word(value);
+  const line = oneLine(value);
+  if (line !== null && indent.length + line.length <= width) return line;
+  const deeper = indent + "  ";
+  if (!Array.isArray(value)) {
+    const members = Object.entries(value).map(([key, item]) => `${deeper}${JSON.stringify(key)}: ${pretty(item, deeper, width)}`);
+    return `{\n${members.join(",\n")}\n${indent}}`;
+  }
+  if (value.every(isPlain)) return `[\n${deeper}${wrapped(value.map(word), width - deeper.length).join(`,\n${deeper}`)}\n${indent}]`;
+  return `[\n${value.map((item) => deeper + pretty(item, deeper, width)).join(",\n")}\n${indent}]`;
+}
+
+function isPlain(value) {
+  return value === null || typeof value !== "object" || value instanceof Written;
+}
+
+function word(value) {
+  return value instanceof Written ? value.source : JSON.stringify(value);
+}
+
+/** A list without objects, or an empty object, on one line; null for what is no such thing. */
+function oneLine(value) {
+  if (isPlain(value)) return word(value);
+  if (!Array.isArray(value)) return Object.keys(value).length ? null : "{}";
+  if (value.length > 100) return null;
+  const items = value.map(oneLine);
+  return items.includes(null) ? null : `[${items.join(", ")}]`;
+}
+
+function wrapped(words, width) {
+  const lines = [[]];
+  let length = 0;
+  for (const each of words) {
+    if (length && length + each.length > width) { lines.push([]); length = 0; }
+    lines[lines.length - 1].push(each);
+    length += each.length + 2;
+  }
+  return lines.map((line) => line.join(", "));
+}
