@@ -5,15 +5,14 @@ Specification: Triton's Model Configuration Extension.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from .._models.model import Model
 from .._models.specs import TensorSpec
-from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow
+from .rows import GrpcRows, RestRow
 
 
 class ModelInput(msgspec.Struct):
@@ -90,13 +89,7 @@ def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
-def _rest_config(_: Engine, __: Question, model: Model) -> ModelConfig:
-    return describe_config(model)
-
-
-def _grpc_config(engine: Engine, request: Any) -> Any:
-    return {"config": describe_config(engine.models.find(request.name, request.version or None))}
-
-
-REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", _rest_config),)
-GRPC: Final[GrpcRows] = {"ModelConfig": _grpc_config}
+REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model)),)
+GRPC: Final[GrpcRows] = {
+    "ModelConfig": lambda engine, request: {"config": describe_config(engine.models.find(request.name, request.version or None))}
+}

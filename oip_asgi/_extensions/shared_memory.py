@@ -320,24 +320,29 @@ class _Server(Protocol):
     regions: Regions
 
 
-# REST
+# Rows
 
-_register_region: Final = msgspec.json.Decoder(RegisterRegion)
-
-
-def _rest_status(server: _Server, question: Question) -> list[Region]:
-    return server.regions.list_regions(question.region)
+_decode_region: Final = msgspec.json.Decoder(RegisterRegion)
 
 
 def _rest_register(server: _Server, question: Question) -> Steps[None]:
     regions, name = server.regions, question.region
     assert name is not None  # the path has it
     regions.check_may_register()
-    asked = yield from question.read(lambda body: decode_question(body, _register_region))
+    asked = yield from question.read(lambda body: decode_question(body, _decode_region))
     yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
 
 
-def _rest_unregister(server: _Server, question: Question) -> None:
+def _grpc_register(server: _Server, request: Any) -> Steps[None]:
+    server.regions.check_may_register()
+    yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
+
+
+def _list_regions(server: _Server, question: Question) -> list[Region]:
+    return server.regions.list_regions(question.region)
+
+
+def _unregister(server: _Server, question: Question) -> None:
     server.regions.unregister(question.region)
 
 
@@ -346,34 +351,19 @@ def _unregister_cuda(*_: Any) -> None:
 
 
 REST: Final = (
-    RestRow("GET", "/systemsharedmemory/status", _rest_status),
-    RestRow("GET", "/systemsharedmemory/region/{region}/status", _rest_status),
+    RestRow("GET", "/systemsharedmemory/status", _list_regions),
+    RestRow("GET", "/systemsharedmemory/region/{region}/status", _list_regions),
     RestRow("POST", "/systemsharedmemory/region/{region}/register", _rest_register),
-    RestRow("POST", "/systemsharedmemory/unregister", _rest_unregister),
-    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _rest_unregister),
+    RestRow("POST", "/systemsharedmemory/unregister", _unregister),
+    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _unregister),
     RestRow("POST", "/cudasharedmemory/unregister", _unregister_cuda),
     RestRow("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda),
 )
-
-# gRPC
-
-
-def _grpc_status(server: _Server, request: Any) -> Any:
-    return {"regions": {region.name: region for region in server.regions.list_regions(request.name or None)}}
-
-
-def _grpc_register(server: _Server, request: Any) -> Steps[None]:
-    server.regions.check_may_register()
-    yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
-
-
-def _grpc_unregister(server: _Server, request: Any) -> None:
-    server.regions.unregister(request.name or None)
-
-
 GRPC: Final[GrpcRows] = {
-    "SystemSharedMemoryStatus": _grpc_status,
+    "SystemSharedMemoryStatus": lambda server, request: {
+        "regions": {region.name: region for region in server.regions.list_regions(request.name or None)}
+    },
     "SystemSharedMemoryRegister": _grpc_register,
-    "SystemSharedMemoryUnregister": _grpc_unregister,
+    "SystemSharedMemoryUnregister": lambda server, request: server.regions.unregister(request.name or None),
     "CudaSharedMemoryUnregister": _unregister_cuda,
 }

@@ -122,12 +122,8 @@ def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
     return read_statistics(engine, model.name, question.version)
 
 
-def _grpc_statistics(engine: Engine, request: Any) -> Statistics:
-    return read_statistics(engine, request.name or None, request.version or None)
-
-
 REST: Final = (
     RestRow("GET", "/models/stats", _rest_all),
     RestRow("GET", "/models/{model}[/versions/{version}]/stats", _rest_model),
 )
-GRPC: Final[GrpcRows] = {"ModelStatistics": _grpc_statistics}
+GRPC: Final[GrpcRows] = {"ModelStatistics": lambda engine, request: read_statistics(engine, request.name or None, request.version or None)}
