@@ -101,15 +101,15 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
     """A flat object as a request."""
-    members, parameters = dict(request), request.get("parameters")
-    members.pop("parameters", None)
+    members = dict(request)
+    request_id, parameters = _read_id(members.pop("id", None)), members.pop("parameters", None)
     if not isinstance(parameters, (dict, NoneType)):
         raise InvalidRequest("parameters: expected an object")
     for name, value in (parameters or {}).items():
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
-    made = InferenceRequest([], _read_id(members.pop("id", None)), {})
+    made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in declared or name in named:
             made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name))))
@@ -137,7 +137,10 @@ def _check_scalar(what: str, value: Any) -> Any:
     if type(value) is float and math.isinf(value):
         raise InvalidRequest(f"{what}: number out of range")
     if type(value) is int and not -(2**63) <= value < 2**64:
-        raise InvalidRequest(f"{what}: integer value out of range")
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidRequest(f"{what}: integer value out of range") from None
     return value
 
 
