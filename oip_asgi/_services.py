@@ -22,8 +22,8 @@ try:
 except ImportError as error:
     raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
 
-from ._grpc.exchange import HEALTH, METHODS, SERVICE
 from ._grpc.messages import Method, Reply, refuse
+from ._grpc.methods import HEALTH, METHODS, SERVICE
 from ._grpc_stream import STREAM, Receive, StreamCall, Write
 from ._protocol.datatypes import Buffer
 from ._protocol.errors import InvalidRequest

@@ -19,7 +19,7 @@ import numpy as np
 from .._json.text import MAX_DEPTH, check_unseen
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import Tensor, make_tensor, object_array
+from .._protocol.tensors import Tensor, object_array
 from .base import InputCodec, SingleTensorCodec, are_all, bytes_of, decode_elements, encode_elements
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -70,11 +70,8 @@ class StringCodec(InputCodec[list[str]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        if type(payload) is list:
-            with suppress(TypeError, ValueError):  # of an element, which is looked for below
-                elements = list(map(str.encode, payload))  # no Python code runs for each
-                return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
-        return encode_elements(name, payload, _to_utf8, cls.content_type)
+        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}  # then no Python code runs for each
+        return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .._extensions import config, repository, statistics
+from .._extensions import config, model_statistics, repository
 from .._models.model import Model
 from .._models.registry import path_of
 from .._models.specs import TensorSpec
@@ -29,7 +29,7 @@ _DOCUMENTS: Final = (
     repository.ModelIndex,
     repository.IndexRequest,
     repository.ControlRequest,
-    statistics.Statistics,
+    model_statistics.Statistics,
     config.ModelConfig,
 )
 

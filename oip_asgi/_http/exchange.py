@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from .._extensions import config, repository, shared_memory, statistics
+from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol import schemas
@@ -190,7 +190,7 @@ ROUTES: Final = [
     Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
     Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
     Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
-    *_make_routes((*statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
+    *_make_routes((*model_statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
 ]
 """The routes of each server."""
 

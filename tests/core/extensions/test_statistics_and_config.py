@@ -289,7 +289,7 @@ def near(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_our_messages_have_the_fields_of_the_documents() -> None:
-    from tests.support.inside.extensions import statistics as schemas
+    from tests.support.inside.extensions import model_statistics as schemas
 
     for document, message in (
         (schemas.ModelStatistics, "ModelStatistics"),

@@ -1,6 +1,6 @@
 """Extensions: classification, the cache, statistics."""
 
-from oip_asgi._extensions import classification, statistics
+from oip_asgi._extensions import classification, model_statistics
 from oip_asgi._extensions.cache import Cache
 from oip_asgi._extensions.classification import classify
 from oip_asgi._protocol.effects import finish

@@ -1,6 +1,6 @@
 """gRPC without a transport: its messages, frames and exchanges."""
 
-from oip_asgi._grpc import exchange as grpc_exchange
+from oip_asgi._grpc import methods as grpc_exchange
 from oip_asgi._grpc.frames import FrameReader
 from oip_asgi._grpc.messages import TYPED, GRPCFormat, Method, Reply, refuse
 from oip_asgi._grpc.wire import encode_bytes_head, split

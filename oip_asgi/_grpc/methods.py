@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .._extensions import config, repository, shared_memory, statistics, unsupported
+from .._extensions import config, model_statistics, repository, shared_memory, unsupported
 from .._extensions.rows import GrpcRows
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
@@ -90,7 +90,7 @@ _OF_SERVICE: Final[GrpcRows] = {
     "ServerMetadata": lambda engine, _: engine.describe(),
     "ModelReady": _answer_model_ready,
     "ModelMetadata": _describe_model,
-    **statistics.GRPC,
+    **model_statistics.GRPC,
     **config.GRPC,
     **repository.GRPC,
     **shared_memory.GRPC,
