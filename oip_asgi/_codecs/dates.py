@@ -26,9 +26,6 @@ _DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?)?".encode())
 """A date, or a date and time, in this content type. Whether its month has that many days is not checked here."""
 
-_FIRST_YEAR: Final = np.datetime64("0001", "Y")
-_LAST_YEAR: Final = np.datetime64("9999", "Y")
-
 FIRST_NANOSECOND_YEAR: Final = np.datetime64("1678", "Y")
 """The first whole year that 64 bits of nanoseconds reach."""
 
@@ -139,17 +136,15 @@ def _check(element: bytes) -> None:
             raise ValueError("in UTC it is not in the years 1 to 9999") from None
 
 
-def are_in_calendar(points: Array) -> bool:
-    """Whether all of an array's `datetime64`, except NaT, are in the years 1 to 9999, the only ones that ISO 8601 and Python have."""
-    if np.datetime_data(points.dtype)[0] == "ns":
-        return True  # 1677 to 2262
-    return are_between(points, _FIRST_YEAR, _LAST_YEAR)
-
-
 def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> bool:
     """Whether all of an array's `datetime64`, except NaT, are from the first of two years to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
     return bool(((years >= first) & (years <= last)).all())
+
+
+def are_in_calendar(points: Array) -> bool:
+    """Whether ISO 8601 and Python have all dates that are not missing."""
+    return are_between(points, np.datetime64("0001", "Y"), np.datetime64("9999", "Y"))
 
 
 def reach_nanoseconds(points: Array) -> bool:
