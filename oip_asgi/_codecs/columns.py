@@ -109,7 +109,6 @@ def read_column(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode
 
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
-    """Decode a column with a user's codec."""
     rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
     try:
         made = decode(tensor)
@@ -294,7 +293,6 @@ def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column as a tensor of shape `[N]`."""
     dtype = str(series.dtype)
     if isinstance(series.dtype, np.dtype) and (series.dtype.kind in "biuf" or dtype == "bfloat16"):
         try:

@@ -182,7 +182,6 @@ class Codecs:
         return self.are_extended and self.inputs.get(content_type) in self._others
 
     def check(self, content_type: object, where: str, *, of_request: bool) -> None:
-        """Check that a `content_type` in a request is known."""
         if content_type in self.inputs or (of_request and content_type in self.requests):
             return
         if content_type in self.requests:
@@ -201,7 +200,6 @@ class Codecs:
             raise ValueError(str(error)) from None
 
     def check_installed(self, codec: AnyCodec, where: str) -> None:
-        """Check that the package that a codec needs is installed."""
         if not self._is_usable(codec):
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 

@@ -97,7 +97,6 @@ def is_series(value: object) -> bool:
 
 
 def name_tensors(frame: pd.DataFrame) -> list[str]:
-    """The names of the tensors for a frame's columns."""
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")
     labels = frame.columns.tolist()

@@ -43,7 +43,6 @@ _TEXTS: Final = {"base64": "dGV4dA==", "datetime": "2026-01-31T12:00:00", "pd_js
 
 
 def element(datatype: str) -> Schema:
-    """One element of a tensor in JSON."""
     if datatype == "BYTES":
         return STRING
     if datatype == "BOOL":
@@ -84,7 +83,6 @@ def _shape(shape: Sequence[int]) -> Schema:
 
 
 def one_of(tensors: Sequence[Schema]) -> Schema:
-    """Any of these tensors."""
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
@@ -95,7 +93,6 @@ def flat_member(spec: TensorSpec, element_of: str) -> Schema:
 
 
 def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
-    """An inference request."""
     names = list(outputs)
     output = {"name": {"enum": names} if names else STRING, "parameters": PARAMETERS}
     return {
@@ -111,7 +108,6 @@ def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
 
 
 def response(model: str, version: str | None, outputs: Schema) -> Schema:
-    """An inference response."""
     versioned = {} if version is None else {"model_version": {"const": version}}
     return {
         "type": "object",

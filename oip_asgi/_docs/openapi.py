@@ -35,7 +35,6 @@ def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
 
 
 def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
-    """The document of one model."""
     model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))])
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]

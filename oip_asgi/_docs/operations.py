@@ -93,7 +93,6 @@ class Operations:
         self._model_schemas: dict[str, Schema] = {}
 
     def components(self) -> dict[str, Any]:
-        """The components that the operations refer to."""
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         for schema in structs.values():
             schema.pop("description", None)  # it is for readers of the code
@@ -126,7 +125,6 @@ class Operations:
         return {"get": self._operation(name, tag, summary, responses)}
 
     def server(self) -> dict[str, dict[str, Any]]:
-        """The operations of the server."""
         entries = {"type": "array", "items": self._schema("ModelIndex")}
         listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **self._errors("400")}
         body = {"content": {"application/json": {"schema": self._schema("IndexRequest"), "example": {"ready": False}}}}
@@ -142,7 +140,6 @@ class Operations:
         }
 
     def control(self, name: str, key: str) -> dict[str, dict[str, Any]]:
-        """The operations that load and unload a model."""
         body = {"content": {"application/json": {"schema": self._schema("ControlRequest")}}}
         responses = {"200": {"description": "Done."}, **self._errors("400", "404", "500", "503")}
         operations = {

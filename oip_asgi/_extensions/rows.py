@@ -63,7 +63,6 @@ def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode a body of JSON."""
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -134,7 +134,6 @@ def take_unnamed(given: Given) -> Any:
 
 
 def take_context(given: Given) -> InferenceContext:
-    """Take the request's context."""
     return given.context()
 
 

@@ -22,8 +22,6 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 class Model:
-    """One version of a model."""
-
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self.options = options
         self.name = options.name

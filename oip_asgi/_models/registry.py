@@ -59,7 +59,6 @@ class Registry:
             return gone
 
     def _replace(self, name: str, models: list[Model]) -> None:
-        """Replace the versions of a name."""
         by_name, found = {**self._models, name: models}, dict(self._found)
         for version in (None, UNVERSIONED, *self.list_versions(name)):
             found.pop((name, version), None)
@@ -82,7 +81,6 @@ class Registry:
         return (model for versions in self._models.values() for model in versions)
 
     def names(self) -> list[str]:
-        """The names of all models."""
         return list(self._models)
 
     def all(self) -> list[tuple[Model, list[Model]]]:

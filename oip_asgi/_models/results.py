@@ -288,14 +288,12 @@ def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
 
 
 def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    """The outputs that a request asks for, in its order."""
     check_asked(asked, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
     return [by_name[output.name] for output in asked]
 
 
 def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
-    """Check that a model has the outputs that a request asks for."""
     there = frozenset(known)
     seen: set[str] = set()
     for output in asked:

@@ -58,7 +58,6 @@ MAX_EMPTY: Final = 1_000_000
 
 @cache  # bounded: an unknown datatype raises
 def dtype_of(datatype: str) -> DType:
-    """The numpy dtype of a protocol datatype."""
     dtype = DTYPES.get(datatype)
     if dtype is not None:
         return dtype

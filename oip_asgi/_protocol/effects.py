@@ -73,8 +73,6 @@ class Read(msgspec.Struct, frozen=True):
 
 @final
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until `signal` is set."""
-
     signal: Signal
     deadline: float = math.inf
     for_client: bool = False

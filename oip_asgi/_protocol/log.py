@@ -21,7 +21,6 @@ _SHOWN: Final = 100
 
 
 def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
-    """Log what users' code raised."""
     if not _logger.isEnabledFor(level):
         return
     path, line, function, _ = _logger.findCaller(stacklevel=2)

@@ -98,7 +98,6 @@ def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def check_options(options: msgspec.Struct, owner: str) -> None:
-    """Check each option of a struct by itself."""
     for field in list_fields(type(options)).values():
         check, value = field.option.check, getattr(options, field.name)
         if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
@@ -106,7 +105,6 @@ def check_options(options: msgspec.Struct, owner: str) -> None:
 
 
 def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
-    """Refuse names that are no options."""
     names = list_fields(struct).keys()
     for name in given:
         if name not in names:

@@ -95,7 +95,6 @@ class Decoder:
         return zlib.decompressobj(_WINDOW["gzip"])
 
     def finish(self) -> None:
-        """Check that the body is complete."""
         if self._inflate is None or not self._inflate.eof:
             raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
 
@@ -149,7 +148,6 @@ class Body(msgspec.Struct, eq=False):
         return most if self.length is None else min(most, self.length - self._received)
 
     def feed(self, chunk: Buffer) -> None:
-        """Take the next chunk."""
         if not chunk:
             return
         self._received += len(chunk)

@@ -46,13 +46,11 @@ def check_supported(parameters: Parameters, where: str, supported: Collection[st
 
 
 def lend_nothing(parameters: Parameters) -> Buffer:
-    """Refuse to read shared memory."""
     check_supported(parameters, "it")
     raise InvalidRequest("it has no data")
 
 
 def drop_shared_memory(parameters: Parameters) -> Parameters:
-    """A tensor's parameters without those of shared memory."""
     return {name: value for name, value in parameters.items() if name not in SHARED_MEMORY}
 
 
