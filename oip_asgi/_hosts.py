@@ -6,6 +6,7 @@ Knows their classes by name, and imports a framework only after it was given an 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 _FOR_WSGI: Final = (("flask", "Flask"), ("django", "WSGIHandler"), ("oip_asgi", "OIPWSGIApp"), ("oip_asgi", "OIPWSGIMiddleware"))
-
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 _PROBE: Final = "oip_asgi-probe"
 """A name that matches only routes for any name."""
@@ -104,6 +103,36 @@ def iterate_applications(app: object) -> Iterator[object]:
             return
 
 
+_FRAMEWORKS_OWN: Final = frozenset({"ServerErrorMiddleware", "ExceptionMiddleware", "AsyncExitStackMiddleware", "TrailersMiddleware"})
+
+
+def describe_middleware(host: object, path: str) -> str:
+    """Say which middleware is in and around an application, from the outside to the inside, and how to put it before the protocol too."""
+    found: list[str] = []
+    advice = "put it around OIPMiddleware"
+    for app in iterate_applications(host):
+        if is_framework(app, "starlette", "Starlette") or is_framework(app, "starlette", "Router"):
+            found += [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in getattr(app, "user_middleware", ())]
+            advice = f'write OIPApp(server).install(app, "{path}")'
+        elif is_framework(app, "litestar", "Litestar"):
+            found += [_name_middleware(getattr(each, "middleware", each)) for each in getattr(app, "middleware", ())]
+            advice = f'mount OIPApp(server) with @asgi("{path}", is_mount=True, copy_scope=False)'
+        elif is_framework(app, "django", "ASGIHandler"):
+            from django.conf import settings
+
+            found += settings.MIDDLEWARE
+            advice = f'write path("{path.strip("/")}", include(oip_asgi.django.urls(server)))'
+        elif getattr(app, "app", None) is not None:
+            found.append(_name_middleware(type(app), getattr(app, "dispatch_func", None)))
+    named = ", ".join(name for name in found if name not in _FRAMEWORKS_OWN)
+    return named and f"OIPMiddleware answers {path} before this middleware, which does not see it: {named}. If it should, {advice}"
+
+
+def _name_middleware(kind: object, dispatch: object = None) -> str:
+    named = kind if dispatch is None else dispatch  # the function of @app.middleware("http")
+    return str(getattr(named, "__name__", named))
+
+
 def drops_trailers(host: object) -> bool:
     """True if middleware of a Starlette application drops the trailers of a mounted application, or of an `OIPMiddleware` inside it."""
     for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
@@ -144,8 +173,11 @@ def _find_in_routers(router: object, mounted: object) -> list[object]:
 
 def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any]) -> None:
     """Add routes to a FastAPI application for a path and all that is under it."""
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.responses import JSONResponse, Response
 
     class Served(Response):
         def __init__(self, request: Request) -> None:
@@ -159,14 +191,54 @@ def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Aw
             if self.background is not None:
                 await self.background()
 
+    class ServedRoute(APIRoute):
+        """Takes every method, and answers what a dependency raises as the protocol has it."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.methods = set()
+
+        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+            handle = super().get_route_handler()
+
+            async def answer(request: Request) -> Response:
+                try:
+                    return await handle(request)
+                except HTTPException as error:
+                    if error.status_code < 400:  # such as a redirect to a page for logging in
+                        raise
+                    text = error.detail if isinstance(error.detail, str) else json.dumps(error.detail, default=str)
+                    return JSONResponse({"error": text}, error.status_code, error.headers)
+                except RequestValidationError as error:
+                    found = [f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+                    return JSONResponse({"error": "; ".join(found)}, 422)
+
+            return answer
+
     async def endpoint(request: Request) -> Response:
         return Served(request)
 
     endpoint.__annotations__ = {"request": Request}  # FastAPI looks for their names among this module's own
     for path in (prefix or "/", f"{prefix}/{{oip_path:path}}"):
         app.router.add_api_route(
-            path, endpoint, methods=list(_METHODS), dependencies=list(dependencies), response_model=None, include_in_schema=False
+            path,
+            endpoint,
+            dependencies=list(dependencies),
+            response_model=None,
+            include_in_schema=False,
+            route_class_override=ServedRoute,
         )
+
+
+def describe_security(app: Any, dependencies: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Describe what a FastAPI application's dependencies ask for, as OpenAPI has it: the schemes, and what an operation needs."""
+    from fastapi import APIRouter
+    from fastapi.openapi.utils import get_openapi
+
+    router = APIRouter(dependencies=[*app.router.dependencies, *dependencies])
+    router.add_api_route("/", lambda: None, response_model=None)
+    document = get_openapi(title="", version="", routes=router.routes)
+    return document.get("components", {}).get("securitySchemes", {}), document["paths"]["/"]["get"].get("security", [])
 
 
 def _replay(request: Any, receive: Receive) -> Receive:

@@ -6,6 +6,7 @@ Knows scopes and messages; the answers come from the core.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -22,6 +23,8 @@ from ._hosts import (
     check_installs_in,
     check_reachable,
     check_server,
+    describe_middleware,
+    describe_security,
     find_dependencies,
     find_dependencies_around,
     is_framework,
@@ -29,16 +32,19 @@ from ._hosts import (
 )
 from ._http.events import STREAMED
 from ._http.exchange import exchange
+from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
+from ._serving.engine import Security
 from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.routing import Match, Mount
     from starlette.types import Message, Receive, Scope, Send
 
     from .grpc import OIPGRPCApp
@@ -123,12 +129,21 @@ class OIPApp:
         await _send(answer, send)
 
     def install(
-        self, app: Starlette, path: str = "/v2", *, grpc: bool = False, dependencies: Sequence[Any] = (), openapi: bool = True
+        self,
+        app: Starlette,
+        path: str = "/v2",
+        *,
+        grpc: bool = False,
+        dependencies: Sequence[Any] = (),
+        public: Sequence[str] = (),
+        openapi: bool = True,
     ) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does. The dependencies of a FastAPI
-        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol as before its own routes.
+        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol as before its own routes. The `HTTPException`
+        of a dependency is answered with its status, its headers, and its text as `{"error": text}`. The OpenAPI documents have the
+        security of the dependencies, such as `Security(APIKeyHeader(name="x-api-key"))`.
 
         Args:
             app: The application. The new routes come after its own, and its lifespan starts and ends the server too. Its middleware stays
@@ -137,30 +152,38 @@ class OIPApp:
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
             dependencies: More of FastAPI's dependencies, for the protocol only: `[Depends(check_key)]`.
+            public: What no dependency runs before, also none of the application. "health" is live, ready, and each model's ready, over
+                gRPC too. "docs" is the page at `/docs` with its files, and `/openapi.json`. Middleware still runs before them.
             openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not if the server has
                 `docs=False`, or the application's OpenAPI has version 3.0.
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
-            ValueError: The path does not begin with a slash, or an earlier route answers everything under it or a service of gRPC.
+            ValueError: The path does not begin with a slash, an earlier route answers everything under it or a service of gRPC, or
+                `public` has an unknown word.
             ImportError: `grpc` is asked for, and protobuf is not installed.
         """
         check_installs_in(app)
         from starlette.routing import Mount, Route
 
-        if dependencies and not is_framework(app, "fastapi", "FastAPI"):
-            raise TypeError("dependencies= is for FastAPI applications: for Starlette, use middleware")
-        prefix = prefix_of(path)
+        if (dependencies or public) and not is_framework(app, "fastapi", "FastAPI"):
+            option = "dependencies" if dependencies else "public"
+            raise TypeError(f"{option}= is for FastAPI applications: for Starlette, use middleware")
+        prefix, open_paths = prefix_of(path), match_public(public)
         before = list(app.router.routes)
         grpc_app = _make_grpc_app(self._server) if grpc else None
         services = grpc_app.paths if grpc_app is not None else ()
         check_reachable(app, before, prefix, services)
         if grpc_app is not None:
+            if "health" in public:
+                app.router.routes.extend(Route(method, grpc_app) for method in HEALTH_METHODS)
             _install_grpc(app, grpc_app, dependencies)
         if openapi:
             self._install_openapi(app, path)
         if dependencies or find_dependencies(app):
+            app.router.routes.append(_make_open_mount(prefix, self, open_paths))
             add_routes(app, prefix, self._answer_mounted, dependencies)
+            self._server._inside.engine.security = Security(*describe_security(app, dependencies), open_paths)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
         ours = app.router.routes[len(before)]
@@ -221,6 +244,24 @@ async def _send(response: Response, send: Send) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
+def _make_open_mount(prefix: str, app: OIPApp, open_paths: str) -> Mount:
+    """Make the mount of the paths before which no dependency runs."""
+    from starlette.routing import Match, Mount
+
+    is_open = re.compile(f"/{open_paths}").fullmatch
+
+    class OpenMount(Mount):
+        def matches(self, scope: Scope) -> tuple[Match, Scope]:
+            match, below = super().matches(scope)
+            raw_path: bytes | None = scope.get("raw_path")
+            target = None if raw_path is None else raw_path.decode("latin-1")
+            if match is Match.FULL and is_open(encode_path(find_path({**scope, **below}), target)):
+                return match, below
+            return Match.NONE, {}
+
+    return OpenMount(prefix, app)
+
+
 class _Bare:
     """Answers a bare `/v2`: Starlette passes every method to an endpoint that is no function."""
 
@@ -261,8 +302,18 @@ class OIPMiddleware:
         self._prefix = prefix_of(path)
         self._host = app
         self._grpc_app = _make_grpc_app(server) if grpc else None
+        self._is_checked = False
+
+    def _check_host(self) -> None:
+        """Warn of middleware inside, also of what was added after this one was made."""
+        self._is_checked = True
+        inside = describe_middleware(self._host, self._prefix or "/")
+        if inside:
+            _logger.warning(inside)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._is_checked:
+            self._check_host()
         if scope["type"] == "lifespan":
             await _run_shared_lifespan(self._host, self._server, scope, receive, send)
             return

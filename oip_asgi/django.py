@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from ._hosts import check_server, make_import_error
 
@@ -30,6 +30,7 @@ except ImportError as error:
 from . import wsgi
 from ._asgiref import LentThread
 from ._http.exchange import FIRST_SEGMENTS, exchange
+from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start, finish
@@ -44,7 +45,7 @@ _BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*
 """Everything after "v2". After "v2/", only paths that begin like the protocol's own: "v2" must not take "/v2x" from the project."""
 
 
-def urls(server: InferenceServer) -> list[URLPattern]:
+def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash after `v2`.
 
     With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
@@ -59,9 +60,13 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     Args:
         server: The server whose models it serves.
+        public: What is open to everyone. "health" is live, ready, and each model's ready. "docs" is the page at `/docs` with its files, and
+            `/openapi.json`. Their views are marked as `login_not_required` does it, which Django's `LoginRequiredMiddleware` looks for.
+            Middleware of your own finds them by `resolve(request.path_info).func.login_required`, which is False.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
+        ValueError: `public` has an unknown word.
     """
     check_server(server, "urls", 'path("v2", include(urls(server)))')
 
@@ -70,8 +75,18 @@ def urls(server: InferenceServer) -> list[URLPattern]:
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        path = _find_path_below(request, path)
-        answer, body = wsgi.answer(server, _make_head(request, path), _choose_stream(request))
+        return respond(request, _make_head(request, _find_path_below(request, path)))
+
+    @csrf_exempt
+    def open_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
+        head = _make_head(request, "")
+        head.path = quote(_find_path_below(request, path))  # the path that was found open, and no other spelling of it
+        return respond(request, head)
+
+    open_view.login_required = False  # type: ignore[attr-defined]
+
+    def respond(request: HttpRequest, head: Head) -> HttpResponseBase:
+        answer, body = wsgi.answer(server, head, _choose_stream(request))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
         return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
@@ -97,7 +112,8 @@ def urls(server: InferenceServer) -> list[URLPattern]:
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
         transaction.non_atomic_requests(alias)(async_view)
 
-    return [_Pattern(server, view, async_view)]
+    below = RegexPattern(rf"\A(?P<path>/?{match_public(public)})\Z", is_endpoint=True)
+    return [*([URLPattern(below, open_view)] if public else []), _Pattern(server, view, async_view)]
 
 
 class _Pattern(URLPattern):

@@ -5,7 +5,9 @@ Knows Flask's request and response; the answers come from the core, through `wsg
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from ._hosts import check_server, make_import_error
 
@@ -14,36 +16,46 @@ try:
     from flask.sansio.blueprints import BlueprintSetupState
 except ImportError as error:
     raise make_import_error(error, "flask", "flask") from error
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
-from werkzeug.routing import BaseConverter, Rule
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge, default_exceptions
+from werkzeug.routing import BaseConverter, Map, Rule
 
 from . import wsgi
-from ._http.request import prefix_of
+from ._http.public import match_public
+from ._http.request import Head, prefix_of
+from ._http.response import encode_json
 from ._protocol.effects import Fed, Start
 from ._protocol.errors import TooLarge
 from .server import InferenceServer
 
 
-def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2") -> Blueprint:
+def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, public: Sequence[str] = ()) -> Blueprint:
     """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
 
     A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
-    context too, with `flask.g`, `current_app` and extensions such as Flask-SQLAlchemy.
+    context too, with `flask.g`, `current_app` and extensions such as Flask-SQLAlchemy. `abort(401, "text")` in a `before_request`
+    is answered `{"error": "text"}` on the routes of the protocol, and as before on all others.
 
     Args:
         server: The server whose models it serves.
         name: The blueprint's name, for applications with several.
         url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
+        public: What no `before_request` of the blueprint runs before. "health" is live, ready, and each model's ready. "docs" is the page
+            at `/docs` with its files, and `/openapi.json`. A `before_request` of the application runs before these too: it finds them
+            by `request.blueprint == "oip_public"`.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
-        ValueError: When it is registered: the prefix does not begin with a slash.
+        ValueError: `public` has an unknown word; or, when it is registered: the prefix does not begin with a slash.
     """
     check_server(server, "blueprint", "app.register_blueprint(blueprint(server))")
-    served = Blueprint(name, __name__, url_prefix=url_prefix)
+    served, opened = Blueprint(name, __name__, url_prefix=url_prefix), Blueprint(f"{name}_public", __name__)
+    for each in (served, opened):
+        each.register_error_handler(HTTPException, _refuse)
+        for code in default_exceptions:  # Flask asks an application's handler of a code before ours of the class
+            each.register_error_handler(code, _refuse)
+    match_public(public)
 
-    def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        head = wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ)
+    def respond(head: Head) -> Response:
         response, body = wsgi.answer(server, head, _Stream(), _feed)
         if type(response) is Start:
             return Response(stream_with_context(body), response.status, wsgi.headers(response))
@@ -52,17 +64,50 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
             del made.headers["Content-Type"]
         return made
 
+    def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
+        return respond(wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ))
+
+    def open_view(path: str, **_: object) -> Response:
+        head = wsgi.head(request.environ, "", request.environ)
+        head.path = quote(f"/{path}")  # the path that was found open, and no other spelling of it
+        return respond(head)
+
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
-        endpoint = f"{state.name_prefix}.{state.name}.v2".lstrip(".")
+        app, full_name = state.app, f"{state.name_prefix}.{state.name}".lstrip(".")
         prefix = prefix_of(state.url_prefix or "/")
-        state.app.view_functions[endpoint] = view
-        state.app.url_map.converters["oip_anything"] = _Anything
-        for rule in (prefix or "/", f"{prefix}/<oip_anything:path>"):
-            state.app.url_map.add(Rule(rule, endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
+        app.url_map.converters |= {"oip_anything": _Anything, "oip_public": _Public}
+        rules = [(prefix or "/", f"{full_name}.v2"), (f"{prefix}/<oip_anything:path>", f"{full_name}.v2")]
+        app.view_functions[f"{full_name}.v2"] = view
+        if public:
+            open_name = f"{full_name.replace('.', '_')}_public"  # not a part of any other blueprint, whose hooks would run
+            app.register_blueprint(opened, name=open_name)
+            rules.append((f"{prefix}/<oip_public({','.join(map(repr, public))}):path>", f"{open_name}.v2"))
+            app.view_functions[f"{open_name}.v2"] = open_view
+        for rule, endpoint in rules:
+            app.url_map.add(Rule(rule, endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
 
     served.record(add_rules)
     return served
+
+
+def _refuse(error: HTTPException) -> Any:
+    """Answer what the application's own code aborted with, such as in a `before_request`."""
+    if error.response is not None or error.code is None or error.code < 400:
+        return error  # a response of its own, or a redirect
+    headers = [(name, value) for name, value in error.get_headers(request.environ) if name.lower() != "content-type"]
+    return Response(encode_json({"error": str(error.description or error.name)}), error.code, headers, content_type="application/json")
+
+
+class _Public(BaseConverter):
+    """The paths that these words name."""
+
+    part_isolating = False
+    weight = 50  # before `_Anything`
+
+    def __init__(self, url_map: Map, *words: str) -> None:
+        super().__init__(url_map)
+        self.regex = match_public(words)
 
 
 class _Anything(BaseConverter):

@@ -5,7 +5,7 @@
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 The first is for development, the second for ASGI; under WSGI it is `gunicorn --chdir examples/hosts django_app:application`. Django's
-middleware covers /v2 as it covers every view; health is open, for probes have no password.
+middleware covers /v2 as it covers every view; `public=` marks health as open, for probes have no password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.conf import settings
 from django.contrib.auth import authenticate
 from django.core.management import call_command, execute_from_command_line
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import include, path
+from django.urls import include, path, resolve
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -73,13 +73,9 @@ def create_tables() -> None:
         User.objects.create_user("ada", password="lovelace")
 
 
-OPEN = ("/v2/health/live", "/v2/health/ready")
-
-
 def basic_auth(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     def middleware(request: HttpRequest) -> HttpResponse:
-        # not `request.path`, which holds what a proxy, or a header that the server trusts, says of the mount
-        if request.path_info not in OPEN:
+        if getattr(resolve(request.path_info).func, "login_required", True):  # as Django's own LoginRequiredMiddleware looks
             given = Authorization.from_header(request.headers.get("Authorization"))
             user = None if given is None else authenticate(request, username=given.username, password=given.password)
             if user is None:
@@ -118,7 +114,7 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-urlpatterns = [path("history", history), path("v2", include(urls(server)))]
+urlpatterns = [path("history", history), path("v2", include(urls(server, public=["health"])))]
 
 create_tables()
 application = get_wsgi_application()

@@ -4,19 +4,17 @@
     hypercorn --bind 127.0.0.1:8000 examples/hosts/fastapi_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Middleware covers /v2 and gRPC as it covers every route, so that is where authentication is; health is open, for probes have no password.
-Dependencies, as in `FastAPI(dependencies=[Depends(check)])`, would cover all three too. gRPC on the same port needs a server with HTTP/2
-trailers, such as hypercorn; gRPC-Web works with each.
+The application's dependency covers /v2 and gRPC as it covers every route; `public=` leaves health open, for probes have no password. gRPC
+on the same port needs a server with HTTP/2 trailers, such as hypercorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.security import HTTPBasic
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -28,10 +26,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
-OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
 FLOWERS: dict[str, int] = {}
-
-app = FastAPI()
 
 
 def user_of(header: str | None) -> str | None:
@@ -43,16 +38,14 @@ def user_of(header: str | None) -> str | None:
     return given.username if is_right else None
 
 
-@app.middleware("http")
-async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    # not `request.url.path`: older Starlette makes that of the Host header, which is the client's to choose
-    if request.scope["path"].removeprefix(request.scope["root_path"]) in OPEN:
-        return await call_next(request)
+def authenticate(request: Request, _: object = Depends(HTTPBasic(auto_error=False))) -> None:  # which shows the padlock in /docs
     user = user_of(request.headers.get("authorization"))
     if user is None:
-        return JSONResponse({"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"})
+        raise HTTPException(401, "name and password, please", {"WWW-Authenticate": "Basic"})
     request.state.user = user
-    return await call_next(request)
+
+
+app = FastAPI(dependencies=[Depends(authenticate)])
 
 
 @app.get("/history")
@@ -85,4 +78,4 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-OIPApp(server).install(app, "/v2", grpc=True)
+OIPApp(server).install(app, "/v2", grpc=True, public=["health"])

@@ -3,7 +3,8 @@
     flask --app examples/hosts/flask_blueprint run --port 8000
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-The blueprint's routes are Flask's own, so `before_request` covers them; health is open, for probes have no password.
+The blueprint's routes are Flask's own, so `before_request` covers them; `public=` gives health a name of its own, by which it is left
+open, for probes have no password.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import secrets
 from typing import Any
 
 from flask import Flask, request
-from flask.typing import ResponseReturnValue
 from flask_sqlalchemy import SQLAlchemy
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sqlalchemy import func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from werkzeug.datastructures import Authorization
+from werkzeug.datastructures import Authorization, WWWAuthenticate
+from werkzeug.exceptions import Unauthorized
 
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from oip_asgi.flask import blueprint
@@ -29,7 +30,6 @@ from oip_asgi.flask import blueprint
 # The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
-OPEN = ("/v2/health/live", "/v2/health/ready")
 
 
 class Base(DeclarativeBase):
@@ -60,14 +60,13 @@ def user_of(header: str | None) -> str | None:
 
 
 @app.before_request
-def authenticate() -> ResponseReturnValue | None:
-    if request.path in OPEN:
-        return None
+def authenticate() -> None:
+    if request.blueprint == "oip_public":
+        return
     user = user_of(request.headers.get("Authorization"))
     if user is None:
-        return {"error": "name and password, please"}, 401, {"WWW-Authenticate": "Basic"}
+        raise Unauthorized("name and password, please", www_authenticate=WWWAuthenticate("basic"))
     request.environ["REMOTE_USER"] = user
-    return None
 
 
 @app.get("/history")
@@ -102,4 +101,4 @@ def iris(x: Any, context: InferenceContext) -> Any:
     return data.target_names[classifier.predict(x)]
 
 
-app.register_blueprint(blueprint(server))
+app.register_blueprint(blueprint(server, public=["health"]))

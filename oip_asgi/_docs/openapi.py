@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .._models.model import Model
 from .._models.registry import path_of
-from .._serving.engine import Engine
+from .._serving.engine import Engine, Security
 from .json_schemas import STRING
 from .operations import ModelPath, Operations
 
@@ -58,11 +58,12 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 
 def basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
-    return [
+    models = [
         (model.name, model.version, model.binding.documented, model.inputs, model.outputs, model.streams, model is default)
         for default, versions in engine.models.all()
         for model in versions
     ]
+    return [engine.security, *models]
 
 
 def _make_document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
@@ -70,13 +71,25 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
     tags += [{"name": f"model {name}"} for name in dict.fromkeys(at.model.name for at in model_paths)]
     for at in model_paths:
         paths.update(operations.model(at))
+    components = operations.components()
+    if engine.security is not None and engine.security.schemes:
+        components["securitySchemes"] = engine.security.schemes
+        _add_security(engine.security, paths)
     return {
         "openapi": "3.1.0",
         "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
         "tags": tags,
         "paths": paths,
-        "components": operations.components(),
+        "components": components,
     }
+
+
+def _add_security(security: Security, paths: dict[str, Any]) -> None:
+    is_open = re.compile(f"/{security.open_paths}").fullmatch
+    for path, methods in paths.items():
+        if not is_open(path):
+            for operation in methods.values():
+                operation["security"] = security.needed
 
 
 def _make_operations(engine: Engine, prefix: str) -> Operations:

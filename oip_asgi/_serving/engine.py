@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
@@ -32,6 +32,20 @@ _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
 
 _logger: Final = logging.getLogger("oip_asgi")
+
+
+class Security(NamedTuple):
+    """What a host asks of clients, as OpenAPI has it.
+
+    Args:
+        schemes: The security schemes by name.
+        needed: What an operation needs.
+        open_paths: A regular expression for the paths that need nothing, after the slash of the mount.
+    """
+
+    schemes: dict[str, Any]
+    needed: list[Any]
+    open_paths: str
 
 
 class Engine:
@@ -63,6 +77,7 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """They are called after a model was registered."""
+        self.security: Security | None = None
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, and what it was made from."""
         self._blocker: Model | None = None

@@ -29,7 +29,7 @@ GRPC_WEB = {"content-type": "application/grpc-web+proto"}
 
 async def check_key(x_api_key: str | None = Header(None)) -> None:
     if x_api_key != "k":
-        raise HTTPException(401, "send the header x-api-key")
+        raise HTTPException(401, "send the header x-api-key", {"WWW-Authenticate": "ApiKey"})
 
 
 def make_server() -> InferenceServer:
@@ -56,11 +56,12 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.mark.parametrize("path", PROTOCOL_PATHS)
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
 def test_nothing_gets_past_a_dependency(client: Client, method: str, path: str) -> None:
     refused = client.request(method, path, content=BODY)
     assert refused.status_code == 401
-    assert refused.content == (b"" if method == "HEAD" else b'{"detail":"send the header x-api-key"}')
+    assert refused.content == (b"" if method == "HEAD" else b'{"error":"send the header x-api-key"}')
+    assert (refused.headers["content-type"], refused.headers["www-authenticate"]) == ("application/json", "ApiKey")
     plain = Client(Starlette())
     OIPApp(make_server()).install(plain.app)
     allowed, expected = client.request(method, path, content=BODY, headers=KEY), plain.request(method, path, content=BODY)

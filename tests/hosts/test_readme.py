@@ -36,8 +36,8 @@ def test_django() -> None:
 
 
 def test_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = names_of("dependencies=[Depends(check_key)]")["app"]
-    monkeypatch.setenv("API_KEY", "k")
+    app = names_of("HTTPBearer(auto_error=False)")["app"]
+    monkeypatch.setenv("TOKEN", "t")
     for client in (Client(app), Client(app, root_path="/api")):
         assert [client.get(path).status_code for path in ("/v2/health/live", "/v2", "/v2/models", "/v2/models/x")] == [200, 401, 401, 401]
-        assert client.get("/v2/models", headers={"x-api-key": "k"}).json() == {"models": []}
+        assert client.get("/v2/models", headers={"authorization": "Bearer t"}).json() == {"models": []}

@@ -26,6 +26,7 @@ from tests.support.processes import ROOT, Served, environment, get, head, post, 
 
 EXAMPLES = sorted((ROOT / "examples" / "hosts").glob("*.py"))
 WITH_GRPC = ["fastapi_app", "litestar_app", "quart_app", "starlette_app"]
+WITH_PUBLIC = ["django_app", "fastapi_app", "flask_blueprint"]
 WITH_DATABASE = ["django_app", "flask_blueprint", "starlette_app"]
 ADA = ("ada", "lovelace")
 FLOWERS = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 4], "data": [[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]]}]}
@@ -82,10 +83,11 @@ def test_nobody_gets_in_with_a_wrong_password(example: tuple[str, Served, Path],
 
 
 def test_nobody_gets_in_without_a_password(example: tuple[str, Served, Path]) -> None:
-    _, served, _ = example
+    name, served, _ = example
     before = history(served)
-    for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/models/iris/ready"):
+    for path in ("/history", "/v2", "/v2/", "/v2/models", "/v2/models/iris", "/v2/docs", "/v2/openapi.json"):
         assert get(served.url + path).status_code == 401, path
+    assert get(f"{served.url}/v2/models/iris/ready").status_code == (200 if name in WITH_PUBLIC else 401)
     assert post(f"{served.url}/v2/models/iris/infer", json=FLOWERS).status_code == 401
     assert history(served) == before, "the model was called"
 

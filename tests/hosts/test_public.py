@@ -1,0 +1,189 @@
+"""`public=`: what a host's checks leave open, in each host that can leave it out of them; and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import Client as DjangoClient
+from django.test import override_settings
+from django.urls import include, path, resolve
+from fastapi import Depends, FastAPI, HTTPException
+from flask import Blueprint, Flask, abort, request
+from starlette.applications import Starlette
+
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi.django import urls
+from oip_asgi.flask import blueprint
+from tests.support.asking import exactly
+from tests.support.client import Client
+from tests.support.host_ways import configure_django
+
+configure_django()
+
+HEALTH = ["/v2/health/live", "/v2/health/ready", "/v2/health/live/", "/v2/models/echo/ready", "/v2/models/org/echo/ready"]
+HEALTH += ["/v2/models/echo/versions/1/ready", "/v2/models/org%2Fecho/versions/1/ready"]
+DOCS = ["/v2/docs", "/v2/docs/", "/v2/docs/page.js", "/v2/docs/icon.svg", "/v2/openapi.json"]
+CLOSED = ["/v2", "/v2/", "/v2/models", "/v2/models/echo", "/v2/models/stats", "/v2/models/echo/openapi.json", "/v2/docs/nothing"]
+CLOSED += ["/v2/health", "/v2/health/live/x", "/v2//health/live", "/v2/repository/index", "/v2/docs/../models", "/v2/models/echo/infer"]
+WORDS = ["health", "docs"]
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("echo", lambda x: x, version="1")
+    server.register("org/echo", lambda x: x, version="1")
+    return server
+
+
+def refuse() -> None:
+    raise HTTPException(401, "no")
+
+
+def of_install(public: list[str]) -> FastAPI:
+    app = FastAPI()
+    OIPApp(make_server()).install(app, dependencies=[Depends(refuse)], public=public, grpc=True)
+    return app
+
+
+def of_the_application(public: list[str]) -> FastAPI:
+    app = FastAPI(dependencies=[Depends(refuse)])
+    OIPApp(make_server()).install(app, public=public, grpc=True)
+    return app
+
+
+def of_the_blueprint(public: list[str]) -> Flask:
+    app, served = Flask(__name__), blueprint(make_server(), public=public)
+    served.before_request(lambda: abort(401, "no"))
+    app.register_blueprint(served)
+    return app
+
+
+def of_a_blueprint_around(public: list[str]) -> Flask:
+    app, around = Flask(__name__), Blueprint("around", __name__)
+    around.before_request(lambda: abort(401, "no"))
+    around.register_blueprint(blueprint(make_server(), public=public))
+    app.register_blueprint(around)
+    return app
+
+
+def of_the_flask_application(public: list[str]) -> Flask:
+    app = Flask(__name__)
+    app.before_request(lambda: None if request.blueprint == "oip_public" else abort(401, "no"))
+    app.register_blueprint(blueprint(make_server(), public=public))
+    return app
+
+
+def django_check(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if getattr(resolve(request.path_info).func, "login_required", True):
+            return HttpResponse('{"error":"no"}', status=401)
+        return get_response(request)
+
+    return middleware
+
+
+@contextmanager
+def asking(make: Any, public: list[str]) -> Iterator[Callable[[str], tuple[int, bytes]]]:
+    """What sends a GET, and returns status and body."""
+    if make is urls:
+        patterns = (path("v2", include(urls(make_server(), public=public))),)
+        with override_settings(ROOT_URLCONF=patterns, MIDDLEWARE=[f"{__name__}.django_check"]):
+
+            def ask(target: str) -> tuple[int, bytes]:
+                found = DjangoClient().get(target)
+                return found.status_code, found.content
+
+            yield ask
+    else:
+        app = make(public)
+
+        def ask_app(target: str) -> tuple[int, bytes]:
+            if isinstance(app, Flask):
+                answer = app.test_client().get(target)
+                return answer.status_code, answer.data
+            found = Client(app).get(target)
+            return found.status_code, found.content
+
+        yield ask_app
+
+
+HOSTS = [of_install, of_the_application, of_the_blueprint, of_a_blueprint_around, of_the_flask_application, urls]
+
+
+@pytest.mark.parametrize("public", [[], ["health"], ["docs"], WORDS], ids=str)
+@pytest.mark.parametrize("make", HOSTS)
+def test_what_is_open_and_nothing_else(make: Any, public: list[str]) -> None:
+    is_open = [path for word, paths in (("health", HEALTH), ("docs", DOCS)) for path in paths if word in public]
+    with asking(make, public) as ask:
+        found = {target: ask(target) for target in [*HEALTH, *DOCS, *CLOSED]}
+    assert [target for target, (status, _) in found.items() if status == 200] == is_open
+    assert {target: answer for target, answer in found.items() if target not in is_open} == {
+        target: (401, b'{"error":"no"}') for target in found if target not in is_open
+    }
+
+
+@pytest.mark.parametrize("make", [of_install, of_the_application])
+def test_a_path_that_is_spelled_in_another_way_is_no_way_in(make: Callable[[list[str]], FastAPI]) -> None:
+    client = Client(make(WORDS))
+    for target in ("/v2/models/echo%2Fready", "/v2/models%2Fecho/ready", "/v2/health%2Flive", "/v2/models/x%2Fversions%2F1%2Fready"):
+        assert client.get(target).status_code == 401
+
+
+def test_other_methods_of_an_open_path_are_answered_as_anywhere() -> None:
+    client = Client(of_install(["health"]))
+    assert (client.request("HEAD", "/v2/health/live").status_code, client.post("/v2/health/live").status_code) == (200, 405)
+    assert client.post("/v2/models/echo/infer").status_code == 401
+
+
+def test_health_is_open_over_grpc_too() -> None:
+    empty, headers = bytes(5), {"content-type": "application/grpc-web+proto"}
+    open_methods = ["/grpc.health.v1.Health/Check", *(f"/inference.GRPCInferenceService/Server{name}" for name in ("Live", "Ready"))]
+    for public, status in ((["health"], 200), (["docs"], 401)):
+        client = Client(of_install(public))
+        assert {client.post(method, content=empty, headers=headers).status_code for method in open_methods} == {status}
+        for method in (
+            "/inference.GRPCInferenceService/ServerMetadata",
+            "/grpc.health.v1.Health/Check/x",
+            "/grpc.health.v1.Health/Chec%6b/",
+        ):
+            assert client.post(method, content=empty, headers=headers).status_code == 401
+
+
+def test_django_marks_the_views_for_its_own_middleware() -> None:
+    with override_settings(ROOT_URLCONF=(path("v2/", include(urls(make_server(), public=["health"]))),)):
+        marks = [getattr(resolve(f"/v2/{rest}").func, "login_required", True) for rest in ("health/live", "models/echo", "docs")]
+    assert marks == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("public", "text"),
+    [
+        (["healt"], "public= takes a list of the words 'health', 'docs', and this is ['healt']"),
+        ("health", "public= takes a list of the words 'health', 'docs', and this is 'health'"),
+    ],
+)
+def test_an_unknown_word_is_refused_with_the_words(public: Any, text: str) -> None:
+    server = make_server()
+    takers: list[Callable[[], Any]] = [
+        lambda: OIPApp(server).install(FastAPI(), public=public),
+        lambda: blueprint(server, public=public),
+        lambda: urls(server, public=public),
+    ]
+    for take in takers:
+        with pytest.raises(ValueError, match=exactly(text)):
+            take()
+
+
+def test_starlette_has_no_dependencies_that_could_be_left_out() -> None:
+    with pytest.raises(TypeError, match=exactly("public= is for FastAPI applications: for Starlette, use middleware")):
+        OIPApp(make_server()).install(Starlette(), public=["health"])
+
+
+def test_without_dependencies_all_is_open() -> None:
+    app = FastAPI()
+    OIPApp(make_server()).install(app, public=["health"])
+    assert [Client(app).get(target).status_code for target in ("/v2", "/v2/health/live", "/v2/docs")] == [200, 200, 200]
