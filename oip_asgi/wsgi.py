@@ -110,6 +110,7 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_find_mount, environ),
+        holds_thread=True,
     )
 
 

@@ -134,7 +134,7 @@ def _answer_live(_: Exchange) -> Response:
 
 
 def _answer_ready(request: Exchange) -> Steps[Response]:
-    ready = yield from request.engine.is_ready()
+    ready = yield from request.engine.is_ready(waits=not request.wire.head.holds_thread)
     return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
@@ -147,7 +147,7 @@ def _describe_model(request: Exchange, model: Model) -> Response:
 
 
 def _answer_model_ready(request: Exchange, model: Model) -> Steps[Response]:
-    ready = yield from request.engine.is_model_ready(model)
+    ready = yield from request.engine.is_model_ready(model, waits=not request.wire.head.holds_thread)
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 

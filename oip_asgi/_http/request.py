@@ -37,6 +37,7 @@ class Head(msgspec.Struct):
         body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
         transport: The adapter's own object, for `InferenceContext.transport`.
         mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
+        holds_thread: Whether the request holds a thread of the host, of which it may have few.
     """
 
     method: str
@@ -46,6 +47,7 @@ class Head(msgspec.Struct):
     body_is_bounded: bool
     transport: Any
     mount: Callable[[Head], str] = _unmounted
+    holds_thread: bool = False
 
     def find_short_length(self, most: int) -> int | None:
         """The length of a body that may be read before anything is decided. None if it is long, compressed, or sent after 100 Continue."""

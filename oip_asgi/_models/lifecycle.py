@@ -155,6 +155,14 @@ class Lifecycle:
             begun = self._begin(LoadParameters(), is_waited_for=False) if self.state == "registered" else None
             return begun and begun.spawn
 
+    def begin_to_load(self) -> Steps[None]:
+        """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it."""
+        with self._lock:
+            self._end_lost()
+            begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
+        if begun is not None:
+            yield begun.spawn
+
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the one of the server."""
         while self.state in ("registered", "loading"):

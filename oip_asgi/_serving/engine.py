@@ -114,15 +114,18 @@ class Engine:
         """Return a model's metadata, with every version of its name."""
         return _describe_model(model, self.models.list_versions(model.name))
 
-    def is_ready(self) -> Steps[bool]:
-        """True if every model is ready, except models that were unloaded on purpose, and one is registered."""
+    def is_ready(self, *, waits: bool = True) -> Steps[bool]:
+        """True if every model is ready, except models that were unloaded on purpose, and one is registered. Begins to load them."""
         if self.stopping:
             return False
         models = list(self.models)
         if not models:
             return self.options.ready_when_empty
+        if not waits:
+            for model in models:
+                yield from model.lifecycle.begin_to_load()
         for model in models:
-            if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model)):
+            if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model, waits=waits)):
                 self._log_not_ready(model)
                 return False
         if self._blocker is not None:
@@ -138,11 +141,11 @@ class Engine:
         why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
         _logger.warning("the server is not ready, because of %s: %s", model, why)
 
-    def is_model_ready(self, model: Model) -> Steps[bool]:
-        """True if a model is loaded, and its `ready=` says so, if it has one."""
+    def is_model_ready(self, model: Model, *, waits: bool = True) -> Steps[bool]:
+        """True if a model is loaded, and its `ready=` says so, if it has one. Begins to load it, and `waits` for the end of that."""
         if self.stopping:
             return False
-        yield from model.lifecycle.wait_until_loaded()
+        yield from model.lifecycle.wait_until_loaded() if waits else model.lifecycle.begin_to_load()
         if not model.lifecycle.is_serving:
             return False
         ready = model.options.ready
