@@ -1,18 +1,23 @@
-"""`specs_of`, which reads the declaration of a model from what its framework knows: a session of ONNX Runtime, a signature of MLflow.
+"""`specs_of`, which reads the declaration of a model from what is known of it: a session of ONNX Runtime, a signature of MLflow, a frame.
 
-Knows these objects by their attributes and imports neither package, so it needs no extra.
+Knows these objects by their attributes. It needs no extra, but pandas for a frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 
+from ._codecs.columns import column_to_tensor
+from ._codecs.dataframes import is_frame, name_tensors
 from ._models.specs import TensorSpec
 from ._protocol.datatypes import datatype_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class OnnxSession(Protocol):
@@ -35,6 +40,18 @@ class MlflowSignature(Protocol):
     @property
     def outputs(self) -> Any:
         """The same of the outputs."""
+
+
+class Frame(Protocol):
+    """A data frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of its columns."""
+
+    @property
+    def dtypes(self) -> Any:
+        """Their types."""
 
 
 class Specs(NamedTuple):
@@ -77,38 +94,65 @@ _MLFLOW: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
 """The types of MLflow's columns: the datatype and the content type of each."""
 
 
-def specs_of(model: OnnxSession | MlflowSignature) -> Specs:
-    """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`.
+@overload
+def specs_of(model: Frame) -> list[TensorSpec]: ...
+@overload
+def specs_of(model: OnnxSession | MlflowSignature) -> Specs: ...
+def specs_of(model: Any) -> Specs | list[TensorSpec]:
+    """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`, or `inputs=specs_of(frame)`.
 
     Args:
-        model: An `onnxruntime.InferenceSession`, or the signature of an MLflow model: `mlflow.models.get_model_info(uri).signature`.
+        model: An `onnxruntime.InferenceSession`, the signature of an MLflow model, `mlflow.models.get_model_info(uri).signature`, or a data
+            frame of pandas or polars, such as the one with which the model was fitted.
 
             - ONNX: a dimension without a number, such as "batch", is -1. A tensor whose rank the file does not say has the shape `[]`,
               as ONNX Runtime reports it: declare it yourself.
             - MLflow: a column is a tensor of shape `[-1]` with the content type of its type; a column of arrays, objects, maps or any type
               has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
               inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
+            - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the content type `pd` gives it.
+              Missing values do not count, so strings with gaps are strings. The first row is the example of the documents.
 
     Returns:
-        The inputs and the outputs, in the model's own order.
+        The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
 
     Raises:
-        TypeError: It is neither of the two, such as None for an MLflow model without a signature; the text says what to write.
+        TypeError: It is none of these, such as None for an MLflow model without a signature, or a column can be no tensor; the text says
+            what to write.
         ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps; the text names the tensor.
 
-    Specification: Model Metadata, `$metadata_tensor`.
+    Example:
+        >>> import pandas as pd
+        >>> specs_of(pd.DataFrame({"age": [34, 51], "city": ["Bonn", None]}))[1].content_type
+        'str'
+
+    Specification: Model Metadata.
     """
     if hasattr(model, "get_inputs") and hasattr(model, "get_outputs"):
         return Specs(
             [_of_onnx("input", node) for node in model.get_inputs()],
             [_of_onnx("output", node) for node in model.get_outputs()],
         )
+    if is_frame(model):
+        return [_of_column(name, column) for name, (_, column) in zip(name_tensors(model), model.items(), strict=True)]
+    if hasattr(model, "get_columns"):
+        import pandas as pd
+
+        return [_of_column(column.name, pd.Series(column.drop_nulls().to_numpy())) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
-        f"specs_of({model!r}): expected an onnxruntime.InferenceSession, or the signature of an MLflow model, which is None if the model "
-        "was logged without one: log it with signature=mlflow.models.infer_signature(X, y)"
+        f"specs_of({model!r}): expected an onnxruntime.InferenceSession, a data frame, or the signature of an MLflow model, which is None "
+        "if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, y)"
     )
+
+
+def _of_column(name: str, column: pd.Series[Any]) -> TensorSpec:
+    given = column.dropna().infer_objects()
+    tensor = column_to_tensor(name, given if len(given) else column)
+    example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[:1].tolist()] or None
+    content_type = tensor.parameters.get("content_type")
+    return TensorSpec(name, tensor.datatype, [-1], None if content_type is None else str(content_type), example=example)
 
 
 def _of_onnx(what: str, node: Any) -> TensorSpec:

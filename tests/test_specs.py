@@ -6,15 +6,19 @@ recipe-mlflow_pyfunc.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.specs import specs_of
+from tests.support.ways import Request, over_asgi
 
 ONNX = {
     "bool": "BOOL",
@@ -115,7 +119,7 @@ def test_a_signature_without_schemas_declares_nothing() -> None:
 
 def test_a_model_without_a_signature_is_told_what_to_write() -> None:
     with pytest.raises(TypeError, match=r"^specs_of\(None\): .*infer_signature\(X, y\)"):
-        specs_of(None)  # type: ignore[arg-type]
+        specs_of(None)  # type: ignore[call-overload]
 
 
 def test_what_is_read_declares_a_model() -> None:
@@ -188,3 +192,83 @@ def test_each_type_of_column_reaches_a_real_pyfunc_and_comes_back(tmp_path: Path
     request = PandasCodec.encode_request(frame)
     response = server.infer_sync("same", {tensor.name: tensor for tensor in request.inputs})
     pd.testing.assert_frame_equal(PandasCodec.decode_response(response), frame, check_dtype=False)
+
+
+def test_a_pandas_frame() -> None:
+    frame = pd.DataFrame(
+        {
+            "count": [1, 2],
+            "weight": np.array([0.5, np.nan], "f4"),
+            "city": [None, "Bonn"],
+            "day": pd.Series(["2026-01-31", None], dtype="M8[s]"),
+            "kind": pd.Categorical(["a", "b"]),
+            "maybe": pd.array([None, 3], dtype="Int64"),
+            "ok": [True, None],
+            "bytes": [b"x", b"y"],
+            "any": [[1], {"a": 2}],
+            7: [1, 2],
+        }
+    )
+    assert specs_of(frame) == [
+        TensorSpec("count", "INT64", [-1], example=[1]),
+        TensorSpec("weight", "FP32", [-1], example=[0.5]),
+        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
+        TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"]),
+        TensorSpec("kind", "BYTES", [-1], "str", example=["a"]),
+        TensorSpec("maybe", "INT64", [-1], example=[3]),
+        TensorSpec("ok", "BOOL", [-1], example=[True]),
+        TensorSpec("bytes", "BYTES", [-1], "base64", example=["eA=="]),
+        TensorSpec("any", "BYTES", [-1], "pd_json", example=["[1]"]),
+        TensorSpec("7", "INT64", [-1], example=[1]),
+    ]
+    assert [spec.example for spec in specs_of(frame.iloc[:0])] == [None] * 10
+
+
+def test_a_polars_frame() -> None:
+    """Stand-ins for its columns: what it has no place for, it cannot install."""
+
+    def column(name: str, values: list[Any], dtype: Any) -> Any:
+        present = np.array([value for value in values if value is not None], dtype)
+        return SimpleNamespace(name=name, drop_nulls=lambda: SimpleNamespace(to_numpy=lambda: present))
+
+    columns = [column("n", [1, None], "i1"), column("city", ["Bonn", None], object), column("day", ["2026-01-31"], "M8[D]")]
+    frame: Any = SimpleNamespace(columns=["n", "city", "day"], get_columns=lambda: columns)
+    assert specs_of(frame) == [
+        TensorSpec("n", "INT8", [-1], example=[1]),
+        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
+        TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"]),
+    ]
+
+
+def test_a_frame_declares_a_model_whose_documented_example_works() -> None:
+    server = InferenceServer()
+
+    @server.model("m", inputs=specs_of(pd.DataFrame({"age": [34, 51], "city": ["Bonn", None]})))
+    def m(df: pd.DataFrame) -> Any:
+        return df["city"] + df["age"].astype(str)
+
+    document = server.openapi()["paths"]["/v2/models/m/infer"]["post"]["requestBody"]["content"]["application/json"]["example"]
+    assert document["inputs"] == [
+        {"name": "age", "shape": [1], "datatype": "INT64", "data": [34]},
+        {"name": "city", "shape": [1], "datatype": "BYTES", "data": ["Bonn"]},
+    ]
+    asked = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), json.dumps(document).encode()))
+    assert json.loads(asked.body)["outputs"][0]["data"] == ["Bonn34"]
+
+
+def test_a_frame_with_a_column_that_no_tensor_can_be() -> None:
+    with pytest.raises(TypeError, match="column 'wait' has dtype timedelta64"):
+        specs_of(pd.DataFrame({"wait": pd.to_timedelta([1], unit="s")}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "example", "error", "text"),
+    [
+        ([-1], "text", TypeError, "example='text' must be a flat list of numbers, booleans or strings"),
+        ([-1], [[1.0]], TypeError, "example=[[1.0]] must be a flat list of numbers, booleans or strings"),
+        ([-1, 4], [1.0], ValueError, "example= has 1 elements, and with 1 for each -1 the shape has 4"),
+    ],
+)
+def test_an_example_that_is_none(shape: list[int], example: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        TensorSpec("x", "FP32", shape, example=example)

@@ -12,6 +12,7 @@ import logging
 import typing
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
@@ -28,6 +29,8 @@ from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, 
 from .torch import TorchCodec, is_torch_class
 
 AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
+
+_get_name: Final = attrgetter("name")
 
 UNTYPED: Final = (inspect.Parameter.empty, Any)
 
@@ -128,9 +131,14 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     """The content types of inputs, by name."""
     decoders: Mapping[str, Decode]
     """For content types that are not this package's."""
+    order: list[str] = []
+    """The names of the inputs that are known, in their order."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request. A tensor without content type is read with the declared one."""
+        """The value of some tensors of a request, in their order. A tensor without content type is read with the declared one."""
+        if self.order and list(map(_get_name, tensors)) != self.order:
+            places = {name: place for place, name in enumerate(self.order)}
+            tensors = sorted(tensors, key=lambda tensor: places.get(tensor.name, len(places)))
         if self.declared:
             tensors = [self._add_declared_type(tensor) for tensor in tensors]
         try:

@@ -139,5 +139,7 @@ def _example_shape(spec: TensorSpec) -> list[int]:
 
 
 def _example_elements(spec: TensorSpec) -> list[Any]:
+    if spec.example is not None:
+        return list(spec.example)
     zeros = {"BYTES": _TEXTS.get(spec.content_type or "", "text"), "BOOL": False}
     return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

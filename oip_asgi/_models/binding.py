@@ -78,7 +78,7 @@ class Input(msgspec.Struct, eq=False):
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        return TensorSpec(self.name, known.datatype, known.shape, self.content_type)
+        return TensorSpec(self.name, known.datatype, known.shape, self.content_type, example=known.example)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name

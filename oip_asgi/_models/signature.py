@@ -13,6 +13,7 @@ import numpy as np
 
 from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
+from .._codecs.dataframes import PandasCodec
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
@@ -134,6 +135,8 @@ class _Signature:
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
+            if self._request_codec is PandasCodec and not self._declared:
+                self._inputs = {name: Input(name) for name in _find_columns(function)}
         added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
         inputs = tuple(self._inputs.values())
         unnamed = [entry.name for entry in inputs if entry.reader is None]
@@ -149,7 +152,7 @@ class _Signature:
             (*(argument for argument in added if argument is not None), *spread),
             self._codecs,
             rest=rest,
-            request_reader=self._request_reader,
+            request_reader=self._request_reader and msgspec.structs.replace(self._request_reader, order=unnamed),
             of_one_request=self._of_one_request,
             reserved=reserved,
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
@@ -334,6 +337,13 @@ class _Signature:
             fits = declared is None or reader is None or any(entry.reader for entry in self._inputs.values())
         if not fits:
             raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
+
+
+def _find_columns(function: Callable[..., Any]) -> list[str]:
+    """The columns that an estimator of scikit-learn was fitted with, also one in a pipeline, if the function is a method of it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return list(map(str, getattr(getattr(function, "__self__", None), "feature_names_in_", ())))
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:

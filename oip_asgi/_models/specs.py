@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import NoneType
 
 from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, DType, dtype_of
 from .._protocol.errors import InvalidRequest
@@ -36,11 +37,13 @@ class TensorSpec(_Resolved):
         labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
             by classification are told these.
         format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
+        example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as many as the shape has with 1
+            for each -1. Left out, they show zeros.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
-            tensor, or the format is unknown or has not as many dimensions.
+            tensor, the format is unknown or has not as many dimensions, or the example has another number of elements.
 
     Specification: `$metadata_tensor`; Content Types, Model Metadata; Triton's Classification Extension.
     """
@@ -51,6 +54,7 @@ class TensorSpec(_Resolved):
     content_type: str | None = None
     labels: Sequence[str] | None = None
     format: str | None = None
+    example: Sequence[str | float | bool | None] | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -79,6 +83,16 @@ class TensorSpec(_Resolved):
                 raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
             if len(self.shape) not in (3, 4):
                 raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
+
+        if self.example is not None:
+            if not isinstance(self.example, (list, tuple)) or not all(
+                isinstance(each, (str, int, float, NoneType)) for each in self.example
+            ):
+                raise TypeError(f"{here}: example={self.example!r} must be a flat list of numbers, booleans or strings")
+            elements = math.prod(1 if size == -1 else size for size in self.shape)
+            if len(self.example) != elements:
+                raise ValueError(f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape has {elements}")
+            object.__setattr__(self, "example", tuple(self.example))
 
     def _check_labels(self, here: str) -> None:
         labels = self.labels

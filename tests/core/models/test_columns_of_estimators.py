@@ -1,0 +1,87 @@
+"""A method of a scikit-learn estimator that was fitted with a data frame: its columns are known, and checked before it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from oip_asgi import InferenceServer
+from tests.support.asking import ask, error, get, outputs
+
+FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
+KINDS = [0, 1, 0, 1]
+
+
+def fitted() -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME, KINDS)
+
+
+def registered(server: InferenceServer) -> None:
+    server.register("m", fitted().predict, content_type="pd")
+
+
+def of_the_estimator(server: InferenceServer) -> None:
+    server.register("m", LogisticRegression().fit(FRAME, KINDS).predict, content_type="pd")
+
+
+def of_a_search(server: InferenceServer) -> None:
+    search = GridSearchCV(fitted(), {"logisticregression__C": [1.0]}, cv=2)
+    server.register("m", search.fit(FRAME, KINDS).predict, content_type="pd")
+
+
+def in_a_partial(server: InferenceServer) -> None:
+    server.register("m", partial(fitted().predict), content_type="pd")
+
+
+def made_by_load(server: InferenceServer) -> None:
+    server.register("m", load=lambda: fitted().predict, content_type="pd")
+
+
+def fitted_by_load(server: InferenceServer) -> None:
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+
+    def load() -> None:
+        pipeline.fit(FRAME, KINDS)
+
+    server.register("m", pipeline.predict, load=load, content_type="pd")
+
+
+@pytest.mark.parametrize("register", [registered, of_the_estimator, of_a_search, in_a_partial, made_by_load, fitted_by_load])
+def test_the_columns_are_known(register: Callable[[InferenceServer], None]) -> None:
+    server, one = InferenceServer(), np.array([1.0])
+    register(server)
+    assert outputs(ask(server, "m", height=one, age=one)) == {"output_0": [0]}
+    assert outputs(ask(server, "m", age=one, height=one)) == {"output_0": [0]}
+    assert error(ask(server, "m", height=one)) == (400, "missing input 'age': expected 'age', 'height', but got 'height'")
+    assert error(ask(server, "m", height=one, age=one, name=one)) == (400, "unknown input 'name': expected 'age', 'height'")
+    assert get(server, "/models/m")[1]["parameters"] == {"content_type": "pd", "undeclared_inputs": "height, age"}
+    server.stop()
+
+
+def test_an_array_is_taken_as_before() -> None:
+    server = InferenceServer()
+    server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
+    server.register("pd", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict, content_type="pd")
+    assert outputs(ask(server, "m", X=np.array([[1.0, 1.0]]))) == {"output_0": [0]}
+    assert error(ask(server, "m", a=np.array([1.0])))[0] == 400
+    assert "undeclared_inputs" not in get(server, "/models/pd")[1]["parameters"]
+
+
+def test_declared_columns_come_in_their_order() -> None:
+    server = InferenceServer()
+
+    @server.model("m", content_type="pd")
+    def names(df: Any) -> Any:
+        return list(df.columns)
+
+    one = np.array([1.0])
+    assert outputs(ask(server, "m", b=one, a=one)) == {"output_0": ["b", "a"]}
