@@ -13,7 +13,7 @@ import msgspec
 from .._extensions import config, model_statistics, repository
 from .._models.model import Model
 from .._models.registry import path_of
-from .._models.specs import TensorSpec
+from .._models.specs import TensorSpec, write_spec
 from .._protocol import schemas as documents
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from . import json_schemas
@@ -263,14 +263,11 @@ def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:
-        how = ", ".join(f"{what}=[{', '.join(map(_write_declaration, tensors))}]" for what, tensors in missing.items())
+        written = {what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors] for what, tensors in missing.items()}
+        how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
     elements = json_schemas.count(specs)
     if elements > json_schemas.MAX_ELEMENTS:
         sentences.append(_TOO_LARGE.format(elements=elements))
     return " ".join(sentences)
-
-
-def _write_declaration(spec: TensorSpec) -> str:
-    return f'TensorSpec("{spec.name}", "{spec.datatype}", {list(spec.shape)})'

@@ -33,6 +33,15 @@ def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> K
     return run
 
 
+def find_place(function: Callable[..., Any]) -> str:
+    """Where a function is written, as in a traceback. Empty for one that is not written in Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return "" if code is None else f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}'
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling gives something to await."""
     return kind_of(function, "thread") == "async"

@@ -5,6 +5,7 @@ Specification: Model Metadata, `$metadata_tensor`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,6 +130,11 @@ class TensorSpec(_Resolved):
         if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
             return array.reshape(-1, 1)
         return array
+
+
+def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:
+    """A declaration as it is written in Python."""
+    return f'TensorSpec({json.dumps(name)}, "{datatype}", {list(shape)})'
 
 
 class AnyShape(TensorSpec):

@@ -1,4 +1,4 @@
-"""Logs what users' code raised, so that no text in it can forge a record. Knows no requests.
+"""Logs what users' code raised or returned, so that no text in it can forge a record. Knows no requests.
 
 Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none looks
 like a record of its own, and characters that cannot be printed are escaped. Handlers that read `exc_info` get it unchanged.
@@ -12,22 +12,31 @@ import traceback
 from collections.abc import Mapping
 from typing import Final
 
+from .errors import ModelFault, show
+
 _logger: Final = logging.getLogger("oip_asgi")
 
 _NO_ASCII_TEXT: Final = re.compile("[^ -~]")
 _INDENT: Final = "    "
+_PACKAGE: Final = __file__.rpartition("_protocol")[0]
+"""What the names of this package's files begin with."""
 _SHOWN: Final = 100
 """Characters of a request's identifier that are logged."""
 
 
 def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
+    """Log what users' code raised, without the frames of this package around it. What it returned is one line, if nothing below raised."""
     if not _logger.isEnabledFor(level):
         return
     path, line, function, _ = _logger.findCaller(stacklevel=2)
-    raised = (type(error), error, error.__traceback__)
+    text, is_foreign = format_traceback(error)
+    is_one_line = isinstance(error, ModelFault) and not is_foreign
+    if is_one_line:
+        message, values = f"{message}: %s", (*values, escape(str(error)))
+    raised = None if is_one_line else (type(error), error, error.__traceback__)
     record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function, extra)
     # logging's own formatter prints this, if it is there, instead of a text made of exc_info
-    record.exc_text = format_traceback(error)
+    record.exc_text = None if is_one_line else text
     _logger.handle(record)
 
 
@@ -37,15 +46,33 @@ def log_fields(model: str, version: str | None, request_id: str | None, seconds:
     return {"oip_model": model, "oip_version": version, "oip_request_id": known_id, "oip_seconds": seconds}
 
 
+def name_request(request_id: str | None) -> str:
+    """What the log calls a request."""
+    return "a request" if request_id is None else f"the request with id {show(request_id)}"
+
+
 def escape(text: str) -> str:
     """Escape the characters of a text that cannot be printed, also line breaks."""
     return _NO_ASCII_TEXT.sub(_escape_character, text)
 
 
-def format_traceback(error: BaseException) -> str:
-    """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable."""
-    text = "".join(traceback.format_exception(error))
-    return "\n".join(_INDENT + escape(line) for line in text.rstrip("\n").split("\n"))
+def format_traceback(error: BaseException) -> tuple[str, bool]:
+    """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable. It begins with the first
+    frame that is not of this package; True if there is one."""
+    shown = traceback.TracebackException.from_exception(error)
+    is_foreign = _leave_out_own(shown)
+    text = "".join(shown.format())
+    return "\n".join(_INDENT + escape(line) for line in text.rstrip("\n").split("\n")), is_foreign
+
+
+def _leave_out_own(shown: traceback.TracebackException) -> bool:
+    own = [frame.filename.startswith(_PACKAGE) for frame in shown.stack]
+    is_foreign = not all(own)
+    if is_foreign:
+        del shown.stack[: own.index(False)]
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        is_foreign |= other is not None and _leave_out_own(other)
+    return is_foreign
 
 
 def _escape_character(match: re.Match[str]) -> str:

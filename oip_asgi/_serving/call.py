@@ -19,9 +19,9 @@ from .._models.results import select, to_response
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
-from .._protocol.errors import InferenceError, show
+from .._protocol.errors import InferenceError
 from .._protocol.limits import LOOP_BYTES
-from .._protocol.log import log_fields, log_raised
+from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.tensors import InferenceResponse, size_of
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
@@ -259,9 +259,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if isinstance(error, DeadlinePassed) and error.__cause__ is not None:
             error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
-            cause, request_id = error.__cause__ or error, show(self.timings.id)
-            text = "%s failed on the request with id %s, after its timeout"
-            log_raised(logging.ERROR, cause, text, self.model, request_id, extra=self.log_fields())
+            text, request = "%s failed on %s, after its timeout", name_request(self.timings.id)
+            log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
 
 
 def is_short(call: Call[Any], response: InferenceResponse) -> bool:

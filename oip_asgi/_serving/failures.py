@@ -16,7 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.dataframes import is_frame
+from .._models.callables import find_place
 from .._models.model import Model
+from .._models.specs import write_spec
 from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (
     Busy,
@@ -30,7 +32,7 @@ from .._protocol.errors import (
     list_names,
     show,
 )
-from .._protocol.log import log_raised
+from .._protocol.log import escape, log_raised, name_request
 from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded
@@ -55,6 +57,12 @@ _HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
 """Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
 
 _RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
+_SUGGESTED: Final = 5
+"""The most inputs for which the log writes a declaration."""
+
+_LONG: Final = 600
+"""Characters of a declaration that the log has no place for: clients choose the names of undeclared inputs."""
+
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 _MISSING_COLUMNS: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|None of (.*) are in the (?:\[columns\]|columns)", re.DOTALL)
@@ -76,8 +84,8 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
-    fields, request_id = call.log_fields(), show(call.timings.id)
-    _logger.warning("%s took more than %g seconds for the request with id %s", call.model, call.seconds, request_id, extra=fields)
+    fields, request = call.log_fields(), name_request(call.timings.id)
+    _logger.warning("%s took more than %g seconds for %s", call.model, call.seconds, request, extra=fields)
     if raised is not None:
         call.log_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
@@ -90,11 +98,15 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
         return told
     missing = find_missing_column(error, model, _list_columns(call.decoded))
     if missing is not None:
-        _logger.warning("the request with id %s: %s", show(call.timings.id), missing, extra=call.log_fields())
+        _logger.warning("%s: %s", name_request(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
-        fields, hint = call.log_fields(), find_hint(error, model)
-        log_raised(logging.ERROR, error, "%s failed on the request with id %s%s", model, show(call.timings.id), hint, extra=fields)
+        fields, request, hint = (
+            call.log_fields(),
+            name_request(call.timings.id),
+            find_hint(error, call) or _suggest_declaration(error, call),
+        )
+        log_raised(logging.ERROR, error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
@@ -177,14 +189,30 @@ def _read_text(error: BaseException, status: int) -> str:
     return detail or f"status {status}"
 
 
-def find_hint(error: BaseException, model: Model) -> str:
-    """Find the text that the log adds to a model's failure: how to fix a common mistake. Empty if it is no common one."""
+def find_hint(error: BaseException, call: Call[Any]) -> str:
+    """Find the text that the log adds to a model's failure: how to fix a common mistake, or where the function is whose result is wrong."""
     text = error_text(error)
-    if isinstance(error, ValueError) and "read-only" in text and not model.options.writable:
+    if isinstance(error, ModelFault):
+        place = find_place(call.handler.function)
+        return place and f" ({place})"
+    if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
         return _WRITABLE_HINT
     if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
         return _RAISE_HINT
     return ""
+
+
+def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
+    """Write the declaration of the request's inputs that have none. Without it, a wrong request fails in the model."""
+    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE):
+        return ""
+    declared = {spec.name for spec in call.handler.binding.inputs}
+    tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
+    specs = [write_spec(tensor.name, tensor.datatype, [-1, *tensor.shape[1:]][: len(tensor.shape)]) for tensor in tensors[:_SUGGESTED]]
+    written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
+    if not 0 < len(written) < _LONG:
+        return ""
+    return f": if the request was wrong, declare what the model takes, such as inputs=[{written}], and it is answered 400"
 
 
 def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:

@@ -31,7 +31,7 @@ from .._protocol.effects import (
     finish,
 )
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, show
-from .._protocol.log import log_raised
+from .._protocol.log import log_raised, name_request
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
@@ -360,8 +360,8 @@ class _ItemReader(Generic[T]):
             self._log_closing(error)
 
     def _log_closing(self, error: Exception) -> None:
-        call, request_id = self._call, show(self._call.timings.id)
-        log_raised(logging.ERROR, error, "%s failed when the stream for the request with id %s was closed", call.model, request_id)
+        call, request = self._call, name_request(self._call.timings.id)
+        log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request)
 
     def give_up(self) -> None:
         """End the request, and give its slot back."""

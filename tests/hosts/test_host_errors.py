@@ -120,4 +120,4 @@ def test_what_is_no_plain_error_is_logged_with_what_to_raise(make: Callable[[], 
 
     assert error(ask(server, "m")) == (500, "model 'm' failed: see the server's log")
     [record] = [record for record in caplog.records if record.name == "oip_asgi"]
-    assert record.getMessage() == f"model 'm' failed on the request with id None{HOW}"
+    assert record.getMessage() == f"model 'm' failed on a request{HOW}"

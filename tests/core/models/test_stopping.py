@@ -392,7 +392,7 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
     lines = written.getvalue().splitlines()
     starts = [line for line in lines if not line.startswith("    ")]
     assert starts == [
-        "ERROR oip_asgi model 'm' failed on the request with id None",
+        "ERROR oip_asgi model 'm' failed on a request",
         "ERROR oip_asgi model 'loads': load= raised, so it is not ready",
         "ERROR oip_asgi model 'asks': ready= raised, so it counts as not ready",
     ]

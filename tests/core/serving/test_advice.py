@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, outputs
 
 FAILED = (500, "model 'm' failed: see the server's log")
+DECLARE = ': if the request was wrong, declare what the model takes, such as inputs=[TensorSpec("x", "FP64", [-1])], and it is answered 400'
 READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 
@@ -40,7 +42,7 @@ def sorts(x: Any) -> Any:
 def test_inputs_that_are_changed_in_place(server: InferenceServer, function: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     server.register("m", function)
     assert error(ask(server, "m", x=[2.0, 1.0])) == FAILED
-    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on the request with id None{READ_ONLY}")]
+    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{READ_ONLY}")]
 
 
 def test_a_writable_model_is_not_told_to_be_one(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +52,7 @@ def test_a_writable_model_is_not_told_to_be_one(server: InferenceServer, caplog:
     server.register("m", fails, writable=True)
     server.register("adds", adds, writable=True)
     assert error(ask(server, "m", x=[2.0])) == FAILED
-    assert messages(caplog) == [(logging.ERROR, "model 'm' failed on the request with id None")]
+    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{DECLARE}")]
     assert outputs(ask(server, "adds", x=[1.0])) == {"output_0": [2.0]}
 
 
@@ -58,9 +60,70 @@ def test_a_model_that_returns_nothing(server: InferenceServer, caplog: pytest.Lo
     server.register("m", lambda x: None)
     server.register("one of two", lambda x: {"a": x, "b": None})
     assert error(ask(server, "m", x=[1.0])) == FAILED
-    assert "ModelFault: the model returned None: did you forget `return`?" in caplog.text
     ask(server, "one%20of%20two", x=[1.0])
-    assert "ModelFault: output 'b' is None" in caplog.text
+    line = test_a_model_that_returns_nothing.__code__.co_firstlineno
+    places = [f'(File "{__file__}", line {line + number}, in <lambda>)' for number in (1, 2)]
+    assert messages(caplog) == [
+        (logging.ERROR, f"model 'm' failed on a request {places[0]}: the model returned None: did you forget `return`?"),
+        (logging.ERROR, f"model 'one of two' failed on a request {places[1]}: output 'b' is None"),
+    ]
+
+
+def test_a_declaration_that_would_have_refused_the_request_is_written(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    declared = TensorSpec("a", "FP64", [-1])
+
+    def needs_four_columns(x: Any) -> Any:
+        return x @ np.zeros((4, 1))
+
+    @server.model("part", inputs=[declared, TensorSpec("b", "FP64", [-1])])
+    @server.model("all")
+    def fails(**inputs: Any) -> Any:
+        raise LookupError
+
+    @server.model("of the host")
+    def fails_for_another_reason(x: Any) -> Any:
+        raise OSError
+
+    server.register("m", needs_four_columns)
+    ask(server, "m", x=np.zeros((2, 3)))
+    ask(server, "part", a=[1.0], b=[1.0])
+    ask(server, "of%20the%20host", x=[1.0])
+    ask(server, "all", **{'q"\n': [1.0]}, **{f"x{number}": np.array(1.0) for number in range(9)})
+    ask(server, "all", **{"long" * 200: [1.0]})
+    start, end = ": if the request was wrong, declare what the model takes, such as inputs=[", "], and it is answered 400"
+    first = ", ".join(['TensorSpec("q\\"\\n", "FP64", [-1])', *(f'TensorSpec("x{number}", "FP64", [])' for number in range(4)), "..."])
+    assert [text for _, text in messages(caplog)] == [
+        f'model \'m\' failed on a request{start}TensorSpec("x", "FP64", [-1, 3]){end}',
+        "model 'part' failed on a request",
+        "model 'of the host' failed on a request",
+        f"model 'all' failed on a request{start}{first}{end}",
+        "model 'all' failed on a request",
+    ]
+
+
+def test_a_traceback_begins_with_the_models_own_frame(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    def inner() -> Any:
+        raise RuntimeError("inner")
+
+    @server.model("def")
+    def fails() -> Any:
+        try:
+            inner()
+        except RuntimeError as error:
+            raise OSError("outer") from error
+
+    @server.model("async")
+    async def fails_async() -> Any:
+        fails()
+
+    for name in ("def", "async"):
+        caplog.clear()
+        ask(server, name)
+        [record] = caplog.records
+        files = re.findall(r'File "(.*?)", line \d+, in (\w+)', str(record.exc_text))
+        assert files == [(__file__, "fails"), (__file__, "inner")] + [(__file__, "fails_async")] * (name == "async") + [(__file__, "fails")]
+        assert record.exc_info is not None
+        assert isinstance(record.exc_info[1], OSError)
 
 
 # Columns of data frames
@@ -111,7 +174,7 @@ def test_a_missing_column_is_the_clients(
     assert text.startswith("model 'm' needs the column ")
     assert column in text
     assert text.endswith(", which the request does not have: its inputs are 'x', 'y'")
-    assert messages(caplog) == [(logging.WARNING, f"the request with id None: {text}")]
+    assert messages(caplog) == [(logging.WARNING, f"a request: {text}")]
 
 
 def of_a_frame_of_its_own(df: pd.DataFrame) -> Any:

@@ -251,7 +251,8 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
     else:
         assert talk.status == 200
         assert numbers(talk) == {"later": [0, FAILED], "in finally": [0, 1, FAILED]}[place]
-    assert errors(caplog) == ["model 'm' failed on the request with id None"]
+    hint = 'if the request was wrong, declare what the model takes, such as inputs=[TensorSpec("n", "INT64", [-1])], and it is answered 400'
+    assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
     assert is_idle(server)
     server.stop()
@@ -288,7 +289,7 @@ def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: p
             await talk.task
 
     asyncio.run(main())
-    assert errors(caplog) == ["model 'm' failed when the stream for the request with id None was closed"]
+    assert errors(caplog) == ["model 'm' failed when the stream for a request was closed"]
     assert is_idle(server)
     server.stop()
 
