@@ -28,7 +28,7 @@ from ._runtime.blocking import Driver, drive, pieces
 from ._runtime.drive import drive_async, pieces_async
 from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import check_may_block, running_loop, wait_for, wait_until_set
+from ._runtime.waiting import check_may_block, is_on_loop, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values, stream_values
 from ._serving.server_options import ServerKeywords, ServerOptions
@@ -75,6 +75,7 @@ class InferenceServer:
             codecs=Codecs(checked.codecs, has_pandas=find_spec("pandas") is not None),
             regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
+            is_on_loop=is_on_loop,
         )
         self._inside = Inside(engine, Runtime(checked.worker_threads))
         self._shutdown_timeout = checked.shutdown_timeout

@@ -28,6 +28,10 @@ class Handler:
         options.check_function(function)
         self.function = function
         self.kind = kind_of(function, options.run)
+        self.is_measured = self.kind == "async"
+        """Whether its next call is measured: how long each part of it holds the event loop."""
+        self.is_warned = False
+        """Whether the log has a warning of that."""
         self.streams = self.kind in STREAMS
         self.uses = Uses()
         self._options = options

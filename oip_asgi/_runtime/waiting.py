@@ -36,6 +36,15 @@ class ClientGone(Exception):
     """The client went before there was a result."""
 
 
+def is_on_loop() -> bool:
+    """True if an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def running_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop that runs in this thread.
 

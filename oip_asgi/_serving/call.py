@@ -27,6 +27,7 @@ from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
 from .decoding import Decoded, NotAtOnce, decode
 from .engine import Engine
+from .held_loop import measure
 from .record import Span, record_end
 from .wire_format import WireFormat
 
@@ -124,7 +125,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             args, kwargs = self.take_arguments()
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
-            result = await self.handler.function(*args, **kwargs)
+            made = self.handler.function(*args, **kwargs)
+            result = await (measure(made, self.model, self.handler, clock) if self.handler.is_measured else made)
             timings.returned = clock()
             del args, kwargs
             return self.respond(result)

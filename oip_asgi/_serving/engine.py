@@ -59,6 +59,7 @@ class Engine:
         codecs: Codecs,
         regions: Regions,
         call_here: Callable[[Callable[[], Any]], Any],
+        is_on_loop: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
@@ -69,6 +70,7 @@ class Engine:
         self.codecs = codecs
         self.regions = regions
         self.call_here = call_here
+        self.is_on_loop = is_on_loop
         self.clock = clock
         self.models = Registry()
         self.stopping = False

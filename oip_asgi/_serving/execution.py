@@ -27,6 +27,7 @@ from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
 from .copy_rule import copy_small
 from .failures import convert_host_error, find_hint
+from .held_loop import measure
 from .record import Tracer
 
 T = TypeVar("T")
@@ -180,7 +181,7 @@ class Execution:
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
-                result = await result
+                result = await (measure(result, self._model, self._handler, clock) if self._handler.is_measured else result)
             returned = clock()
             for member in members:
                 member.call.timings.returned = returned

@@ -25,6 +25,7 @@ from .call_stack import current_calls, find_callers, would_deadlock
 from .copy_rule import copy_small
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
+from .held_loop import HELD_SECONDS, note_long
 from .record import Span, record_end
 from .wire_format import WireFormat
 
@@ -205,6 +206,9 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
 
 def _end(call: Call[T], answer: T) -> T:
     """End a call that was answered."""
+    timings = call.timings
+    if timings.returned - timings.called > HELD_SECONDS:
+        note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
     call.leave()
     record_end(call.model, call.timings, call.span, call.timings.answered)
     return answer

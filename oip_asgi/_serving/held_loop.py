@@ -1,0 +1,60 @@
+"""Warns once of a model that holds its event loop for long, where it would not have to. Knows no event loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from types import coroutine
+from typing import Any, Final
+
+from .._models.callables import find_place
+from .._models.handler import Handler
+from .._models.model import Model
+
+HELD_SECONDS: Final = 0.1
+
+_MENDS: Final = {
+    "async": "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
+    "inline": 'leave run="inline" out, so that it runs in a worker thread',
+}
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+@coroutine
+def measure(made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float]) -> Generator[Any, None, Any]:
+    """Await what an `async def` returned, and warn if it held the event loop. It costs too much for each call."""
+    handler.is_measured = False
+    steps: Any = made.__await__()
+    longest, error = 0.0, None
+    try:
+        while True:
+            since = clock()
+            try:
+                waits_for = steps.send(None) if error is None else steps.throw(error)
+            finally:
+                longest, error = max(longest, clock() - since), None
+            try:
+                yield waits_for
+            except BaseException as raised:
+                error = raised
+    except StopIteration as end:
+        return end.value
+    finally:
+        if longest > HELD_SECONDS:
+            _warn(model, handler, longest)
+
+
+def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Callable[[], bool]) -> None:
+    """Look at a model that has just taken long: an `async def` may have held the event loop, or waited, which its next call shows."""
+    handler.is_measured = handler.kind == "async" and not handler.is_warned
+    if handler.kind == "inline" and is_on_loop():
+        _warn(model, handler, seconds)
+
+
+def _warn(model: Model, handler: Handler, seconds: float) -> None:
+    if not handler.is_warned:
+        handler.is_warned = True
+        place, mend = find_place(handler.function), _MENDS[handler.kind]
+        text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"
+        _logger.warning(text, model, round(seconds * 1000), place, mend)

@@ -1,0 +1,165 @@
+"""A model that holds its event loop for more than 100 ms is warned of once, with what to write. The clock is the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from tests.support.asking import ask
+from tests.support.inside import set_clock
+from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.table.row import GOOD, infer, inputs
+
+MENDS = {
+    "async": "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
+    "inline": 'leave run="inline" out, so that it runs in a worker thread',
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def block(self, seconds: float) -> None:
+        """What takes this long, and lets nothing else run."""
+        self.now += seconds
+
+    async def wait(self, seconds: float) -> None:
+        """What takes this long, while other tasks run."""
+
+        async def pass_by() -> None:
+            self.now += seconds
+
+        await asyncio.create_task(pass_by())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server(clock: Clock) -> InferenceServer:
+    server = InferenceServer()
+    set_clock(server, clock)
+    return server
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "oip_asgi"]
+
+
+def warning(function: Any, milliseconds: int, kind: str) -> str:
+    place = f'File "{__file__}", line {function.__code__.co_firstlineno}, in {function.__name__}'
+    held = f"model 'm' held the event loop for {milliseconds} ms, in which nothing else ran on it, health probes neither"
+    return f"{held} ({place}): {MENDS[kind]}"
+
+
+@pytest.mark.parametrize("options", [{}, {"max_batch_size": 4}], ids=["alone", "in a batch"])
+@pytest.mark.parametrize("kind", ["async", "inline"])
+def test_it_is_warned_of_once(
+    kind: str, options: dict[str, Any], server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def holds(x: Any) -> Any:
+        await clock.wait(5)
+        clock.block(0.25)
+        await clock.wait(5)
+        return x
+
+    def holds_inline(x: Any) -> Any:
+        clock.block(0.25)
+        return x
+
+    function = holds if kind == "async" else holds_inline
+    server.register("m", function, run="thread" if kind == "async" else "inline", **options)
+    for _ in range(3):
+        assert ask(server, "m", x=[[1.0]]).status == 200
+    assert messages(caplog) == [warning(function, 250, kind)]
+
+
+def test_one_that_begins_to_hold_it_is_found_at_its_next_long_call(
+    server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = [0.0, 0.3, 0.3]
+
+    @server.model("m")
+    async def holds(x: Any) -> Any:
+        clock.block(held.pop(0))
+        return x
+
+    for expected in (0, 0, 1):
+        assert ask(server, "m", x=[1.0]).status == 200
+        assert len(messages(caplog)) == expected
+
+
+@pytest.mark.parametrize("seconds", [0.09, 5])
+def test_one_that_is_short_or_waits_is_not(seconds: float, server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    @server.model("m")
+    async def waits(x: Any) -> Any:
+        if seconds < 1:
+            clock.block(seconds)
+        else:
+            await clock.wait(seconds)
+        return x
+
+    @server.model("def")
+    def holds_no_loop(x: Any) -> Any:
+        clock.block(seconds)
+        return x
+
+    for model in ("m", "m", "m", "def"):
+        assert ask(server, model, x=[1.0]).status == 200
+    assert messages(caplog) == []
+
+
+def test_inline_under_wsgi_holds_no_event_loop(server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    @server.model("m", run="inline")
+    def m(x: Any) -> Any:
+        clock.block(5)
+        return x
+
+    assert over_wsgi(OIPWSGIApp(server), "")(infer("m", inputs(GOOD))).status == 200
+    assert messages(caplog) == []
+    assert over_asgi(OIPApp(server), "")(infer("m", inputs(GOOD))).status == 200
+    assert len(messages(caplog)) == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_measured_call_ends_as_any_other(is_first: bool, server: InferenceServer, clock: Clock) -> None:
+    """It is cancelled at its timeout, sees that, and cleans up, and what it raises is the same."""
+    seen: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            seen.append("cancelled")
+            raise
+        finally:
+            seen.append("end")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    async def works() -> Any:
+        await asyncio.sleep(0)
+        return 1
+
+    todo: list[Callable[[], Awaitable[Any]]] = [forever, fails, works] if is_first else [works, forever, fails, works]
+
+    @server.model("m", timeout=0.05)
+    async def m() -> Any:
+        return await todo.pop(0)()
+
+    statuses = [over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), b'{"inputs":[]}')).status for _ in list(todo)]
+    assert statuses == ([504, 500, 200] if is_first else [200, 504, 500, 200])
+    assert seen == ["cancelled", "end"]
