@@ -59,7 +59,16 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 def basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
     models = [
-        (model.name, model.version, model.binding.documented, model.inputs, model.outputs, model.streams, model is default)
+        (
+            model.name,
+            model.version,
+            model.binding.description,
+            model.binding.documented,
+            model.inputs,
+            model.outputs,
+            model.streams,
+            model is default,
+        )
         for default, versions in engine.models.all()
         for model in versions
     ]
@@ -68,7 +77,11 @@ def basis(engine: Engine) -> list[object]:
 
 def _make_document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
     tags = [{"name": "server"}] if paths else []
-    tags += [{"name": f"model {name}"} for name in dict.fromkeys(at.model.name for at in model_paths)]
+    described = {at.model.name: at.model.binding.description for at in reversed(model_paths)}
+    tags += [
+        {"name": f"model {name}", **({"description": described[name]} if described[name] else {})}
+        for name in dict.fromkeys(at.model.name for at in model_paths)
+    ]
     for at in model_paths:
         paths.update(operations.model(at))
     components = operations.components()

@@ -177,6 +177,8 @@ class Operations:
         self, at: ModelPath, action: str, summary: str, body: dict[str, Any], response: dict[str, Any], **more: Any
     ) -> dict[str, Any]:
         responses, body = {"200": response, **self._errors(*_ERRORS)}, {"required": True, **body}
+        if at.model.binding.description:
+            more["description"] = at.model.binding.description
         operation = self._operation(f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more)
         return {"post": operation}
 

@@ -162,6 +162,7 @@ class Binding:
         reserved: frozenset[str] = frozenset(),
         is_untyped: bool = False,
         returned: Returned | None = None,
+        description: str = "",
     ) -> None:
         self.rest = rest
         """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
@@ -172,6 +173,7 @@ class Binding:
         self.is_untyped = is_untyped
         """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
         self.returned = returned or Returned()
+        self.description = description
         self.inputs = tuple(spec for spec in map(Input.find_spec, entries) if spec is not None)
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)

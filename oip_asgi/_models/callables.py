@@ -42,6 +42,13 @@ def find_place(function: Callable[..., Any]) -> str:
     return "" if code is None else f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}'
 
 
+def find_description(function: Callable[..., Any]) -> str:
+    """The docstring of a function, up to a form feed, as FastAPI has it; of an object with `__call__`, that of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return (inspect.getdoc(function) or "").partition("\f")[0].strip()
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling gives something to await."""
     return kind_of(function, "thread") == "async"

@@ -29,7 +29,7 @@ from .binding import (
     take_tensor,
     take_unnamed,
 )
-from .callables import STREAMS, kind_of
+from .callables import STREAMS, find_description, kind_of
 from .specs import TensorSpec
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
@@ -158,6 +158,7 @@ class _Signature:
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
             is_untyped=untyped is not None,
             returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
+            description=find_description(function),
         )
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.described import LARGE, described_server
@@ -238,3 +240,52 @@ def test_a_model_whose_tensors_have_reserved_names_has_no_flat_form() -> None:
         "/v2/models/in/infer",
         "/v2/models/out/infer",
     ]
+
+
+class Scorer:
+    """Scores of a class."""
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+    def score(self, x: Any) -> Any:
+        """Scores.
+
+        An example.
+        """
+        return x
+
+
+def count_up(x: Any) -> Iterator[Any]:
+    """Counts.\f Not for clients."""
+    yield from x
+
+
+def test_the_docstrings_of_models_are_in_the_documents() -> None:
+    server = InferenceServer()
+    models = {"object": Scorer(), "method": Scorer().score, "partial": partial(Scorer().score), "stream": count_up, "none": lambda x: x}
+    for name, function in models.items():
+        server.register(name, function)
+    server.register("made", load=lambda: Scorer().score)
+    way = over_asgi(OIPApp(server), "")
+    scores = "Scores.\n\nAn example."
+    expected = {"object": "Scores of a class.", "method": scores, "partial": scores, "stream": "Counts.", "none": None, "made": None}
+    document = got(way, "/openapi.json")
+    assert {tag["name"]: tag.get("description") for tag in document["tags"][1:]} == {
+        f"model {name}": text for name, text in expected.items()
+    }
+    for name, text in expected.items():
+        actions = ("infer_stream", "generate_stream") if name == "stream" else ("infer", "generate")
+        assert [document["paths"][f"/models/{name}/{action}"]["post"].get("description") for action in actions] == [text] * 2
+    server.start()
+    assert got(way, "/openapi.json")["tags"][-1]["description"] == scores
+    server.stop()
+
+
+def test_the_docstrings_of_models_are_in_fastapis_document() -> None:
+    app, server = FastAPI(), InferenceServer()
+    server.register("m", Scorer())
+    OIPApp(server).install(app)
+    document = app.openapi()
+    assert document["tags"][-1] == {"name": "model m", "description": "Scores of a class."}
+    assert document["paths"]["/v2/models/m/infer"]["post"]["description"] == "Scores of a class."
