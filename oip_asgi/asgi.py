@@ -67,6 +67,10 @@ class OIPApp:
     Raises:
         TypeError: `server` is no `InferenceServer`.
         ValueError: The path does not begin with a slash.
+
+    Example:
+        >>> app = Starlette()
+        >>> OIPApp(InferenceServer()).install(app, "/v2")
     """
 
     def __init__(self, server: InferenceServer, *, path: str = "/") -> None:
@@ -162,6 +166,11 @@ class OIPApp:
             ValueError: The path does not begin with a slash, an earlier route answers everything under it or a service of gRPC, or
                 `public` has an unknown word.
             ImportError: `grpc` is asked for, and protobuf is not installed.
+
+        Example:
+            >>> def check_key(key=Security(APIKeyHeader(name="x-api-key"))): ...
+            >>> app = FastAPI()
+            >>> OIPApp(InferenceServer()).install(app, "/v2", dependencies=[Depends(check_key)], public=["health"])
         """
         check_installs_in(app)
         from starlette.routing import Mount, Route
@@ -287,6 +296,10 @@ class OIPMiddleware:
         TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, such as if they are swapped.
         ValueError: The path does not begin with a slash, or it is put around a FastAPI application with dependencies.
         ImportError: `grpc` is asked for, and protobuf is not installed.
+
+    Example:
+        >>> async def application(scope, receive, send): ...
+        >>> app = OIPMiddleware(application, InferenceServer(), "/v2")
     """
 
     def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False) -> None:

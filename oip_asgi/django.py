@@ -67,6 +67,9 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     Raises:
         TypeError: `server` is no `InferenceServer`.
         ValueError: `public` has an unknown word.
+
+    Example:
+        >>> urlpatterns = [path("v2", include(urls(InferenceServer(), public=["health"])))]
     """
     check_server(server, "urls", 'path("v2", include(urls(server)))')
 

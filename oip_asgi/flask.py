@@ -46,6 +46,14 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     Raises:
         TypeError: `server` is no `InferenceServer`.
         ValueError: `public` has an unknown word; or, when it is registered: the prefix does not begin with a slash.
+
+    Example:
+        >>> served = blueprint(InferenceServer(), public=["health"])
+        >>> _ = served.before_request(lambda: None if request.headers.get("x-api-key") == "k" else abort(401, "send x-api-key"))
+        >>> app = Flask("app")
+        >>> app.register_blueprint(served)
+        >>> app.test_client().get("/v2").json
+        {'error': 'send x-api-key'}
     """
     check_server(server, "blueprint", "app.register_blueprint(blueprint(server))")
     served, opened = Blueprint(name, __name__, url_prefix=url_prefix), Blueprint(f"{name}_public", __name__)

@@ -57,11 +57,35 @@ class InferenceServer:
     `oip_asgi.grpc.add_to_server`; several of them may share it.
 
     Args:
-        {options}
+        name (str, default 'oip_asgi'): The server's name, for its metadata.
+        version (str | None, default None): The server's version, for its metadata. None means the version of oip_asgi.
+        max_body_bytes (int | None, default 134217728): The largest body of a request, in bytes, decompressed; None for no
+            limit.
+        max_json_bytes (int | None, default 33554432): The most JSON of a request, in bytes, decompressed; None for no
+            limit. Binary tensor data after it does not count.
+        ready_when_empty (bool, default False): Whether the server counts as ready while no model is registered.
+        debug (bool, default False): Whether clients see what a model raised. Not for production: nobody knows what the
+            texts of exceptions hold.
+        codecs (Sequence[Union[type[InputCodec[Any]], InputCodec[Any], type[RequestCodec[Any]], RequestCodec[Any]]], default
+            ()): Your own codecs, beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A codec
+            with the content type of one of ours replaces it.
+        model_control (bool, default False): Whether clients may load and unload models, by Triton's model repository
+            extension. Switch it on only if everybody who reaches the server may do that. Clients may always list the
+            models, and `server.load` and `server.unload` always work.
+        docs (bool, default True): Whether the server shows its models to people: the page at `/v2/docs`, and OpenAPI
+            documents at `/v2/openapi.json` and below each model. `OIPApp.install` adds them to FastAPI's own document.
+        worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
+        shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
+            below the time that the host itself is given.
+        shared_memory (SharedMemory | None, default None): Lets clients on this machine put tensors into system shared
+            memory. Everybody who reaches the server may then read and overwrite what it allows.
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them; `shared_memory` is none.
         ValueError: A limit is no number of what it counts, or a codec needs pandas, which is not installed.
+
+    Example:
+        >>> server = InferenceServer("flowers", max_body_bytes=16 << 20)
 
     Specification: Server Metadata.
     """
@@ -100,11 +124,61 @@ class InferenceServer:
                 or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
                 answers with a stream: each item that it yields is a response, and any of these. Left out: what `load` returns is the
                 callable, so that loading again replaces it and unloading frees it.
-            {options}
+            version (str | None, default None): The version, for models that have several.
+            platform (str, default 'python'): The framework that the model is made with, for the metadata.
+            inputs (Sequence[TensorSpec], default ()): The inputs that the model takes. Every request is checked against them,
+                and the metadata shows them.
+            outputs (Sequence[TensorSpec], default ()): The outputs that it returns. A result is cast to them by numpy's
+                `same_kind` rule, if the values fit.
+            content_type (str | None, default None): How to read requests that do not say it themselves: "pd" makes a data frame
+                of all inputs; any other is that of each tensor whose spec in `inputs` has none.
+            run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio: in a worker thread,
+                or on the event loop, which suits functions that take microseconds.
+            writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
+                read-only.
+            load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
+                each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that asks. If no
+                function is registered, it returns the function.
+            unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
+                the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
+                for a function that a new one has replaced.
+            ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls; a false
+                result means that the model is not ready.
+            max_concurrency (int | None, default None): How many calls may run at once. None means 256 for an `async def`, 40
+                for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For a model that computes, write
+                about the number of CPUs.
+            max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with `Retry-After`. Each
+                that waits holds its decoded body, so this bounds memory.
+            timeout (float | None, default None): How many seconds a request may take from when its body is there to its answer;
+                after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
+                until it ends. For a generator: the time to its first response.
+            stream_timeout (float | None, default None): How many seconds all responses of a generator may take together, also
+                while the client does not read. Then it is closed, and the client is told.
+            cache (ResponseCache | None, default None): Answers equal requests from memory. For functions whose result depends
+                on their inputs alone; not for generators, and not for functions that take an `InferenceRequest` or
+                `InferenceContext`.
+            max_batch_size (int | None, default None): How many rows one call may have. Waiting requests that differ in nothing
+                but their rows then share a call: the function gets the rows of all of them, and returns a row for each. A
+                request with more rows runs alone. None: no request shares a call.
+            max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
+                With 0, requests share a call only if they came while all calls that may run at once were busy.
+            preferred_batch_sizes (Sequence[int], default ()): Numbers of rows at which a batch is not held back any longer.
+                With more rows than the largest, none is.
+            retry_alone (bool, default False): Whether each request of a batch is tried alone after the function raised, so that
+                one bad input costs no other request its answer. The function then sees the same rows twice.
+            replace (bool, default False): Whether it takes the place of a model with its name and version, if there is one: for
+                notebooks, and code that is reloaded. Calls that wait or run end with the old model, then its `unload=` is
+                called.
 
         Raises:
             TypeError: The callable cannot be a model, or takes what no request can give; the text says what to write.
             ValueError: An argument's value is wrong, or the model is registered already.
+
+        Example:
+            >>> server = InferenceServer()
+            >>> server.register("double", lambda x: x * 2, inputs=[TensorSpec("x", "FP32", [-1])])
+            >>> server.infer_sync("double", {"x": np.float32([1, 2])}).outputs[0].array.tolist()
+            [2.0, 4.0]
 
         Specification: Model Metadata; Content Types.
         """
@@ -114,12 +188,44 @@ class InferenceServer:
         if replaced is not None:
             drive(repository.retire(replaced), runtime)
 
+    @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
-        """`register` as a decorator, which returns the function unchanged. The arguments are the same.
+        """`register` as a decorator, which returns the function unchanged. The arguments are the same; `register` says what each does.
+
+        Args:
+            name: The model's name in URLs.
+            version (str | None, default None)
+            platform (str, default 'python')
+            inputs (Sequence[TensorSpec], default ())
+            outputs (Sequence[TensorSpec], default ())
+            content_type (str | None, default None)
+            run (Literal['thread', 'inline'], default 'thread')
+            writable (bool, default False)
+            load (Callable[..., Any] | None, default None)
+            unload (Callable[..., Any] | None, default None)
+            ready (Callable[[], Any] | None, default None)
+            max_concurrency (int | None, default None)
+            max_queue (int, default 100)
+            timeout (float | None, default None)
+            stream_timeout (float | None, default None)
+            cache (ResponseCache | None, default None)
+            max_batch_size (int | None, default None)
+            max_batch_delay (float, default 0.0)
+            preferred_batch_sizes (Sequence[int], default ())
+            retry_alone (bool, default False)
+            replace (bool, default False)
 
         Raises:
             TypeError: It is used without parentheses and a name, or as `register` says.
             ValueError: As `register` says.
+
+        Example:
+            >>> server = InferenceServer()
+            >>> @server.model("double", max_concurrency=2)
+            ... def double(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+            ...     return x * 2
+            >>> server.models()[0].name
+            'double'
         """
         if not isinstance(name, str):
             raise TypeError(

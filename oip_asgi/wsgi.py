@@ -47,6 +47,9 @@ class OIPWSGIApp:
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
+
+    Example:
+        >>> app = DispatcherMiddleware(NotFound(), {"/v2": OIPWSGIApp(InferenceServer())})
     """
 
     def __init__(self, server: InferenceServer) -> None:
@@ -74,6 +77,10 @@ class OIPWSGIMiddleware:
     Raises:
         TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, such as if they are swapped.
         ValueError: The path does not begin with a slash.
+
+    Example:
+        >>> def application(environ, start_response): ...
+        >>> app = OIPWSGIMiddleware(application, InferenceServer(), "/v2")
     """
 
     def __init__(self, app: WSGIApplication, server: InferenceServer, path: str = "/v2") -> None:

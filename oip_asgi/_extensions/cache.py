@@ -47,6 +47,10 @@ class ResponseCache:
 
     Raises:
         ValueError: An argument is no number of what it counts.
+
+    Example:
+        >>> server = InferenceServer()
+        >>> server.register("upper", lambda texts: np.char.upper(texts), cache=ResponseCache(max_bytes=1 << 20, ttl=60))
     """
 
     max_bytes: int = 64 << 20

@@ -61,6 +61,9 @@ class SharedMemory:
     Raises:
         TypeError: `allow` is neither.
 
+    Example:
+        >>> server = InferenceServer(shared_memory=SharedMemory(allow=["images"]))
+
     Specification: Triton's System Shared Memory Extension.
     """
 

@@ -1,6 +1,6 @@
 """Declared tensors. Knows no callables and no wire formats.
 
-Specification: Model Metadata, `$metadata_tensor`.
+Specification: Model Metadata.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ class TensorSpec(_Resolved):
         ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
             tensor, the format is unknown or has not as many dimensions, or the example has another number of elements.
 
-    Specification: `$metadata_tensor`; Content Types, Model Metadata; Triton's Classification Extension.
+    Example:
+        >>> TensorSpec("pixels", "UINT8", [-1, 28, 28]).fits((5, 28, 28))
+        True
+
+    Specification: Content Types, Model Metadata; Triton's Classification Extension.
     """
 
     name: str

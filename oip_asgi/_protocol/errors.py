@@ -63,6 +63,11 @@ class InferenceError(Exception):
     Raises:
         ValueError: `status` is not an error's status, or a header cannot be sent.
 
+    Example:
+        >>> raise InferenceError("the image has no face", status=422)
+        Traceback (most recent call last):
+        oip_asgi._protocol.errors.InferenceError: the image has no face
+
     Specification: Inference Response JSON Error Object.
     """
 

@@ -10,7 +10,6 @@ import functools
 import inspect
 import math
 import re
-import textwrap
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -20,8 +19,6 @@ from .errors import show
 
 T = TypeVar("T")
 
-_WIDTH: Final = 120
-_PLACE: Final = "    {options}"
 _MODULES: Final = re.compile(r"\b[a-z_]+(\.[a-z_]+)*\.")
 
 
@@ -114,12 +111,9 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """For `help()`: replace "{options}" in a docstring by the options of a struct, and `**options` in the signature."""
+    """For `help()`: replace `**options` in a signature by the options of a struct. A test holds docstrings to them."""
 
     def fill_in(documented: T) -> T:
-        written = documented.__doc__
-        if written is not None:  # it is None with python -OO
-            documented.__doc__ = inspect.cleandoc(written).replace(_PLACE, describe(struct))
         signature = inspect.signature(documented)  # type: ignore[arg-type]
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         parameters += [
@@ -131,12 +125,3 @@ def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
         return documented
 
     return fill_in
-
-
-def describe(struct: type[msgspec.Struct]) -> str:
-    """The options of a struct as docstrings name arguments."""
-    entries = []
-    for field in list_fields(struct).values():
-        entry = f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}"
-        entries.append(textwrap.fill(entry, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False))
-    return "\n".join(entries)

@@ -144,7 +144,7 @@ class ReceivedResponse(msgspec.Struct):
 
 
 class MetadataTensor(msgspec.Struct):
-    """`$metadata_tensor`."""
+    """A tensor in a model's metadata."""
 
     name: str
     datatype: str

@@ -202,6 +202,11 @@ class InferenceRequest(msgspec.Struct, eq=False):
         decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
             request codecs such as `PandasCodec`. Never sent.
 
+    Example:
+        >>> headers, body = InferenceRequest([Tensor("x", np.float32([1, 2]))]).to_http(binary=False)
+        >>> body
+        b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1.0,2.0]}]}'
+
     Specification: Inference Request JSON Object.
     """
 

@@ -51,6 +51,12 @@ def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
         assert f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}" in text
 
 
+def test_help_of_the_decorator_lists_each_option() -> None:
+    lines = [line.strip() for line in str(inspect.getdoc(InferenceServer.model)).splitlines()]
+    listed = [f"{field.name} ({field.type}, default {field.default!r})" for field in list_fields(ModelOptions).values()]
+    assert [line for line in lines if ", default " in line] == listed
+
+
 def tabulate(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as a table of Markdown."""
     lines = ["| option | default | what it is for |", "|---|---|---|"]

@@ -263,7 +263,8 @@ def count_up(x: Any) -> Iterator[Any]:
 
 def test_the_docstrings_of_models_are_in_the_documents() -> None:
     server = InferenceServer()
-    models = {"object": Scorer(), "method": Scorer().score, "partial": partial(Scorer().score), "stream": count_up, "none": lambda x: x}
+    models: dict[str, Any] = {"object": Scorer(), "method": Scorer().score, "partial": partial(Scorer().score)}
+    models |= {"stream": count_up, "none": lambda x: x}
     for name, function in models.items():
         server.register(name, function)
     server.register("made", load=lambda: Scorer().score)
