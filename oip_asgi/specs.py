@@ -14,7 +14,7 @@ import numpy as np
 from ._codecs.columns import column_to_tensor
 from ._codecs.dataframes import is_frame, name_tensors
 from ._models.specs import TensorSpec
-from ._protocol.datatypes import datatype_of
+from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,10 +66,10 @@ class Specs(NamedTuple):
     outputs: list[TensorSpec]
 
 
-_ONNX: Final[Mapping[str, str]] = MappingProxyType(
+_ONNX: Final[Mapping[str, Datatype]] = MappingProxyType(
     {
         "bool": "BOOL",
-        **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+        **{name.lower(): name for name in DTYPES if "INT" in name},
         "float16": "FP16",
         "bfloat16": "BF16",
         "float": "FP32",
@@ -79,7 +79,7 @@ _ONNX: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The types of elements of ONNX's tensors."""
 
-_MLFLOW: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
+_MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = MappingProxyType(
     {
         "boolean": ("BOOL", None),
         "integer": ("INT32", None),

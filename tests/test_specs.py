@@ -74,8 +74,8 @@ def test_each_type_of_onnx_has_its_datatype(kind: str, datatype: str) -> None:
     if datatype == "BF16":
         pytest.importorskip("ml_dtypes")
     inputs, outputs = specs_of(session([node("x", f"tensor({kind})", ["batch", 3, None])], [node("y", f"tensor({kind})", [])]))
-    assert inputs == [TensorSpec("x", datatype, [-1, 3, -1])]
-    assert outputs == [TensorSpec("y", datatype, [])]
+    assert inputs == [TensorSpec("x", datatype, [-1, 3, -1])]  # type: ignore[arg-type]
+    assert outputs == [TensorSpec("y", datatype, [])]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["seq(map(string,tensor(float)))", "sparse_tensor(float)", "optional(tensor(float))", "tensor(complex64)"])
@@ -88,7 +88,7 @@ def test_what_is_no_tensor_in_onnx_is_refused(kind: str) -> None:
 
 def test_each_column_of_mlflow_has_its_datatype_and_content_type() -> None:
     inputs, outputs = specs_of(signature([column(kind, kind) for kind in MLFLOW], [column(None, "double")]))
-    assert inputs == [TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()]
+    assert inputs == [TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()]  # type: ignore[arg-type]
     assert outputs == [TensorSpec("output_0", "FP64", [-1])]
 
 
@@ -139,8 +139,8 @@ def test_a_real_session_says_what_the_stand_ins_say() -> None:
     outputs = [helper.make_tensor_value_info(f"{kind} again", number, ["batch", 3, None]) for kind, number in types.items()]
     model = helper.make_model(helper.make_graph(nodes, "again", inputs, outputs), opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     read = specs_of(onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]))
-    assert read.inputs == [TensorSpec(kind, datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]
-    assert read.outputs == [TensorSpec(f"{kind} again", datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]
+    assert read.inputs == [TensorSpec(kind, datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]  # type: ignore[arg-type]
+    assert read.outputs == [TensorSpec(f"{kind} again", datatype, [-1, 3, -1]) for kind, datatype in ONNX.items()]  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
@@ -151,7 +151,7 @@ def test_a_real_signature_says_what_the_stand_ins_say() -> None:
     inputs = [*(read_column(kind, kind) for kind in MLFLOW), *(read_column(kind, f"json {place}") for place, kind in enumerate(any_type))]
     read = specs_of(models.ModelSignature(types.Schema(inputs), types.Schema([types.TensorSpec(np.dtype("float32"), (-1, 2))])))
     assert read.inputs == [
-        *(TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()),
+        *(TensorSpec(kind, datatype, [-1], content_type) for kind, (datatype, content_type) in MLFLOW.items()),  # type: ignore[arg-type]
         *(TensorSpec(f"json {place}", "BYTES", [-1], "pd_json") for place in range(3)),
     ]
     assert read.outputs == [TensorSpec("output_0", "FP32", [-1, 2])]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from numpy import ndarray
 
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import Array, Datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 
@@ -55,7 +55,7 @@ class InputCodec(Codec[T]):
     Specification: Input Codecs.
     """
 
-    datatype: ClassVar[str | None] = None
+    datatype: ClassVar[Datatype | None] = None
     """The only datatype that it reads; None for any."""
 
     @classmethod

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
+from .._protocol.datatypes import Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
@@ -44,7 +45,7 @@ _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response"
 class Scalar(NamedTuple):
     """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a request's parameter."""
 
-    datatypes: tuple[str, ...]  # metadata shows the first of these
+    datatypes: tuple[Datatype, ...]  # metadata shows the first of these
     content_types: tuple[str, ...]
     kinds: tuple[type, ...]  # of parameters
     expected: str
@@ -98,9 +99,9 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     default: Decode
     by_content_type: Mapping[str, Decode]
     """For the content types that make what the annotation asks for."""
-    datatypes: tuple[str, ...] = ()
+    datatypes: tuple[Datatype, ...] = ()
     """The only ones that can be read; empty for any."""
-    metadata: tuple[str, tuple[int, ...], str | None] | None = None
+    metadata: tuple[Datatype, tuple[int, ...], str | None] | None = None
     """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is known."""
     scalar: type | None = None
     """The Python type of one element, if the value is that and may come as a request's parameter too."""
@@ -235,7 +236,7 @@ class Codecs:
         content_type = known.content_type if default is decode else None
         return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
 
-    def _find_metadata(self, codec: AnyInputCodec) -> tuple[tuple[str, ...], tuple[str, tuple[int, ...], str | None] | None]:
+    def _find_metadata(self, codec: AnyInputCodec) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""
         if codec.datatype is None:
             return (), None

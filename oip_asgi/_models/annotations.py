@@ -16,7 +16,7 @@ import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
-from .._protocol.datatypes import DTYPES, datatype_of
+from .._protocol.datatypes import DTYPES, Datatype, datatype_of
 from .specs import AnyShape, TensorSpec
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
@@ -39,7 +39,7 @@ class ParsedAnnotation(NamedTuple):
     declared: TensorSpec | None = None
     codec: AnyInputCodec | None = None
     request_codec: AnyRequestCodec | None = None
-    datatype: str | None = None  # without a TensorSpec
+    datatype: Datatype | None = None  # without a TensorSpec
     shape: tuple[int, ...] | None = None
     unreadable: str | None = None  # numpy's name for elements that no input can hold
 
@@ -76,7 +76,7 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
 
 def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
     """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for."""
-    datatype: str | None
+    datatype: Datatype | None
     parsed, dtype = ParsedAnnotation(np.ndarray), args[1] if len(args) == 2 else None
     scalar = next(iter(typing.get_args(dtype)), None) if typing.get_origin(dtype) is np.dtype else None
     if not isinstance(scalar, type) or not issubclass(scalar, np.generic) or scalar in _ABSTRACT:
@@ -101,7 +101,7 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
     """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are ignored."""
     shapes = [tuple(extra) for extra in extras if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)]
     texts = [extra for extra in extras if isinstance(extra, str)]
-    datatype = next((text for text in texts if text in _KNOWN), None)
+    datatype = next((known for text in texts for known in _KNOWN if known == text), None)
     if datatype is not None:
         TensorSpec("x", datatype, shapes[0] if shapes else ())  # raises if it cannot be one
         return {"datatype": datatype, "shape": shapes[0] if shapes else None, "unreadable": None}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
 
-from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, DType, dtype_of
+from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
 from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import to_plain_name
 
@@ -54,7 +54,7 @@ class TensorSpec(_Resolved):
     """
 
     name: str
-    datatype: str
+    datatype: Datatype
     shape: Sequence[int]
     content_type: str | None = None
     labels: Sequence[str] | None = None

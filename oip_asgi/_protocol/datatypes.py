@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,12 @@ Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
+Datatype: TypeAlias = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64", "BYTES"
+]
+"""The names of datatypes. BF16 needs ml_dtypes."""
+
+DTYPES: Final[Mapping[Datatype, DType]] = MappingProxyType(
     {
         "BOOL": np.dtype("?"),
         "UINT8": np.dtype("u1"),
@@ -37,7 +42,8 @@ DTYPES: Final[Mapping[str, DType]] = MappingProxyType(
     }
 )
 
-name_of: Final = {dtype: name for name, dtype in DTYPES.items()}.get
+_NAMES: Final[dict[DType, Datatype]] = {dtype: name for name, dtype in DTYPES.items()}
+name_of: Final = _NAMES.get
 """The inverse of `DTYPES`."""
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
@@ -58,7 +64,7 @@ MAX_EMPTY: Final = 1_000_000
 
 @cache  # bounded: an unknown datatype raises
 def dtype_of(datatype: str) -> DType:
-    dtype = DTYPES.get(datatype)
+    dtype: DType | None = DTYPES.get(datatype)  # type: ignore[call-overload]  # any text comes here
     if dtype is not None:
         return dtype
     if datatype == "BF16":
@@ -71,7 +77,7 @@ def dtype_of(datatype: str) -> DType:
     raise InvalidRequest(f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
 
 
-def datatype_of(dtype: DType) -> str | None:
+def datatype_of(dtype: DType) -> Datatype | None:
     """The protocol's name of a numpy dtype in wire order, None if the protocol has none."""
     name = name_of(dtype)
     if name is None and dtype.name == "bfloat16":

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .datatypes import NUMBERS, Array, Buffer, datatype_of, name_of
+from .datatypes import NUMBERS, Array, Buffer, Datatype, datatype_of, name_of
 from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
@@ -179,7 +179,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
         return self.array.shape
 
     @property
-    def datatype(self) -> str:
+    def datatype(self) -> Datatype:
         """The protocol's name of the array's dtype."""
         return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 

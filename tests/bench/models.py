@@ -17,7 +17,7 @@ def make_server(run: Run) -> InferenceServer:
     tensor, frame = (_awaited, _awaited_frame) if run == "async" else (_identity, _frame)
     where: Literal["inline", "thread"] = "inline" if run == "inline" else "thread"
     for name, datatype, shape in (("identity", "FP32", [-1, -1]), ("strings", "BYTES", [-1])):
-        x, y = TensorSpec("x", datatype, shape), TensorSpec("y", datatype, shape)
+        x, y = TensorSpec("x", datatype, shape), TensorSpec("y", datatype, shape)  # type: ignore[arg-type]
         server.register(name, tensor, inputs=[x], outputs=[y], run=where)
     server.register("frame", frame, run=where)
     return server

@@ -32,7 +32,7 @@ def add_declared(server: InferenceServer) -> None:
     def iris(x: Any) -> Any:
         return x.argmax(axis=1)
 
-    of_each = [TensorSpec(datatype.lower(), datatype, [-1, 2]) for datatype in DATATYPES]
+    of_each = [TensorSpec(datatype.lower(), datatype, [-1, 2]) for datatype in DATATYPES]  # type: ignore[arg-type]
 
     @server.model("all datatypes", inputs=of_each, outputs=of_each)
     def all_datatypes(**inputs: Any) -> Any:

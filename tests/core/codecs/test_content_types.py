@@ -224,7 +224,7 @@ def test_a_declared_output_keeps_its_shape_and_says_its_content_type(server: Inf
 def test_a_column_that_is_cast_to_its_declaration_is_no_longer_of_its_dtype(datatype: str, hint: str | None) -> None:
     server = InferenceServer()
     frame = pd.DataFrame({"y": pd.array([1, 2], "Int8")})
-    server.register("m", lambda: frame, outputs=[TensorSpec("y", datatype, [-1])])
+    server.register("m", lambda: frame, outputs=[TensorSpec("y", datatype, [-1])])  # type: ignore[arg-type]
     response = response_of(ask(server, "m"))
     assert (response.outputs[0].datatype, response.outputs[0].parameters.get("pd_dtype")) == (datatype, hint)
     assert PandasCodec.decode_response(response)["y"].dtype == (hint or "float64")
@@ -377,8 +377,8 @@ ELEMENTS: dict[str, list[Any]] = {"BYTES": [b"YQ==", b"20220111", b'"a"', b"1", 
 def test_no_content_type_makes_a_declared_model_fail(datatype: str, of_request: str | None, of_tensor: str | None, shape: Any) -> None:
     """An identity without annotations gives back what a client's content type makes; a 500 would blame the model for it."""
     server = InferenceServer()
-    spec = TensorSpec("x", datatype, shape)
-    server.register("m", lambda x: x, inputs=[spec], outputs=[TensorSpec("y", datatype, shape)])
+    spec = TensorSpec("x", datatype, shape)  # type: ignore[arg-type]
+    server.register("m", lambda x: x, inputs=[spec], outputs=[TensorSpec("y", datatype, shape)])  # type: ignore[arg-type]
     parameters = {} if of_tensor is None else {"content_type": of_tensor}
     taken = 0
     for element in ELEMENTS[datatype]:
@@ -405,7 +405,7 @@ def test_no_content_type_of_an_output_makes_a_declared_model_fail(datatype: str,
     for value, shape in ((array, [-1, -1]), (array[0], [-1]), (array[:, :1], [2, 1]), (array[0].tolist(), [-1])):
         for model in (lambda value=value: value, lambda value=value: InferenceResponse([Tensor("y", np.asarray(value, array.dtype))])):
             name = f"m{len(model_names(server))}"
-            server.register(name, model, outputs=[TensorSpec("y", datatype, shape)])
+            server.register(name, model, outputs=[TensorSpec("y", datatype, shape)])  # type: ignore[arg-type]
             answer = send(server, name, request_of(outputs=[RequestOutput("y", {"content_type": content_type})]))
             is_possible = content_type == "np" or (datatype == "BYTES" and content_type not in ("colour", "pd_json"))
             assert answer.status == 200 if is_possible and shape != [-1, -1] and content_type != "datetime" else answer.status in (200, 400)

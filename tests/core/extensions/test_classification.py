@@ -70,7 +70,7 @@ def test_what_has_too_many_elements_or_no_order_is_refused() -> None:
 )
 def test_labels_that_cannot_be_right_fail_at_once(shape: list[int], datatype: str, labels: Any, raised: type[Exception], text: str) -> None:
     with pytest.raises(raised, match=text):
-        TensorSpec("x", datatype, shape, labels=labels)
+        TensorSpec("x", datatype, shape, labels=labels)  # type: ignore[arg-type]
 
 
 def test_labels_are_for_outputs() -> None:

@@ -358,8 +358,8 @@ def test_a_list_is_several_outputs_only_where_several_are_declared() -> None:
 
 @pytest.mark.parametrize("datatype", ["INT64", "FP16", "BYTES", "BOOL"])
 def test_an_empty_list_has_the_declared_datatype(datatype: str) -> None:
-    assert described([], TensorSpec("y", datatype, [-1])) == [("y", datatype, [0], [])]
-    assert described({"y": []}, TensorSpec("y", datatype, [-1, -1, 3])) == [("y", datatype, [0, 0, 3], [])]
+    assert described([], TensorSpec("y", datatype, [-1])) == [("y", datatype, [0], [])]  # type: ignore[arg-type]
+    assert described({"y": []}, TensorSpec("y", datatype, [-1, -1, 3])) == [("y", datatype, [0, 0, 3], [])]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [5, 1001])

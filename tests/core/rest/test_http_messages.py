@@ -34,7 +34,7 @@ HEADER = "Inference-Header-Content-Length"
 def array_of(datatype: str) -> Array:
     if datatype == "BYTES":
         return np.array([[b"a", b"", "é".encode()]], object)
-    return np.array([[0, 1, 1]]).astype(DTYPES[datatype])
+    return np.array([[0, 1, 1]]).astype(DTYPES[datatype])  # type: ignore[index]
 
 
 ARRAYS = {datatype: array_of(datatype) for datatype in DTYPES}
