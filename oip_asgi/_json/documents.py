@@ -13,18 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.limits import LOOP_BYTES, MAX_TENSORS, check_numbers
-from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, mask_literals, place_of, refuse, replace_parts
+from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters one object may have. Each takes ten times its text."""
 
 _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
 """How many members all objects of a request may have: five of each input, two of each output, and parameters."""
+
+_MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
+"""What Python's json writes for non-finite numbers -> a number of the same length."""
 
 _NO_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What errors call values that no parameter may have."""
@@ -111,7 +115,7 @@ def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], 
     try:
         return decode(text)
     except ERRORS as error:
-        masked = None if isinstance(error, msgspec.ValidationError) else mask_literals(text)
+        masked = None if isinstance(error, msgspec.ValidationError) else _mask_literals(text)
         if masked is None:
             refuse(error, "", text)
     return _decode_literals(text, masked, decode, tensors)
@@ -123,9 +127,16 @@ def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T],
         found = tensors(decode(masked))
     except ERRORS as error:
         refuse(error, "", text, f" ({NO_JSON})")
-    places = {number: place_of(masked, item.data) for number, item in enumerate(found) if len(item.data) and item.datatype in FLOATING}
+    view, parts, end = memoryview(text), list[Buffer](), 0
+    data: dict[int, memoryview] = {}
+    for number, item in enumerate(found):
+        if len(item.data) and item.datatype in FLOATING:
+            start = _address(item.data) - _address(masked)
+            parts += view[end:start], b"0"
+            end = start + len(item.data)
+            data[number] = view[start:end]
     try:
-        document = decode(replace_parts(text, list(places.values())))
+        document = decode(b"".join([*parts, view[end:]]))
     except ERRORS:
         check_unseen(text)
         for number, item in enumerate(found):
@@ -133,6 +144,19 @@ def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T],
                 _decode_part(_decode_shape, item.shape, f"inputs[{number}].shape", f" ({NO_JSON})")
         raise InvalidRequest(ONLY_FLOATS) from None
     items = tensors(document)
-    for number, place in places.items():
-        items[number].data = msgspec.Raw(memoryview(text)[place])
+    for number, literal in data.items():
+        items[number].data = msgspec.Raw(literal)
     return document
+
+
+def _mask_literals(text: Buffer) -> bytes | None:
+    """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may be changed too."""
+    masked = whole = bytes(text)
+    for literal, number in _MASKS.items():
+        masked = masked.replace(literal, number)
+    return None if masked == whole else masked
+
+
+def _address(part: Any) -> int:
+    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
+    return address

@@ -1,10 +1,10 @@
-"""Scans JSON text without a decoder: what is outside strings, how deep it nests, and Python's literals. Knows no documents."""
+"""Scans JSON text without a decoder: what is outside strings, and how deep it nests. Knows no documents."""
 
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 import numpy as np
@@ -32,9 +32,6 @@ class Unusual(Exception):
 
 REFUSALS: Final = (*ERRORS, Unusual)
 """What the quick ways raise."""
-
-_MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
-"""What Python's json writes for non-finite numbers -> a number of the same length."""
 
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255}.get(code, 0) for code in range(256))
@@ -101,31 +98,3 @@ def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoRetu
     problem, _, path = str(error).replace("`", "").partition(" - at $")
     where = f"{place}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
-
-
-def mask_literals(text: Buffer) -> bytes | None:
-    """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may be changed too."""
-    masked = whole = bytes(text)
-    for literal, number in _MASKS.items():
-        masked = masked.replace(literal, number)
-    return None if masked == whole else masked
-
-
-def place_of(text: Buffer, part: msgspec.Raw) -> slice:
-    """The place in a text of a part that a decoder returned."""
-    start = _address(part) - _address(text)
-    return slice(start, start + len(part))
-
-
-def replace_parts(text: Buffer, places: list[slice]) -> bytes:
-    """A text with a number in the place of some parts, which are in order."""
-    view, parts, end = memoryview(text), list[Buffer](), 0
-    for place in places:
-        parts += view[end : place.start], b"0"
-        end = place.stop
-    return b"".join([*parts, view[end:]])
-
-
-def _address(part: Any) -> int:
-    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
-    return address
