@@ -210,7 +210,7 @@ def _end(call: Call[T], answer: T) -> T:
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
     call.leave()
-    record_end(call.model, call.timings, call.span, call.timings.answered)
+    record_end(call.model, timings, call.span, timings.answered)
     return answer
 
 
